@@ -16,8 +16,8 @@ use cloudsim::SimClient;
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::Allow;
 use maintenance::actuator;
-use steps::crew::Timing;
-use steps::lifecycle::Ways;
+use steps::ClusterConnections;
+use steps::worker::Timing;
 use store::{Keyring, Options, Store};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -36,7 +36,12 @@ struct Ground {
 fn backend(ground: Ground) -> Deps {
     let Ground { store, cloud, clock, timing } = ground;
     Deps {
-        ways: Arc::new(Ways::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone())),
+        connections: Arc::new(ClusterConnections::new(
+            store.reader(),
+            LinksLimits::default(),
+            Allow::default(),
+            clock.clone(),
+        )),
         store,
         installer: Arc::new(cloud.installer()),
         cloud: cloud.cloud(),
@@ -56,7 +61,9 @@ fn actuator(ground: Ground) -> actuator::Deps<actuator::Fleet> {
     let Ground { store, cloud, clock, timing } = ground;
     let cloud = Arc::new(cloud);
     let provider = actuator::Provider { vault: cloud.clone(), identities: cloud, store: store.clone() };
-    let fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone());
+    let connections =
+        ClusterConnections::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone());
+    let fleet = actuator::Fleet::new(store.reader(), connections, clock.clone());
     actuator::Deps {
         store,
         tasks: Arc::new(fleet.with_provider(provider)),

@@ -1,7 +1,7 @@
 //! The backend's settings.
 
 use serde::{Deserialize, Serialize};
-use steps::crew::Timing;
+use steps::worker::Timing;
 
 use crate::OperationTiming;
 

@@ -49,7 +49,7 @@ impl Context {
         const LETTERS: &[u8; 31] = b"23456789abcdefghjkmnpqrstuvwxyz";
         let mut name = self.seed.to_be_bytes().to_vec();
         name.extend_from_slice(purpose.as_bytes());
-        let bits = Uuid::new_v5(&self.life.cluster, &name).as_u128();
+        let bits = Uuid::new_v5(&self.life.cluster(), &name).as_u128();
         let digit = |at: u32| LETTERS[usize::try_from((bits >> (5 * at)) % 31).unwrap_or(0)];
         (0..u32::try_from(length.min(20)).unwrap_or(20)).map(|at| char::from(digit(at))).collect()
     }

@@ -5,7 +5,7 @@ use api::install::{InstallFailure, InstallRequest, Installation, MachinePool};
 use api::rest::Semver;
 use cloud::Fault;
 use steps::engine::StepError;
-use steps::lifecycle::{Ours, fault, resource_id};
+use steps::lifecycle::{ClusterSnapshot, fault, resource_id};
 
 use crate::plan::names;
 
@@ -15,7 +15,7 @@ pub(crate) const MASTERS: u32 = 3;
 const MASTER_DISK_GB: u32 = 1024;
 
 /// The installation request for a cluster; the same for every repetition. Only versions of OpenShift 4 can be installed.
-pub(crate) fn request(ours: &Ours) -> Result<InstallRequest, StepError> {
+pub(crate) fn request(ours: &ClusterSnapshot) -> Result<InstallRequest, StepError> {
     let spec = ours.spec();
     let version = &spec.version;
     if !version.parse::<Semver>().is_ok_and(|it| it.minor_name().starts_with("4.")) {
@@ -43,7 +43,7 @@ pub(crate) fn request(ours: &Ours) -> Result<InstallRequest, StepError> {
         version: version.clone(),
         domain: ours.domain.clone(),
         group: ours.group()?,
-        zones: ours.made().zones.clone(),
+        zones: ours.record().zones.clone(),
         masters: MachinePool {
             name: "master".to_owned(),
             count: MASTERS,
@@ -61,9 +61,9 @@ pub(crate) fn failure(installation: &Installation) -> Option<StepError> {
     let InstallFailure { code, message } = installation.failure.clone()?;
     let stage = installation.stage.as_str();
     let error = fault::of(&Fault { code, message }, format!("the installation failed at stage \"{stage}\""));
-    let customer = error.customer().cloned();
-    let terminal = StepError::terminal(error.code().to_owned(), error.whole());
-    Some(customer.into_iter().fold(terminal, StepError::for_customer))
+    let customer = error.customer_error().cloned();
+    let terminal = StepError::terminal(error.code().to_owned(), error.full_message());
+    Some(customer.into_iter().fold(terminal, StepError::with_customer_error))
 }
 
 /// The word for a verb, in logs and metrics.

@@ -10,10 +10,11 @@ use api::install::SharedInstaller;
 use api::work::WorkKind;
 use cloud::Cloud;
 use futures_util::FutureExt as _;
-use steps::crew::{self, Crew, EndedUnasked, Part, Settings, Trade, serve};
-use steps::engine::Control;
-use steps::lifecycle::{Lifecycle, Service, Ways};
-use store::{ClaimedWork, Store, StoreError, StoredDocument};
+use steps::ClusterConnections;
+use steps::engine::{RunOutcome, WaitingCode};
+use steps::lifecycle::{ClusterRecords, Lifecycle, Service};
+use steps::worker::{Attempt, BackgroundTask, Settings, UnexpectedExit, WorkHandler, WorkerPool, serve};
+use store::{ClaimedWork, Completion, Release, Store, StoreError, StoredDocument};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -39,8 +40,8 @@ pub struct Deps {
     pub installer: SharedInstaller,
     /// What this service has for itself in the cloud.
     pub service: Arc<Service>,
-    /// The ways to clusters.
-    pub ways: Arc<Ways>,
+    /// Connections to clusters.
+    pub connections: Arc<ClusterConnections>,
     /// The clock.
     pub clock: SharedClock,
     /// What is counted.
@@ -82,14 +83,14 @@ pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
         timing: deps.config.timing,
         owner,
     };
-    let (hands, ends) = Crew::new(deps.store.clone(), settings);
-    let backend = Arc::new(Backend { hands, deps });
+    let (pool, ends) = WorkerPool::new(deps.store.clone(), settings);
+    let backend = Arc::new(Backend { pool, deps });
     let over = CancellationToken::new();
-    let parts: Vec<Part> = vec![("survey", survey(backend.clone(), over.clone()).boxed())];
+    let parts: Vec<BackgroundTask> = vec![("survey", survey(backend.clone(), over.clone()).boxed())];
     tracing::info!(backend.id = %owner, "Backend {owner} takes up to {slots} operations");
     serve(backend, ends, parts, over, shutdown)
         .await
-        .map_err(|EndedUnasked { part, source }| Error::Ended { part, source })?;
+        .map_err(|UnexpectedExit { part, source }| Error::Ended { part, source })?;
     tracing::info!(backend.id = %owner, "Backend {owner} has handed back what it held");
     Ok(())
 }
@@ -97,7 +98,7 @@ pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
 /// What the parts of one backend share.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    pub(crate) hands: Crew,
+    pub(crate) pool: WorkerPool,
     pub(crate) deps: Deps,
 }
 
@@ -107,22 +108,20 @@ impl Backend {
         let deps = &self.deps;
         let life = Lifecycle {
             cloud: deps.cloud.clone(),
-            store: deps.store.clone(),
-            ways: deps.ways.clone(),
+            records: ClusterRecords { store: deps.store.clone(), cluster, service: SERVICE },
+            connections: deps.connections.clone(),
             clock: deps.clock.clone(),
             service: deps.service.clone(),
-            cluster,
-            name: SERVICE,
         };
         Context::new(life, deps.installer.clone(), deps.config.operation_timing, &deps.release, deps.seed)
     }
 }
 
-impl Trade for Backend {
+impl WorkHandler for Backend {
     type Facts = Facts;
 
-    fn crew(&self) -> &crew::Crew {
-        &self.hands
+    fn pool(&self) -> &WorkerPool {
+        &self.pool
     }
 
     async fn read(&self, claimed: &[ClaimedWork]) -> Result<Vec<Facts>, StoreError> {
@@ -133,8 +132,16 @@ impl Trade for Backend {
         Ok(claimed.iter().map(|it| facts(&documents, it)).collect())
     }
 
-    async fn work(&self, claimed: ClaimedWork, control: Control, facts: Facts) {
-        work::one(self, claimed, control, facts).await;
+    async fn run(&self, attempt: &Attempt, facts: &mut Facts) -> RunOutcome {
+        work::run_plan(self, attempt, facts).await
+    }
+
+    async fn complete(&self, attempt: &Attempt, facts: &Facts, completion: Completion) -> bool {
+        work::complete(self, attempt, facts, completion).await
+    }
+
+    async fn released(&self, _: &Facts, _: &Release, reason: WaitingCode) {
+        self.deps.metrics.handed_back(reason);
     }
 
     fn taken_over(&self, count: u64) {

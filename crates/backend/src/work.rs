@@ -1,16 +1,19 @@
-//! One operation in this backend's hands, from its claim to the write of how it ended.
+//! The run of one operation, from its claim to its completion.
 
 use std::time::Duration;
 
 use api::doc::{Cluster, Operation, ResultCode, Verb};
 use api::error::{Class, Classify as _};
 use api::work::Ending;
-use steps::crew::Written;
+use backon::BackoffBuilder as _;
 use steps::engine::{
-    ATTEMPTS_MAX, Control, Ended, Journal, Order, Plan, Refusal, StepError, StepErrorKind, refuse, run,
+    ATTEMPTS_MAX, Journal, Plan, PlanError, RunControl, RunOutcome, RunRequest, StepError, StepErrorKind,
+    finish_without_plan, run,
 };
-use store::{AuditContext, ClaimedWork, ClusterOutcome, Completion, CompletionOutcome, StoreError};
-use tokio::time::{Instant, sleep};
+use steps::store_backoff;
+use steps::worker::Attempt;
+use store::{AuditContext, ClusterOutcome, Completion, CompletionOutcome, StoreError};
+use tokio::time::sleep;
 
 use crate::ending::{close, result_type};
 use crate::installer::verb_word;
@@ -22,11 +25,6 @@ const ACTOR: &str = "service:backend";
 /// What is never given up: a removal, because nobody wants to keep what was to be removed (its steps say when a customer must
 /// make way first), and a subscription's, because nobody would ask again.
 const FOR_EVER: i32 = i32::MAX;
-/// The first pause before an end is said again; it doubles.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The longest.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-
 /// What is known of a piece of work when it begins.
 #[derive(Debug)]
 pub(crate) enum Facts {
@@ -62,57 +60,41 @@ impl Facts {
     }
 }
 
-/// Works one operation and writes how that ended.
-pub(crate) async fn one(backend: &Backend, mut claimed: ClaimedWork, control: Control, facts: Facts) {
-    let metrics = &backend.deps.metrics;
-    let _running = metrics.running();
-    let begun = Instant::now();
-    loop {
-        match walk(backend, &claimed, &control, &facts).await {
-            Ended::Finished(completion) => {
-                let ending = completion.ending;
-                match finish(backend, &control, &facts, completion).await {
-                    Some(ended) => {
-                        let took = ended.as_ref().and_then(|it| {
-                            Duration::try_from(it.end_time?.duration_since(it.start_time)).ok()
-                        });
-                        let outcome = match (&ended, ending) {
-                            (Some(operation), _) => result_type(operation.error.as_ref()),
-                            (None, Ending::Completed) => "Success",
-                            (None, _) => "ServerError",
-                        };
-                        let took = took.unwrap_or(begun.elapsed());
-                        metrics.ended(facts.verb(), outcome, claimed.attempt, took);
-                        if let Some(operation) = ended {
-                            qos::tell(&operation, claimed.attempt, begun.elapsed());
-                        }
-                    }
-                    None => drop(metrics.lost.inc()),
-                }
-            }
-            Ended::HandedBack { yielding, why } => match backend.hands.hand_back(&control, &yielding).await {
-                Written::Done => metrics.handed_back(why),
-                Written::Refused => {
-                    // Somebody asked for its end before it was given back: it goes on to that end.
-                    control.cancel.cancel();
-                    claimed.checkpoint = yielding.checkpoint.map(|(_, data)| data);
-                    continue;
-                }
-                Written::Lost => drop(metrics.lost.inc()),
-            },
-            Ended::Lost => drop(metrics.lost.inc()),
-        }
-        return;
+/// Writes the completion of work, counts it and logs its quality of service. Returns whether it is written.
+pub(crate) async fn complete(
+    backend: &Backend,
+    attempt: &Attempt,
+    facts: &Facts,
+    completion: Completion,
+) -> bool {
+    let ending = completion.ending;
+    let Some(finished) = finish(backend, &attempt.control, facts, completion).await else { return false };
+    let took = finished
+        .as_ref()
+        .and_then(|it| Duration::try_from(it.end_time?.duration_since(it.start_time)).ok())
+        .unwrap_or(attempt.started.elapsed());
+    let outcome = match (&finished, ending) {
+        (Some(operation), _) => result_type(operation.error.as_ref()),
+        (None, Ending::Completed) => "Success",
+        (None, _) => "ServerError",
+    };
+    let tries = attempt.claimed.attempt;
+    backend.deps.metrics.ended(facts.verb(), outcome, tries, took);
+    if let Some(operation) = finished {
+        qos::tell(&operation, tries, attempt.started.elapsed());
     }
+    true
 }
 
-/// Walks the plan of a piece of work.
-async fn walk(backend: &Backend, claimed: &ClaimedWork, control: &Control, facts: &Facts) -> Ended {
+/// Runs the plan of claimed work from its last checkpoint.
+pub(crate) async fn run_plan(backend: &Backend, attempt: &Attempt, facts: &Facts) -> RunOutcome {
+    let _running = backend.deps.metrics.running();
+    let Attempt { claimed, control, .. } = attempt;
     let journal = Journal::read(claimed.checkpoint.as_ref());
     let deps = &backend.deps;
-    let refused = async |journal: Journal, refusal: Refusal| {
+    let refused = async |journal: Journal, refusal: PlanError| {
         let (store, clock) = (&deps.store, deps.clock.clone());
-        refuse(store, claimed, journal, control.clone(), clock, ACTOR, &refusal).await
+        finish_without_plan(store, claimed, journal, control.clone(), clock, ACTOR, &refusal).await
     };
     let timing = deps.config.operation_timing;
     let (plan, attempts_max): (Plan<Context>, i32) = match facts {
@@ -126,14 +108,14 @@ async fn walk(backend: &Backend, claimed: &ClaimedWork, control: &Control, facts
         Facts::Subscription => (plan::remove_subscription(timing), FOR_EVER),
         Facts::Gone { .. } => {
             let (code, message) = (ResultCode::CLUSTER_GONE, "the cluster is gone".to_owned());
-            return refused(journal, Refusal::Withdrawn { code, message }).await;
+            return refused(journal, PlanError::Gone { code, message }).await;
         }
         Facts::Unreadable { why } => {
             let error = StepError::new(StepErrorKind::Precondition, "Unreadable", why.clone());
-            return refused(journal, Refusal::Unreadable(error)).await;
+            return refused(journal, PlanError::Unsupported(error)).await;
         }
     };
-    let order = Order {
+    let order = RunRequest {
         store: &deps.store,
         claimed,
         plan: &plan,
@@ -150,44 +132,43 @@ async fn walk(backend: &Backend, claimed: &ClaimedWork, control: &Control, facts
 /// Writes an end. The operation as it ended, for work that has one; nothing at all when the work was lost.
 async fn finish(
     backend: &Backend,
-    control: &Control,
+    control: &RunControl,
     facts: &Facts,
     completion: Completion,
 ) -> Option<Option<Operation>> {
     let Facts::Cluster { operation, .. } = facts else {
-        return match backend.hands.write_end(control, completion).await? {
+        return match backend.pool.complete(control, completion).await? {
             CompletionOutcome::Done => Some(None),
             CompletionOutcome::Lost => None,
         };
     };
-    let mut pause = PAUSE;
+    let mut delays = store_backoff().build();
     loop {
-        let written = tokio::select! {
-            biased;
-            () = control.lost.cancelled() => return None,
-            written = write(backend, operation, &completion) => written,
-        };
-        match written {
-            Ok(ended) => return Some(Some(ended)),
-            // Labels and the like are changed by others at any time; the end is said of what is there now.
+        match control.lost.run_until_cancelled(write(backend, operation, &completion)).await? {
+            Ok(finished) => return Some(Some(finished)),
+            // Others change labels and the like at any time; the completion is written to the document as it is then.
             Err(StoreError::Changed { .. }) => {}
             Err(error) if error.class() == Class::Transient => {
-                tracing::info!(operation.id = %operation.id, error = %error, "The end of an operation is said again");
+                tracing::info!(
+                    operation.id = %operation.id,
+                    error = %error,
+                    "Writing the completion of operation {} failed; retrying",
+                    operation.id
+                );
             }
             Err(StoreError::LostLease { .. }) => return None,
             Err(error) => {
-                // The lease runs out, and another tries.
+                // The lease expires, and another process retries.
                 tracing::error!(
                     operation.id = %operation.id,
                     error = &error as &dyn std::error::Error,
-                    "The end of operation {} was refused",
+                    "The store rejected the completion of operation {}",
                     operation.id
                 );
                 return None;
             }
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        sleep(delays.next().unwrap_or_default()).await;
     }
 }
 

@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use maintenance::actuator::{self, Config, Deps, Metrics};
 use maintenance::trial::{self, Scripted};
 use serde_json::json;
-use steps::engine::{Outcome, Plan, Step};
+use steps::engine::{Plan, Step, StepOutcome};
 use store::{AuditContext, Completion, Keyring, Location, Options, Store, Transaction};
 use testkit::postgres;
 use tokio::sync::{Notify, mpsc};
@@ -116,7 +116,7 @@ fn start(
         let (begun, due) = (begun.clone(), errand.manifest.run_after);
         Ok(Plan::new().step(Step::action("nothing", move |_, cx| {
             begun(cx.clock.now().duration_since(due).unsigned_abs());
-            async { Ok(Outcome::default()) }
+            async { Ok(StepOutcome::default()) }
         })))
     });
     let deps = Deps {

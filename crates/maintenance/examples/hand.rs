@@ -15,7 +15,7 @@ use api::clock::SystemClock;
 use maintenance::actuator::{self, Config};
 use maintenance::scheduler;
 use maintenance::trial::Scripted;
-use steps::engine::{Look, Outcome, Plan, Step, StepContext, StepError};
+use steps::engine::{Plan, PollStatus, Step, StepContext, StepError, StepOutcome};
 use store::{Keyring, Options, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ impl Log {
         let line =
             format!("{what} {pid} {} {} {} {} {}\n", hold.lane, hold.owner, hold.fence, hold.work, cx.step);
         let written = (&self.0).write_all(line.as_bytes());
-        written.map_err(|error| StepError::terminal("Log", "the log cannot be written").because(error))
+        written.map_err(|error| StepError::terminal("Log", "the log cannot be written").with_source(error))
     }
 }
 
@@ -39,14 +39,14 @@ fn work(name: &'static str, takes: Duration) -> Step<Log> {
         log.say("begin", &cx)?;
         tokio::time::sleep(takes).await;
         log.say("end", &cx)?;
-        Ok(Outcome::default())
+        Ok(StepOutcome::default())
     })
 }
 
 fn plan() -> Plan<Log> {
     let wait = Step::wait("three", Duration::from_secs(60), |log: Arc<Log>, cx| async move {
         log.say("look", &cx)?;
-        Ok(Look::Done(Outcome::default()))
+        Ok(PollStatus::Done(StepOutcome::default()))
     });
     Plan::new()
         .step(work("one", Duration::from_millis(150)))

@@ -15,7 +15,7 @@ use cloud::Cloud;
 use kubelink::LinksLimits;
 use maintenance::{actuator, scheduler};
 use serve::pki::{CertificatePair, PkiDirectory};
-use steps::lifecycle::{self, Ways};
+use steps::{ClusterConnections, lifecycle};
 use store::{Reader, Store, housekeeping};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -194,12 +194,7 @@ pub(crate) fn backend(process: &mut Process, store: &Store, provider: &CloudProv
         cloud: provider.cloud.clone(),
         installer: provider.installer.clone(),
         service: Arc::new(service_resources(&process.config)),
-        ways: Arc::new(Ways::new(
-            store.reader(),
-            LinksLimits::default(),
-            process.config.clusters.allow_kubeconfig.clone(),
-            Arc::new(SystemClock),
-        )),
+        connections: Arc::new(connections(process, store)),
         clock: Arc::new(SystemClock),
         metrics: process.metrics.register("backend", backend::Metrics::register),
         config: backend::Config {
@@ -211,6 +206,12 @@ pub(crate) fn backend(process: &mut Process, store: &Store, provider: &CloudProv
         seed: 0,
     };
     process.run_service(Stage::Workers, "backend", |shutdown| backend::run(deps, shutdown));
+}
+
+/// Connections to clusters, by the kubeconfigs that are sealed in the store.
+fn connections(process: &Process, store: &Store) -> ClusterConnections {
+    let allow = process.config.clusters.allow_kubeconfig.clone();
+    ClusterConnections::new(store.reader(), LinksLimits::default(), allow, Arc::new(SystemClock))
 }
 
 /// What this service itself has in the cloud.
@@ -226,8 +227,7 @@ fn service_resources(config: &Config) -> lifecycle::Service {
 /// Runs manifests.
 pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<&Cloud>) {
     let clock = Arc::new(SystemClock);
-    let allow = process.config.clusters.allow_kubeconfig.clone();
-    let mut fleet = actuator::Fleet::new(store.reader(), LinksLimits::default(), allow, clock.clone());
+    let mut fleet = actuator::Fleet::new(store.reader(), connections(process, store), clock.clone());
     if let Some(cloud) = cloud {
         fleet = fleet.with_provider(actuator::Provider {
             vault: cloud.vault.clone(),

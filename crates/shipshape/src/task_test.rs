@@ -26,7 +26,8 @@ use kubesim::kubelet::{Kubelets, NodeTemplate};
 use planner::task::{Definition, check};
 use serde_json::{Map, Value};
 use steps::engine::{
-    ATTEMPTS_MAX, Body, Control, Ended, Journal, Look, Order, Plan, Step, StepError, run as walk,
+    ATTEMPTS_MAX, Body, Journal, Plan, PollStatus, RunControl, RunOutcome, RunRequest, Step, StepError,
+    run as walk,
 };
 use steps::{ClusterContext, ClusterFacts};
 use store::{ClaimedWork, Keyring, LEASE, Location, NewWork, Options, Store, WorkView};
@@ -181,13 +182,13 @@ impl<'a> Stage<'a> {
             let claimed = self.next_claim().await?;
             let plan = self.definition.plan_from_forms(&self.test.parameters, &self.context.cluster)?;
             let plan = mishap.befall(plan);
-            let order = Order {
+            let order = RunRequest {
                 store: &self.store,
                 claimed: &claimed,
                 plan: &plan,
                 context: self.context.clone(),
                 journal: Journal::read(claimed.checkpoint.as_ref()),
-                control: Control::new(),
+                control: RunControl::new(),
                 clock: self.clock.clone() as SharedClock,
                 actor: "service:task-test",
                 attempts_max: ATTEMPTS_MAX,
@@ -197,9 +198,9 @@ impl<'a> Stage<'a> {
                 () = mishap.crash.notified() => None,
             };
             match ended {
-                Some(Ended::Finished(completion)) => drop(self.store.complete(&[completion]).await?),
-                Some(Ended::HandedBack { yielding, .. }) => self.store.release(yielding).await?,
-                Some(Ended::Lost) => bail!("the work was lost though nobody took it"),
+                Some(RunOutcome::Finished(completion)) => drop(self.store.complete(&[completion]).await?),
+                Some(RunOutcome::Released { yielding, .. }) => self.store.release(yielding).await?,
+                Some(RunOutcome::LeaseLost) => bail!("the work was lost though nobody took it"),
                 None => {}
             }
             let work = self.store.work(self.work).await?.context("the work is gone")?;
@@ -349,17 +350,17 @@ impl Mishap {
                     })
                 }))
             }
-            Body::Wait { every, look } => {
-                let look = Arc::new(look);
-                let look = Box::new(move |context, cx| -> futures_util::future::BoxFuture<'static, _> {
-                    let (mishap, name, look) = (mishap.clone(), name.clone(), look.clone());
+            Body::Wait { interval, poll } => {
+                let poll = Arc::new(poll);
+                let poll = Box::new(move |context, cx| -> futures_util::future::BoxFuture<'static, _> {
+                    let (mishap, name, poll) = (mishap.clone(), name.clone(), poll.clone());
                     Box::pin(async move {
-                        let seen: Look = look(context, cx).await?;
+                        let seen: PollStatus = poll(context, cx).await?;
                         mishap.strike(&name).await?;
                         Ok(seen)
                     })
                 });
-                Body::Wait { every, look }
+                Body::Wait { interval, poll }
             }
         };
         Step { body, ..step }

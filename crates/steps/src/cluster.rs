@@ -1,4 +1,4 @@
-//! What a plan that works on a cluster is given: the way to it, and what is known of it.
+//! The context of a plan that works on a cluster: the connection to it and its facts.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,33 @@ use kubelink::{Link, Progress};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::credentials::Ours;
+use crate::credentials::ManagedCluster;
 use crate::engine::{StepContext, StepError};
 
-/// What holders of cordons that belong to manifests begin with.
+/// Prefix of the holder ids of cordons set by manifests.
 const HOLDER_PREFIX: &str = "manifest/";
 
-/// What is known of a cluster without asking it.
+/// Facts about a cluster that are known without contacting it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterFacts {
-    /// This very cluster, not a later one of the same name.
+    /// Identifies this cluster, and not a later one of the same name.
     pub uuid: Uuid,
     /// Its resource id.
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Where it runs.
+    /// Its location.
     pub location: String,
-    /// The version that it was last seen with; `None` when nobody has asked it yet.
+    /// The last observed version; `None` if it was never contacted.
     pub version: Option<String>,
-    /// What its customer sees of its life.
+    /// Its provisioning state.
     pub provisioning_state: ProvisioningState,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
 }
 
 impl ClusterFacts {
-    /// What a cluster's document says, with the version that it was last seen with.
+    /// The facts in a cluster's document, with the last observed version.
     pub fn of(uuid: Uuid, cluster: &Cluster, version: Option<String>) -> ClusterFacts {
         ClusterFacts {
             uuid,
@@ -48,7 +48,7 @@ impl ClusterFacts {
         }
     }
 
-    /// The same as data, as templates and expressions see it.
+    /// The facts as JSON, for templates and expressions.
     pub fn value(&self) -> Value {
         json!({
             "uuid": self.uuid,
@@ -62,43 +62,43 @@ impl ClusterFacts {
     }
 }
 
-/// What a plan that works on a cluster is given.
+/// The context of a plan that works on a cluster.
 #[derive(Debug, Clone)]
 pub struct ClusterContext {
-    /// The way to the cluster.
+    /// The connection to the cluster.
     pub link: Link,
-    /// What is known of it.
+    /// Its facts.
     pub cluster: ClusterFacts,
     /// The clock.
     pub clock: SharedClock,
-    /// What there is besides for a cluster that we made; nothing for one that was imported.
-    ours: Option<Ours>,
+    /// Set for a cluster that Shipshape provisioned; none for an imported one.
+    managed: Option<ManagedCluster>,
 }
 
 impl ClusterContext {
-    /// A context of a cluster that can be reached by `link`.
+    /// A context for the cluster behind `link`.
     pub fn new(link: Link, cluster: ClusterFacts, clock: SharedClock) -> ClusterContext {
-        ClusterContext { link, cluster, clock, ours: None }
+        ClusterContext { link, cluster, clock, managed: None }
     }
 
-    /// The same for a cluster that we made, in a process that has a cloud.
+    /// Adds what tasks on a managed cluster need, in a process that has a cloud.
     #[must_use]
-    pub fn with_ours(self, ours: Ours) -> ClusterContext {
-        ClusterContext { ours: Some(ours), ..self }
+    pub fn with_managed(self, managed: ManagedCluster) -> ClusterContext {
+        ClusterContext { managed: Some(managed), ..self }
     }
 
-    /// What there is besides for a cluster that we made. Work that needs it ends where there is nothing of the kind.
-    pub fn ours(&self) -> Result<&Ours, StepError> {
-        self.ours.as_ref().ok_or_else(|| {
+    /// The managed cluster. It is an error if Shipshape did not provision the cluster.
+    pub fn managed(&self) -> Result<&ManagedCluster, StepError> {
+        self.managed.as_ref().ok_or_else(|| {
             let message = format!(
-                "cluster {} was not made by Shipshape, so that Shipshape keeps no certificates and tokens for it",
+                "cluster {} was not provisioned by Shipshape, so Shipshape manages no certificates and tokens for it",
                 self.cluster.name
             );
             StepError::terminal("NotOurs", message)
         })
     }
 
-    /// Who cordons: the manifest whose work this is, the same after a retry and a takeover.
+    /// The holder of this run's cordons: the manifest, the same after a retry and a takeover.
     pub fn holder(&self, step: &StepContext) -> Holder {
         let reason = format!("step {} of manifest {}", step.step, step.hold.work);
         Holder::new(format!("{HOLDER_PREFIX}{}", step.hold.work), reason)
@@ -114,12 +114,12 @@ impl ClusterContext {
         format!("{}/{}", step.hold.work, step.step)
     }
 
-    /// Carries what a verb says to whoever watches the step.
+    /// Passes the progress of a kubelink verb to the reporter of the step.
     pub fn progress(&self, step: &StepContext) -> Progress {
-        let teller = step.teller.clone();
+        let reporter = step.reporter.clone();
         Progress::new(self.clock.clone(), move |note| match &note.waiting_for {
-            Some(what) => teller.report(crate::kinds::waiting(&note.about, what)),
-            None => teller.say(format!("{}: {}", note.about, note.sentence)),
+            Some(what) => reporter.report(crate::kinds::waiting(&note.about, what)),
+            None => reporter.message(format!("{}: {}", note.about, note.sentence)),
         })
     }
 }

@@ -3,18 +3,22 @@
 //! The engine knows names, time limits, error classes and cancellation, and nothing about clouds or clusters. The work that
 //! we know how to do on a cluster is beside it, one module for each subject.
 
-mod aside;
+mod backoff;
 mod cluster;
+mod connections;
 pub mod credentials;
-pub mod crew;
 pub mod engine;
 pub mod expression;
 pub mod kinds;
 pub mod lifecycle;
+mod offload;
 mod problem;
 mod template;
+pub mod worker;
 
-pub use aside::{aside, check_aside};
+pub use backoff::store_backoff;
 pub use cluster::{ClusterContext, ClusterFacts};
+pub use connections::ClusterConnections;
+pub use offload::{offload, offload_check};
 pub use problem::Problem;
-pub use template::{Given, Names, names_cluster};
+pub use template::{TemplateNames, TemplateValues, names_cluster};

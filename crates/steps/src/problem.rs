@@ -1,11 +1,11 @@
-//! What is wrong with a task or its parameters, and where.
+//! A problem of a task or its parameters, with its place.
 
 use std::fmt;
 
-/// What is wrong, in one sentence, and the place, such as `steps[3].with.until`.
+/// A problem as one sentence, and its place, such as `steps[3].with.until`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The member that it is about.
+    /// The member with the problem.
     pub target: String,
     /// One sentence.
     pub message: String,

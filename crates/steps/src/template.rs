@@ -1,7 +1,7 @@
-//! `${{ parameters.X }}` and `${{ cluster.Y }}`: values put into a step's `with`, as data.
+//! Templates in a step's `with`: `${{ parameters.X }}` and `${{ cluster.Y }}`, replaced by values.
 //!
-//! A string that is one template becomes the value with its JSON type; inside a longer string the value becomes text. What
-//! was put in is never looked at again, so that no value can bring templates, YAML or expressions of its own. Pure.
+//! A string that is one template becomes the value with its JSON type; inside a longer string the value becomes text. An
+//! inserted value is never parsed again, so that it cannot introduce templates, YAML or expressions. Pure.
 
 use std::collections::BTreeSet;
 
@@ -16,19 +16,19 @@ const CLOSE: &str = "}}";
 pub(crate) const CLUSTER_MEMBERS: [&str; 7] =
     ["uuid", "id", "name", "location", "version", "provisioningState", "labels"];
 
-/// What templates may name.
+/// The names that templates may refer to.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
+pub struct TemplateNames {
     /// The parameters of the task.
     pub parameters: BTreeSet<String>,
 }
 
-/// What templates are replaced by.
+/// The values that replace templates.
 #[derive(Debug, Clone, Copy)]
-pub struct Given<'a> {
+pub struct TemplateValues<'a> {
     /// The parameters, with their defaults.
     pub parameters: &'a Map<String, Value>,
-    /// The cluster's facts as data.
+    /// The cluster's facts as JSON.
     pub cluster: &'a Value,
 }
 
@@ -55,7 +55,7 @@ impl Reference<'_> {
         }
     }
 
-    fn value(&self, given: Given<'_>) -> Option<Value> {
+    fn value(&self, given: TemplateValues<'_>) -> Option<Value> {
         let found = match self {
             Reference::Parameter(name) => given.parameters.get(*name),
             Reference::Cluster(name) => given.cluster.get(*name),
@@ -65,7 +65,7 @@ impl Reference<'_> {
     }
 }
 
-/// Whether a value holds a template anywhere.
+/// Whether a value contains a template.
 pub(crate) fn has_template(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(OPEN),
@@ -75,7 +75,7 @@ pub(crate) fn has_template(value: &Value) -> bool {
     }
 }
 
-/// Whether a value holds a template that names the cluster.
+/// Whether a value contains a template that names the cluster.
 pub fn names_cluster(value: &Value) -> bool {
     match value {
         Value::String(text) => pieces(text).is_ok_and(|pieces| {
@@ -94,7 +94,7 @@ pub(crate) fn is_whole_template(text: &str) -> bool {
     matches!(pieces(text).as_deref(), Ok([Piece::Template(_)]))
 }
 
-/// The value with a sample in the place of each template, no two of them the same: for checks of its shape.
+/// The value with a sample in place of each template, all of them distinct: for checks of its shape.
 pub(crate) fn sampled(value: &Value, count: &mut u32) -> Value {
     match value {
         Value::String(text) => {
@@ -117,8 +117,8 @@ pub(crate) fn sampled(value: &Value, count: &mut u32) -> Value {
     }
 }
 
-/// Refuses templates that are not well formed or name what is not there.
-pub(crate) fn check(value: &Value, place: &str, names: &Names) -> Result<(), Problem> {
+/// Rejects templates that are malformed or name something unknown.
+pub(crate) fn check(value: &Value, place: &str, names: &TemplateNames) -> Result<(), Problem> {
     match value {
         Value::String(text) => {
             for piece in pieces(text).map_err(|message| Problem::at(place, message))? {
@@ -148,7 +148,7 @@ pub(crate) fn check(value: &Value, place: &str, names: &Names) -> Result<(), Pro
 }
 
 /// The value with its templates replaced. A whole string whose parameter is absent becomes null.
-pub(crate) fn fill(value: &Value, place: &str, given: Given<'_>) -> Result<Value, Problem> {
+pub(crate) fn fill(value: &Value, place: &str, given: TemplateValues<'_>) -> Result<Value, Problem> {
     match value {
         Value::String(text) => fill_text(text, place, given),
         Value::Array(items) => {
@@ -166,7 +166,7 @@ pub(crate) fn fill(value: &Value, place: &str, given: Given<'_>) -> Result<Value
     }
 }
 
-fn fill_text(text: &str, place: &str, given: Given<'_>) -> Result<Value, Problem> {
+fn fill_text(text: &str, place: &str, given: TemplateValues<'_>) -> Result<Value, Problem> {
     let pieces = pieces(text).map_err(|message| Problem::at(place, message))?;
     if let [Piece::Template(reference)] = pieces.as_slice() {
         return Ok(reference.value(given).unwrap_or_default());
@@ -190,7 +190,7 @@ fn fill_text(text: &str, place: &str, given: Given<'_>) -> Result<Value, Problem
     Ok(Value::String(filled))
 }
 
-/// Takes a string apart.
+/// Splits a string into pieces.
 fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -244,7 +244,7 @@ mod tests {
             json!({"count": 3, "list": ["a", "b"], "name": "web", "evil": "${{ parameters.name }}: {a: b}"});
         let cluster = json!({"name": "c1", "labels": {"a.b/c": "ring-1"}, "version": null});
         let parameters = parameters.as_object().unwrap();
-        fill(&value, "with", Given { parameters, cluster: &cluster })
+        fill(&value, "with", TemplateValues { parameters, cluster: &cluster })
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn unknown_names_are_refused() {
-        let names = Names { parameters: BTreeSet::from(["count".to_owned()]) };
+        let names = TemplateNames { parameters: BTreeSet::from(["count".to_owned()]) };
         let refused = |text: &str| check(&json!({"a": text}), "with", &names).unwrap_err().to_string();
         assert_eq!(
             refused("${{ parameters.cuont }}"),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::doc::{OutboundType, ResultCode, Switch, Visibility};
 use cloud::{Frontend, Put, Resource, ResourceId, RoleAssignment, Rule, Shape};
-use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::refused;
 use steps::lifecycle::resources::ensure;
-use steps::lifecycle::{Ours, resource_id};
+use steps::lifecycle::{ClusterSnapshot, resource_id};
 use uuid::Uuid;
 
 use super::{done, identities, names};
@@ -17,8 +17,8 @@ use crate::Context;
 const CONTRIBUTOR: &str = "Contributor";
 
 /// The group, managed on the cluster's behalf. One that is there already is its customer's, with what is in it.
-pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let put = group_put(&ours)?;
     let taken = || {
         let group = put.id.name();
@@ -40,27 +40,27 @@ pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<L
 }
 
 /// The group as it is made.
-pub(crate) fn group_put(ours: &Ours) -> Result<Put, StepError> {
+pub(crate) fn group_put(ours: &ClusterSnapshot) -> Result<Put, StepError> {
     let managed_by = Some(ours.document().id.clone());
     let put = put(ours, ours.group()?, Shape::ResourceGroup { managed_by });
     Ok(Put { tags: ours.provisioned.tags.clone(), ..put })
 }
 
 /// Whether a group that was found is managed for the cluster.
-pub(crate) fn is_own_group(ours: &Ours, found: &Resource) -> bool {
+pub(crate) fn is_own_group(ours: &ClusterSnapshot, found: &Resource) -> bool {
     let Shape::ResourceGroup { managed_by } = &found.shape else { return false };
     managed_by.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&ours.document().id))
 }
 
-fn put(ours: &Ours, id: ResourceId, shape: Shape) -> Put {
+fn put(ours: &ClusterSnapshot, id: ResourceId, shape: Shape) -> Put {
     Put { id, location: ours.document().location.clone(), tags: [].into(), shape, token: None }
 }
 
 /// Everything that the machines stand on: storage, security group, addresses, load balancers, roles.
-pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let look = ensure(&*cx.life.cloud.infrastructure, &template(&ours)?).await?;
-    if let Look::Done(_) = &look {
+    if let PollStatus::Done(_) = &look {
         assign(&cx, &ours).await?;
         record_outbound(&cx, &step, &ours).await?;
     }
@@ -68,7 +68,7 @@ pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<Look, 
 }
 
 /// What the machines stand on, in the order in which it is made.
-fn template(ours: &Ours) -> Result<Vec<Put>, StepError> {
+fn template(ours: &ClusterSnapshot) -> Result<Vec<Put>, StepError> {
     let spec = ours.spec();
     let containers = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
     let account = |purpose: &str, names: &[&str]| -> Result<Put, StepError> {
@@ -97,7 +97,7 @@ fn template(ours: &Ours) -> Result<Vec<Put>, StepError> {
     Ok(all)
 }
 
-fn rules(ours: &Ours) -> Vec<Rule> {
+fn rules(ours: &ClusterSnapshot) -> Vec<Rule> {
     let rule = |name: &str, priority, port| Rule {
         name: name.to_owned(),
         priority,
@@ -112,13 +112,13 @@ fn rules(ours: &Ours) -> Vec<Rule> {
 }
 
 /// Whether the cluster has a public load balancer.
-fn has_public_part(ours: &Ours) -> bool {
+fn has_public_part(ours: &ClusterSnapshot) -> bool {
     let spec = ours.spec();
     spec.api_visibility == Visibility::Public || spec.network.outbound_type == OutboundType::Loadbalancer
 }
 
 /// How many public addresses its traffic leaves from.
-fn outbound_count(ours: &Ours) -> u32 {
+fn outbound_count(ours: &ClusterSnapshot) -> u32 {
     let network = &ours.spec().network;
     match network.outbound_type {
         OutboundType::Loadbalancer => network.managed_outbound_ips.unwrap_or(1).max(1),
@@ -127,7 +127,7 @@ fn outbound_count(ours: &Ours) -> u32 {
 }
 
 /// The public load balancer with its addresses.
-fn public_part(ours: &Ours) -> Result<Vec<Put>, StepError> {
+fn public_part(ours: &ClusterSnapshot) -> Result<Vec<Put>, StepError> {
     if !has_public_part(ours) {
         return Ok(Vec::new());
     }
@@ -159,21 +159,21 @@ fn public_part(ours: &Ours) -> Result<Vec<Put>, StepError> {
 }
 
 /// What the cluster's principal, or the platform's identities, may do in its group.
-pub(crate) async fn assign_roles(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    assign(&cx, &cx.life.ours().await?).await?;
+pub(crate) async fn assign_roles(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
+    assign(&cx, &cx.life.snapshot().await?).await?;
     done()
 }
 
-async fn assign(cx: &Context, ours: &Ours) -> Result<(), StepError> {
+async fn assign(cx: &Context, ours: &ClusterSnapshot) -> Result<(), StepError> {
     let mut wanted = identities::platform_roles(cx, ours).await?;
-    let principal = ours.made().service_principal_object_id.clone();
+    let principal = ours.record().service_principal_object_id.clone();
     wanted.extend(principal.map(|principal| (principal, CONTRIBUTOR.to_owned())));
     if wanted.is_empty() {
         return Ok(());
     }
     // The name follows from what it says, so that a repetition is the same one and another principal gets another.
     let named = |principal: &str, role: &str| {
-        Uuid::new_v5(&cx.life.cluster, format!("{role}/{principal}").as_bytes()).to_string()
+        Uuid::new_v5(&cx.life.cluster(), format!("{role}/{principal}").as_bytes()).to_string()
     };
     let scope = ours.group()?;
     let given = cx.life.cloud.identities.role_assignments(&scope).await?;
@@ -191,7 +191,7 @@ async fn assign(cx: &Context, ours: &Ours) -> Result<(), StepError> {
     Ok(())
 }
 
-async fn record_outbound(cx: &Context, step: &StepContext, ours: &Ours) -> Result<(), StepError> {
+async fn record_outbound(cx: &Context, step: &StepContext, ours: &ClusterSnapshot) -> Result<(), StepError> {
     let ids = match outbound_count(ours) {
         0 => Vec::new(),
         count => names::outbound_addresses(ours, count)?,
@@ -203,9 +203,11 @@ async fn record_outbound(cx: &Context, step: &StepContext, ours: &Ours) -> Resul
 
 /// As many public addresses for outgoing traffic as are wanted; those that are too many go after the load balancer has let go
 /// of them.
-pub(crate) async fn reconcile_outbound(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
-    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &public_part(&ours)?).await? {
+pub(crate) async fn reconcile_outbound(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
+    if let waiting @ PollStatus::Waiting(_) =
+        ensure(&*cx.life.cloud.infrastructure, &public_part(&ours)?).await?
+    {
         return Ok(waiting);
     }
     let wanted = names::outbound_addresses(&ours, outbound_count(&ours))?;
@@ -213,11 +215,11 @@ pub(crate) async fn reconcile_outbound(cx: Arc<Context>, step: StepContext) -> R
     let held = cx.life.cloud.infrastructure.list(&ours.group()?).await?.into_iter().map(|it| it.id);
     let surplus: Vec<ResourceId> =
         held.filter(|it| names::is_further_outbound_address(&ours, it) && !wanted.contains(it)).collect();
-    if let waiting @ Look::Waiting(_) =
+    if let waiting @ PollStatus::Waiting(_) =
         steps::lifecycle::resources::remove(&*cx.life.cloud.infrastructure, &surplus).await?
     {
         return Ok(waiting);
     }
     record_outbound(&cx, &step, &ours).await?;
-    Ok(Look::Done(Outcome::said(format!("{} addresses", wanted.len()))))
+    Ok(PollStatus::Done(StepOutcome::with_message(format!("{} addresses", wanted.len()))))
 }

@@ -27,13 +27,13 @@ where
 {
     move |cx, step| {
         // Only those attempts count that its customer stood in the way of; what else may have cost some is not their doing.
-        let times = step.theirs.saturating_add(1);
+        let times = step.customer_failures.saturating_add(1);
         let ran = body(cx.clone(), step);
         Box::pin(async move {
             match ran.await {
                 Ok(done) => Ok(done),
                 Err(error) => {
-                    let abandoned = error.customer().is_some() && is_abandoned(&cx).await;
+                    let abandoned = error.customer_error().is_some() && is_abandoned(&cx).await;
                     Err(judged(error, times, abandoned))
                 }
             }
@@ -43,15 +43,15 @@ where
 
 /// Whether nobody is left who could ask again. A store that gives no answer says no: the next attempt asks it anew.
 async fn is_abandoned(cx: &Context) -> bool {
-    let Ok(ours) = cx.life.ours().await else { return false };
+    let Ok(ours) = cx.life.snapshot().await else { return false };
     let path = format!("/subscriptions/{}", ours.document().subscription_id.to_lowercase());
-    let found = cx.life.store.subscriptions().find(&path).await;
+    let found = cx.life.records.store.subscriptions().find(&path).await;
     matches!(found, Ok(Some(it)) if it.document.state == SubscriptionState::Deleted)
 }
 
 /// What an error means for a removal; `times` is how often its customer has stood in the way of this step, if it is theirs.
 fn judged(error: StepError, times: u32, abandoned: bool) -> StepError {
-    let is_theirs = error.customer().is_some() && !abandoned;
+    let is_theirs = error.customer_error().is_some() && !abandoned;
     let kind = match error.kind() {
         StepErrorKind::Terminal if !is_theirs => StepErrorKind::Transient,
         StepErrorKind::Transient if is_theirs && times >= TIMES_MAX => StepErrorKind::Terminal,
@@ -60,9 +60,10 @@ fn judged(error: StepError, times: u32, abandoned: bool) -> StepError {
         | StepErrorKind::Unreachable
         | StepErrorKind::Precondition => return error,
     };
-    let customer = error.customer().cloned();
-    let judged = StepError::new(kind, error.code().to_owned(), error.to_string()).after(error.retry_after());
-    customer.into_iter().fold(judged, StepError::for_customer).because(error)
+    let customer = error.customer_error().cloned();
+    let judged = StepError::new(kind, error.code().to_owned(), error.to_string())
+        .with_retry_after(error.retry_after());
+    customer.into_iter().fold(judged, StepError::with_customer_error).with_source(error)
 }
 
 #[cfg(test)]
@@ -75,13 +76,17 @@ mod tests {
     fn a_removal_ends_badly_only_when_its_customer_stands_in_the_way() {
         use StepErrorKind::{Terminal, Transient};
         let ours = |kind| StepError::new(kind, "Strange", "an answer that nobody understands");
-        let theirs = || StepError::transient("Forbidden", "no").for_customer(told("Forbidden", "no", None));
+        let theirs =
+            || StepError::transient("Forbidden", "no").with_customer_error(told("Forbidden", "no", None));
         let locked = || refused("ScopeLocked", "it is locked", None);
         let check = |error: StepError, times: u32, abandoned: bool, expect: StepErrorKind| {
-            let said = (error.code().to_owned(), error.whole(), error.customer().cloned());
+            let said = (error.code().to_owned(), error.full_message(), error.customer_error().cloned());
             let judged = judged(error, times, abandoned);
             assert_eq!(judged.kind(), expect, "{said:?}, {times} times");
-            assert_eq!((judged.code().to_owned(), judged.whole(), judged.customer().cloned()), said);
+            assert_eq!(
+                (judged.code().to_owned(), judged.full_message(), judged.customer_error().cloned()),
+                said
+            );
         };
         for times in [1, TIMES_MAX, 1000] {
             check(ours(Terminal), times, false, Transient);

@@ -7,10 +7,10 @@ use api::doc::{Identity, OperatorRole, PlatformIdentity, RoleSet, secrets};
 use api::rest::Semver;
 use cloud::{Put, Resource, Shape};
 use steps::credentials::ensure_identity_certificate;
-use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::refused;
 use steps::lifecycle::resources::ensure;
-use steps::lifecycle::{Ours, resource_id, store_failed};
+use steps::lifecycle::{ClusterSnapshot, resource_id, store_failed};
 
 use super::{done, prepare};
 use crate::Context;
@@ -19,22 +19,27 @@ use crate::Context;
 pub(crate) async fn ensure_cluster_certificate(
     cx: Arc<Context>,
     step: StepContext,
-) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     if let Identity::Workload { resource_id: id, .. } = &ours.spec().identity
         && cx.life.cloud.infrastructure.get(&resource_id(id)?).await?.is_none()
     {
         let message = format!("Exactly one identity of the cluster is needed, and {id} was not found.");
         return Err(refused("InvalidClusterMSICount", message, Some("identity")));
     }
-    let ours = cx.life.credentials().await?;
+    let ours = cx.life.managed().await?;
     let kept = ensure_identity_certificate(&ours, step.hold, cx.life.clock.now()).await?;
-    Ok(kept.map_or_else(Outcome::default, |(_, until)| Outcome::said(format!("good until {until}"))))
+    Ok(kept.map_or_else(StepOutcome::default, |(_, until)| {
+        StepOutcome::with_message(format!("good until {until}"))
+    }))
 }
 
 /// Resolves and records the ids of the platform's identities.
-pub(crate) async fn persist_platform_ids(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn persist_platform_ids(
+    cx: Arc<Context>,
+    step: StepContext,
+) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     let mut resolved: BTreeMap<String, PlatformIdentity> = BTreeMap::new();
     for (operator, identity) in platform(&ours) {
         let id = resource_id(&identity.resource_id)?;
@@ -56,11 +61,11 @@ pub(crate) async fn persist_platform_ids(cx: Arc<Context>, step: StepContext) ->
             }
         }
     };
-    cx.life.record_with(step.hold, &[], change).await?;
-    Ok(Outcome::said(format!("{} identities", resolved.len())))
+    cx.life.records.update(step.hold, &[], change).await?;
+    Ok(StepOutcome::with_message(format!("{} identities", resolved.len())))
 }
 
-fn platform(ours: &Ours) -> BTreeMap<String, PlatformIdentity> {
+fn platform(ours: &ClusterSnapshot) -> BTreeMap<String, PlatformIdentity> {
     match &ours.spec().identity {
         Identity::Workload { platform, .. } => platform.clone(),
         Identity::ServicePrincipal { .. } => BTreeMap::new(),
@@ -68,8 +73,11 @@ fn platform(ours: &Ours) -> BTreeMap<String, PlatformIdentity> {
 }
 
 /// Resolves and records the tenant of the cluster's own identity.
-pub(crate) async fn persist_cluster_ids(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn persist_cluster_ids(
+    cx: Arc<Context>,
+    step: StepContext,
+) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     let credential = cx.life.credential(ours.spec()).await?;
     let principal = cx.life.cloud.identities.principal(&credential).await?;
     let change = |provisioned: &mut api::doc::Provisioned| {
@@ -77,13 +85,13 @@ pub(crate) async fn persist_cluster_ids(cx: Arc<Context>, step: StepContext) -> 
             *tenant_id = Some(principal.tenant_id.clone());
         }
     };
-    cx.life.record_with(step.hold, &[], change).await?;
+    cx.life.records.update(step.hold, &[], change).await?;
     done()
 }
 
 /// Resolves and records the object id of the service principal.
-pub(crate) async fn persist_object_id(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn persist_object_id(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     let credential = cx.life.credential(ours.spec()).await?;
     let principal = cx.life.cloud.identities.principal(&credential).await?;
     let object_id = principal.object_id;
@@ -92,16 +100,16 @@ pub(crate) async fn persist_object_id(cx: Arc<Context>, step: StepContext) -> Re
 }
 
 /// Where the tokens of the cluster's service accounts are issued, and the key that signs them.
-pub(crate) async fn create_issuer(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn create_issuer(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     prepare::ensure_key(&cx, &step, secrets::BOUND_SIGNING_KEY).await?;
     let issuer = issuer(&cx);
     cx.life.record(step.hold, |record| record.oidc_issuer = Some(issuer.clone())).await?;
-    Ok(Outcome::said(issuer))
+    Ok(StepOutcome::with_message(issuer))
 }
 
 /// Who issues the tokens of the cluster's service accounts.
 pub(crate) fn issuer(cx: &Context) -> String {
-    format!("https://oidc.{}/{}", cx.life.service.domain, cx.life.cluster)
+    format!("https://oidc.{}/{}", cx.life.service.domain, cx.life.cluster())
 }
 
 /// How the names of the cluster's federated credentials begin, in whatever identity.
@@ -110,7 +118,10 @@ pub(crate) fn own_prefix(cx: &Context) -> String {
 }
 
 /// The service accounts of each operator.
-async fn service_accounts(cx: &Context, ours: &Ours) -> Result<BTreeMap<String, Vec<String>>, StepError> {
+async fn service_accounts(
+    cx: &Context,
+    ours: &ClusterSnapshot,
+) -> Result<BTreeMap<String, Vec<String>>, StepError> {
     let mut accounts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for role in operator_roles(cx, ours).await? {
         accounts.entry(role.operator_name).or_default().extend(role.service_accounts);
@@ -121,7 +132,7 @@ async fn service_accounts(cx: &Context, ours: &Ours) -> Result<BTreeMap<String, 
 /// What each of the platform's identities is to be: its object id, and its role by name.
 pub(crate) async fn platform_roles(
     cx: &Context,
-    ours: &Ours,
+    ours: &ClusterSnapshot,
 ) -> Result<BTreeSet<(String, String)>, StepError> {
     let platform = platform(ours);
     let mut wanted = BTreeSet::new();
@@ -136,8 +147,8 @@ pub(crate) async fn platform_roles(
 }
 
 /// What operators need, as the role sets of the cluster's minor version (and of the one that it may be upgraded to) tell.
-async fn operator_roles(cx: &Context, ours: &Ours) -> Result<Vec<OperatorRole>, StepError> {
-    let running = ours.made().running_version.as_deref().unwrap_or(&ours.spec().version);
+async fn operator_roles(cx: &Context, ours: &ClusterSnapshot) -> Result<Vec<OperatorRole>, StepError> {
+    let running = ours.record().running_version.as_deref().unwrap_or(&ours.spec().version);
     let to_come = match &ours.spec().identity {
         Identity::Workload { upgradeable_to, .. } => upgradeable_to.as_deref(),
         Identity::ServicePrincipal { .. } => None,
@@ -146,7 +157,7 @@ async fn operator_roles(cx: &Context, ours: &Ours) -> Result<Vec<OperatorRole>, 
     for (version, needed) in [(Some(running), true), (to_come, false)] {
         let Some(version) = version.and_then(|it| it.parse::<Semver>().ok()) else { continue };
         let path = format!("/platformworkloadidentityrolesets/{}", version.minor_name());
-        let found = cx.life.store.collection::<RoleSet>().find(&path).await.map_err(store_failed)?;
+        let found = cx.life.records.store.collection::<RoleSet>().find(&path).await.map_err(store_failed)?;
         if found.is_none() && needed {
             let message = format!("there is no role set of version {}", version.minor_name());
             return Err(StepError::transient("NoRoleSet", message));
@@ -157,13 +168,13 @@ async fn operator_roles(cx: &Context, ours: &Ours) -> Result<Vec<OperatorRole>, 
 }
 
 /// Lets the tokens of the platform's service accounts speak for the platform's identities.
-pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let (accounts, own) = (service_accounts(&cx, &ours).await?, own_prefix(&cx));
     for (operator, identity) in platform(&ours) {
         let id = resource_id(&identity.resource_id)?;
         let Some(found) = cx.life.cloud.infrastructure.get(&id).await? else {
-            return Ok(Look::Waiting(format!("identity {} is not seen", id.name())));
+            return Ok(PollStatus::Waiting(format!("identity {} is not seen", id.name())));
         };
         let Shape::Identity { mut federated, client_id, principal_id, tenant_id } = found.shape else {
             return Err(StepError::terminal("Invalid", format!("{id} is not an identity")));
@@ -178,9 +189,9 @@ pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<Look, S
         }
         let shape = Shape::Identity { federated, client_id, principal_id, tenant_id };
         let put = Put { id, location: found.location, tags: found.tags, shape, token: None };
-        if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
+        if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
             return Ok(waiting);
         }
     }
-    Ok(Look::Done(Outcome::default()))
+    Ok(PollStatus::Done(StepOutcome::default()))
 }

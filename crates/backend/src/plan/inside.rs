@@ -15,7 +15,7 @@ use kubelink::facts::{self, OperatorFacts};
 use kubelink::patch::{Change, patch};
 use serde_json::{Value, json};
 use steps::credentials::CertificateUse;
-use steps::engine::{Look, Outcome, StepContext, StepError, StepErrorKind};
+use steps::engine::{PollStatus, StepContext, StepError, StepErrorKind, StepOutcome};
 use steps::lifecycle::certificates::{self as shared, condition, object};
 use steps::lifecycle::fault::refused;
 use steps::lifecycle::registry;
@@ -32,31 +32,37 @@ const SETTLED: [&str; 5] =
     ["kube-controller-manager", "kube-apiserver", "kube-scheduler", "console", "authentication"];
 
 /// A cluster that is being made does not always answer; that is waited for, like anything else.
-fn patiently(look: Result<Look, StepError>) -> Result<Look, StepError> {
+fn patiently(look: Result<PollStatus, StepError>) -> Result<PollStatus, StepError> {
     look.map_err(|error| match error.kind() {
-        StepErrorKind::Unreachable | StepErrorKind::Transient => error.waited_out(),
+        StepErrorKind::Unreachable | StepErrorKind::Transient => error.keep_waiting(),
         StepErrorKind::Terminal | StepErrorKind::Precondition => error,
     })
 }
 
 /// The API servers are available and not being rolled out.
-pub(crate) async fn api_servers_ready(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn api_servers_ready(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
     patiently(operators_are(&cx, &["kube-apiserver"], |it| it.available && !it.progressing).await)
 }
 
 /// The operators that matter most have settled.
-pub(crate) async fn operators_have_settled(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn operators_have_settled(
+    cx: Arc<Context>,
+    _: StepContext,
+) -> Result<PollStatus, StepError> {
     let settled = |it: &OperatorFacts| it.available && !it.progressing && !it.degraded;
     patiently(operators_are(&cx, &SETTLED, settled).await)
 }
 
 /// The console works.
-pub(crate) async fn console_ready(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn console_ready(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
     patiently(operators_are(&cx, &["console"], |it| it.available).await)
 }
 
 /// The default ingress works.
-pub(crate) async fn ingress_controller_ready(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn ingress_controller_ready(
+    cx: Arc<Context>,
+    _: StepContext,
+) -> Result<PollStatus, StepError> {
     patiently(operators_are(&cx, &["ingress"], |it| it.available && !it.progressing).await)
 }
 
@@ -64,50 +70,58 @@ async fn operators_are(
     cx: &Context,
     names: &[&str],
     so: impl Fn(&OperatorFacts) -> bool,
-) -> Result<Look, StepError> {
+) -> Result<PollStatus, StepError> {
     let link = cx.life.link().await?;
     let all = facts::operators(&link).await?.unwrap_or_default();
     for name in names {
         match all.iter().find(|it| it.name == *name) {
             Some(operator) if so(operator) => {}
             Some(operator) if operator.message.is_empty() => {
-                return Ok(Look::Waiting(format!("operator {name} has not settled")));
+                return Ok(PollStatus::Waiting(format!("operator {name} has not settled")));
             }
-            Some(operator) => return Ok(Look::Waiting(format!("operator {name}: {}", operator.message))),
-            None => return Ok(Look::Waiting(format!("operator {name} is not there yet"))),
+            Some(operator) => {
+                return Ok(PollStatus::Waiting(format!("operator {name}: {}", operator.message)));
+            }
+            None => return Ok(PollStatus::Waiting(format!("operator {name} is not there yet"))),
         }
     }
-    Ok(Look::Done(Outcome::default()))
+    Ok(PollStatus::Done(StepOutcome::default()))
 }
 
 /// The cluster's certificates are in it.
-pub(crate) async fn certificates(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    if !cx.life.ours().await?.is_domain_managed() {
-        return Ok(Outcome::said("the customer keeps the cluster's certificates"));
+pub(crate) async fn certificates(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
+    if !cx.life.snapshot().await?.is_domain_managed() {
+        return Ok(StepOutcome::with_message("the customer keeps the cluster's certificates"));
     }
-    Ok(Outcome::said(shared::carry(&cx.life, step.hold).await?))
+    Ok(StepOutcome::with_message(shared::carry(&cx.life, step.hold).await?))
 }
 
 /// The API server shows its certificate.
-pub(crate) async fn api_server_certificate(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn api_server_certificate(
+    cx: Arc<Context>,
+    _: StepContext,
+) -> Result<StepOutcome, StepError> {
     configure(&cx, CertificateUse::ApiServer).await
 }
 
 /// The default ingress shows its certificate.
-pub(crate) async fn ingress_certificate(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn ingress_certificate(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     configure(&cx, CertificateUse::Ingress).await
 }
 
-async fn configure(cx: &Context, what: CertificateUse) -> Result<Outcome, StepError> {
-    if !cx.life.ours().await?.is_domain_managed() {
-        return Ok(Outcome::said("the customer keeps the cluster's certificates"));
+async fn configure(cx: &Context, what: CertificateUse) -> Result<StepOutcome, StepError> {
+    if !cx.life.snapshot().await?.is_domain_managed() {
+        return Ok(StepOutcome::with_message("the customer keeps the cluster's certificates"));
     }
-    Ok(Outcome::said(shared::configure(&cx.life, what).await?))
+    Ok(StepOutcome::with_message(shared::configure(&cx.life, what).await?))
 }
 
 /// Enough workers are ready, or fewer if the customer asked for fewer.
-pub(crate) async fn minimum_worker_nodes_ready(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn minimum_worker_nodes_ready(
+    cx: Arc<Context>,
+    _: StepContext,
+) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let asked: u32 = ours.spec().workers.iter().map(|it| it.count).sum();
     let wanted = WORKERS_MIN.min(usize::try_from(asked).unwrap_or(WORKERS_MIN));
     let look = async {
@@ -121,9 +135,9 @@ pub(crate) async fn minimum_worker_nodes_ready(cx: Arc<Context>, _: StepContext)
         let workers = nodes.iter().filter(|it| it.roles.iter().any(|role| role == "worker"));
         let ready = workers.filter(|it| it.ready).count();
         if running >= wanted && ready >= wanted {
-            return Ok(Look::Done(Outcome::said(format!("{ready} workers are ready"))));
+            return Ok(PollStatus::Done(StepOutcome::with_message(format!("{ready} workers are ready"))));
         }
-        Ok(Look::Waiting(format!("{running} of {wanted} workers run and {ready} are ready")))
+        Ok(PollStatus::Waiting(format!("{running} of {wanted} workers run and {ready} are ready")))
     };
     patiently(look.await)
 }
@@ -141,7 +155,7 @@ fn out_of_quota(machine: &Value) -> Option<String> {
 }
 
 /// Updates come from us, not from the customer's channel.
-pub(crate) async fn disable_updates(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn disable_updates(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     let link = cx.life.link().await?;
     let target = object(&link, "config.openshift.io/v1", "ClusterVersion", None, "version").await?;
     let change = Change::Merge(json!({ "spec": { "channel": null, "upstream": null } }));
@@ -150,13 +164,13 @@ pub(crate) async fn disable_updates(cx: Arc<Context>, _: StepContext) -> Result<
 }
 
 /// The cluster has its version.
-pub(crate) async fn cluster_version_ready(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn cluster_version_ready(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
     let look = async {
         let version = cluster_version(&cx).await?;
         if condition(&version, "Available") == Some("True") {
-            return Ok(Look::Done(Outcome::default()));
+            return Ok(PollStatus::Done(StepOutcome::default()));
         }
-        Ok(Look::Waiting("the cluster's version is not available".to_owned()))
+        Ok(PollStatus::Waiting("the cluster's version is not available".to_owned()))
     };
     patiently(look.await)
 }
@@ -170,16 +184,20 @@ async fn cluster_version(cx: &Context) -> Result<Value, StepError> {
 }
 
 /// The pull secret has our registry in it.
-pub(crate) async fn pull_secret(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn pull_secret(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     let changed = registry::configure(&cx.life).await?;
-    Ok(Outcome::said(if changed { "the pull secret was changed" } else { "the pull secret was so already" }))
+    Ok(StepOutcome::with_message(if changed {
+        "the pull secret was changed"
+    } else {
+        "the pull secret was so already"
+    }))
 }
 
 /// The credential by which the cluster works in the cloud.
-pub(crate) async fn credentials(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn credentials(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     let Identity::ServicePrincipal { client_id } = &ours.spec().identity else { return done() };
-    let Some(secret) = cx.life.secret_text(secrets::CLIENT_SECRET).await? else { return done() };
+    let Some(secret) = cx.life.records.secret_text(secrets::CLIENT_SECRET).await? else { return done() };
     let link = cx.life.link().await?;
     let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
     let object = KubeSecret {
@@ -202,10 +220,10 @@ pub(crate) async fn credentials(cx: Arc<Context>, _: StepContext) -> Result<Outc
 }
 
 /// What was seen of the cluster is recorded: version, console, workers.
-pub(crate) async fn cluster_data(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn cluster_data(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let version = cluster_version(&cx).await?;
     let seen = running_version(&version);
-    let ours = cx.life.ours().await?;
+    let ours = cx.life.snapshot().await?;
     let console = format!("https://console-openshift-console.apps.{}/", ours.domain);
     let sets = machine_objects(&cx, "MachineSet").await?;
     let subscription = &ours.document().subscription_id;
@@ -217,7 +235,8 @@ pub(crate) async fn cluster_data(cx: Arc<Context>, step: StepContext) -> Result<
             record.workers.clone_from(&workers);
         })
         .await?;
-    Ok(seen.map_or_else(Outcome::default, |version| Outcome::said(format!("version {version}"))))
+    Ok(seen
+        .map_or_else(StepOutcome::default, |version| StepOutcome::with_message(format!("version {version}"))))
 }
 
 /// The objects of that kind by which the cluster looks after its machines, in the order of their names.

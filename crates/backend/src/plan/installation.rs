@@ -8,7 +8,7 @@ use api::secret::Secret;
 use cloud::{Kind, Put, Resource, ResourceId, Shape, State};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::{DEPLOYMENT_FAILED, refused};
 use steps::lifecycle::resources::{ensure, remove};
 
@@ -19,17 +19,20 @@ use crate::{Context, installer};
 const ORDERED_BY: &str = "run-installer";
 
 /// Orders the installation. The deadline is left for whoever waits: it does not begin anew with another worker.
-pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     cx.installer.install(&installer::request(&ours)?).await?;
     let limit = SignedDuration::try_from(cx.timing.install_timeout).unwrap_or(SignedDuration::MAX);
     let deadline = cx.life.clock.now().saturating_add(limit).unwrap_or(Timestamp::MAX);
-    Ok(Outcome { memory: json!({ "deadline": deadline }), ..Outcome::said("the installation is ordered") })
+    Ok(StepOutcome {
+        memory: json!({ "deadline": deadline }),
+        ..StepOutcome::with_message("the installation is ordered")
+    })
 }
 
 /// Waits until all is installed.
-pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let Some(installation) = cx.installer.installation(cx.life.cluster).await? else {
+pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
+    let Some(installation) = cx.installer.installation(cx.life.cluster()).await? else {
         return Err(refused(DEPLOYMENT_FAILED, "Deployment failed.", None));
     };
     if let Some(error) = installer::failure(&installation) {
@@ -38,7 +41,7 @@ pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Look
     if installation.stage == InstallStage::Complete {
         let url = installation.api_url.clone();
         cx.life.record(step.hold, |record| record.api_url = url.clone().or(record.api_url.take())).await?;
-        return Ok(Look::Done(Outcome::said("the installation is complete")));
+        return Ok(PollStatus::Done(StepOutcome::with_message("the installation is complete")));
     }
     let deadline = step.memory.get(ORDERED_BY).and_then(|it| it["deadline"].as_str());
     let deadline = deadline.and_then(|it| it.parse::<Timestamp>().ok());
@@ -46,12 +49,12 @@ pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Look
         let message = "The cluster was not installed in time. Please retry, and if the issue persists, raise a support ticket.";
         return Err(refused(DEPLOYMENT_FAILED, message, None));
     }
-    Ok(Look::Waiting(format!("{} ({} %)", installation.message, installation.percent)))
+    Ok(PollStatus::Waiting(format!("{} ({} %)", installation.message, installation.percent)))
 }
 
 /// The keys of the cluster, sealed beside its document.
-pub(crate) async fn kubeconfigs(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let keys = cx.installer.credentials(cx.life.cluster).await?;
+pub(crate) async fn kubeconfigs(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
+    let keys = cx.installer.credentials(cx.life.cluster()).await?;
     let bytes = |text: &Secret<String>| Secret::new(text.expose().as_bytes().to_vec());
     let ours = bytes(&keys.kubeconfig);
     let customers = bytes(&keys.customer_kubeconfig);
@@ -61,13 +64,13 @@ pub(crate) async fn kubeconfigs(cx: Arc<Context>, step: StepContext) -> Result<O
         (secrets::CUSTOMER_KUBECONFIG, &customers),
         (secrets::KUBEADMIN_PASSWORD, &password),
     ];
-    cx.life.record_with(step.hold, &sealed, |_| ()).await?;
+    cx.life.records.update(step.hold, &sealed, |_| ()).await?;
     done()
 }
 
 /// What the installer needed for the first minutes goes: the bootstrap machine and its disk.
-pub(crate) async fn remove_bootstrap(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn remove_bootstrap(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let scaffold = format!("{}-bootstrap", ours.infra_id()?);
     let is_scaffold = |it: &Resource| {
         matches!(it.shape.kind(), Kind::Machine | Kind::Disk) && it.id.name().starts_with(&scaffold)
@@ -83,8 +86,8 @@ pub(crate) async fn remove_bootstrap(cx: Arc<Context>, _: StepContext) -> Result
 }
 
 /// Starts the machines that do not run.
-pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let all = cx.life.cloud.infrastructure.list(&ours.group()?).await?;
     let mut wanted = Vec::new();
     for mut machine in all {

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::doc::{Cluster, Identity, Verb};
-use steps::engine::{Body, Look, Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
+use steps::engine::{Body, Plan, PollStatus, Step, StepContext, StepError, StepErrorKind, StepOutcome};
 
 use crate::{Context, OperationTiming};
 
@@ -75,7 +75,7 @@ impl Drafting {
     pub(crate) fn action<F, Fut>(mut self, name: &str, body: F) -> Drafting
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Outcome, StepError>> + Send + 'static,
+        Fut: Future<Output = Result<StepOutcome, StepError>> + Send + 'static,
     {
         let step = match self.enduring {
             true => Step::action(name, endurance::of(body)),
@@ -89,7 +89,7 @@ impl Drafting {
     pub(crate) fn until<F, Fut>(self, name: &str, minutes: u64, look: F) -> Drafting
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Look, StepError>> + Send + 'static,
+        Fut: Future<Output = Result<PollStatus, StepError>> + Send + 'static,
     {
         let every = self.timing.poll_interval;
         self.every(name, minutes, every, look)
@@ -99,15 +99,15 @@ impl Drafting {
     pub(crate) fn every<F, Fut>(mut self, name: &str, minutes: u64, pace: Duration, look: F) -> Drafting
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Look, StepError>> + Send + 'static,
+        Fut: Future<Output = Result<PollStatus, StepError>> + Send + 'static,
     {
         let limit = Duration::from_secs(60 * minutes);
         let mut step = match self.enduring {
             true => Step::wait(name, limit, endurance::of(look)),
             false => Step::wait(name, limit, reach::of(look)),
         };
-        if let Body::Wait { every, .. } = &mut step.body {
-            *every = pace;
+        if let Body::Wait { interval, .. } = &mut step.body {
+            *interval = pace;
         }
         self.push(step);
         self
@@ -129,8 +129,8 @@ impl Drafting {
 }
 
 /// Nothing to say.
-pub(crate) fn done() -> Result<Outcome, StepError> {
-    Ok(Outcome::default())
+pub(crate) fn done() -> Result<StepOutcome, StepError> {
+    Ok(StepOutcome::default())
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::doc::{Switch, Visibility};
 use cloud::{Put, Resource, ResourceId, Shape};
-use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::refused;
 use steps::lifecycle::resources::{ensure, expect};
-use steps::lifecycle::{Ours, resource_id};
+use steps::lifecycle::{ClusterSnapshot, resource_id};
 
 use super::names;
 use crate::Context;
@@ -18,13 +18,13 @@ const SERVICE_ENDPOINTS: [&str; 2] = ["Microsoft.ContainerRegistry", "Microsoft.
 const TTL: u32 = 300;
 
 /// The zone of the service's clusters' names, in which nobody else has this cluster's.
-pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     if !ours.is_domain_managed() {
-        return Ok(Look::Done(Outcome::said("the customer keeps the cluster's names")));
+        return Ok(PollStatus::Done(StepOutcome::with_message("the customer keeps the cluster's names")));
     }
     let zone = cx.life.service.zone_puts(names::label_and_zone(&ours).1);
-    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &zone).await? {
+    if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &zone).await? {
         return Ok(waiting);
     }
     for record in names::records(&cx.life, &ours) {
@@ -32,25 +32,29 @@ pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<Look, StepE
             return Ok(waiting);
         }
     }
-    Ok(Look::Done(Outcome::default()))
+    Ok(PollStatus::Done(StepOutcome::default()))
 }
 
 /// Refuses a name that leads elsewhere: the store lets no two clusters have the same, but it does not know of those that an
 /// earlier build took in, nor of what somebody wrote into the zone by hand. What must go first is waited for.
-async fn expect_free(cx: &Context, ours: &Ours, record: &ResourceId) -> Result<Option<Look>, StepError> {
+async fn expect_free(
+    cx: &Context,
+    ours: &ClusterSnapshot,
+    record: &ResourceId,
+) -> Result<Option<PollStatus>, StepError> {
     let Some(found) = cx.life.cloud.infrastructure.get(record).await? else { return Ok(None) };
     if names::is_own_record(&cx.life, ours, &found) {
         return Ok(None);
     }
     if found.state == cloud::State::Deleting {
-        return Ok(Some(Look::Waiting(format!("{} of another is still being removed", record.name()))));
+        return Ok(Some(PollStatus::Waiting(format!("{} of another is still being removed", record.name()))));
     }
     let message = format!("The provided domain '{}' is already in use by another cluster.", ours.domain);
     Err(refused("DuplicateDomain", message, Some("properties.clusterProfile.domain")))
 }
 
 /// The customer's subnets, each once.
-pub(crate) fn subnets(ours: &Ours) -> Result<Vec<ResourceId>, StepError> {
+pub(crate) fn subnets(ours: &ClusterSnapshot) -> Result<Vec<ResourceId>, StepError> {
     let mut all = vec![resource_id(&ours.spec().master.subnet_id)?];
     for pool in &ours.spec().workers {
         let id = resource_id(&pool.subnet_id)?;
@@ -73,7 +77,7 @@ pub(crate) async fn change_subnet(
     cx: &Context,
     id: &ResourceId,
     change: impl Fn(SubnetParts<'_>),
-) -> Result<Look, StepError> {
+) -> Result<PollStatus, StepError> {
     let Some(found) = cx.life.cloud.infrastructure.get(id).await? else {
         return Err(StepError::transient("NotSeen", format!("subnet {id} is not seen")));
     };
@@ -83,15 +87,15 @@ pub(crate) async fn change_subnet(
     };
     change(SubnetParts { security_group, service_endpoints, private_link_policies });
     if shape == found.shape && found.state == cloud::State::Succeeded {
-        return Ok(Look::Done(Outcome::default()));
+        return Ok(PollStatus::Done(StepOutcome::default()));
     }
     let put = Put { id: id.clone(), location: found.location, tags: found.tags, shape, token: None };
     ensure(&*cx.life.cloud.infrastructure, &[put]).await
 }
 
 /// Machines reach storage and registry directly.
-pub(crate) async fn service_endpoints(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn service_endpoints(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     for id in subnets(&ours)? {
         let look = change_subnet(&cx, &id, |subnet| {
             for wanted in SERVICE_ENDPOINTS {
@@ -100,41 +104,47 @@ pub(crate) async fn service_endpoints(cx: Arc<Context>, _: StepContext) -> Resul
                 }
             }
         });
-        if let waiting @ Look::Waiting(_) = look.await? {
+        if let waiting @ PollStatus::Waiting(_) = look.await? {
             return Ok(waiting);
         }
     }
-    Ok(Look::Done(Outcome::default()))
+    Ok(PollStatus::Done(StepOutcome::default()))
 }
 
 /// The control plane's subnet lets private links through.
-pub(crate) async fn master_subnet_policies(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn master_subnet_policies(
+    cx: Arc<Context>,
+    _: StepContext,
+) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let master = resource_id(&ours.spec().master.subnet_id)?;
     change_subnet(&cx, &master, |subnet| *subnet.private_link_policies = false).await
 }
 
 /// The security group guards the subnets, unless the customer brings others.
-pub(crate) async fn attach_security_groups(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn attach_security_groups(
+    cx: Arc<Context>,
+    _: StepContext,
+) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     if ours.spec().network.preconfigured_nsg == Switch::Enabled {
-        return Ok(Look::Done(Outcome::said("the customer brings the security groups")));
+        return Ok(PollStatus::Done(StepOutcome::with_message("the customer brings the security groups")));
     }
     let own = names::security_group(&ours)?;
     for id in subnets(&ours)? {
         let look = change_subnet(&cx, &id, |subnet| {
             *subnet.security_group = Some(own.clone());
         });
-        if let waiting @ Look::Waiting(_) = look.await? {
+        if let waiting @ PollStatus::Waiting(_) = look.await? {
             return Ok(waiting);
         }
     }
-    Ok(Look::Done(Outcome::default()))
+    Ok(PollStatus::Done(StepOutcome::default()))
 }
 
 /// The addresses of the API server are recorded, and its name leads there.
-pub(crate) async fn api_address(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn api_address(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let internal = frontend_address(&cx, &names::internal_load_balancer(&ours)?).await?;
     let address = match ours.spec().api_visibility {
         Visibility::Public => public_address(&cx, &names::api_address(&ours)?).await?,
@@ -150,15 +160,15 @@ pub(crate) async fn api_address(cx: Arc<Context>, step: StepContext) -> Result<L
 }
 
 /// The address of the default ingress is reserved and recorded, and the applications' names lead there.
-pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let public = ours.spec().ingress.iter().all(|it| it.visibility == Visibility::Public);
     let address = if public {
         let id = names::ingress_address(&ours)?;
         let location = ours.document().location.clone();
         let shape = Shape::PublicIp { address: None };
         let put = Put { id: id.clone(), location, tags: [].into(), shape, token: None };
-        if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
+        if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
             return Ok(waiting);
         }
         public_address(&cx, &id).await?
@@ -170,9 +180,14 @@ pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Resu
 }
 
 /// Makes a name of the cluster lead to an address: that of the API server (0) or of applications (1).
-async fn lead(cx: &Context, ours: &Ours, which: usize, address: &str) -> Result<Look, StepError> {
+async fn lead(
+    cx: &Context,
+    ours: &ClusterSnapshot,
+    which: usize,
+    address: &str,
+) -> Result<PollStatus, StepError> {
     if !ours.is_domain_managed() {
-        return Ok(Look::Done(Outcome::said(address)));
+        return Ok(PollStatus::Done(StepOutcome::with_message(address)));
     }
     let id = names::records(&cx.life, ours)[which].clone();
     if let Some(waiting) = expect_free(cx, ours, &id).await? {
@@ -180,7 +195,7 @@ async fn lead(cx: &Context, ours: &Ours, which: usize, address: &str) -> Result<
     }
     let location = cx.life.service.location.clone();
     let shape = Shape::DnsRecord { ttl: TTL, addresses: vec![address.to_owned()] };
-    let tags = [(names::OWNER.to_owned(), cx.life.cluster.to_string())].into();
+    let tags = [(names::OWNER.to_owned(), cx.life.cluster().to_string())].into();
     ensure(&*cx.life.cloud.infrastructure, &[Put { id, location, tags, shape, token: None }]).await
 }
 
@@ -201,8 +216,8 @@ async fn frontend_address(cx: &Context, id: &ResourceId) -> Result<String, StepE
 }
 
 /// The private way by which this service reaches the API server.
-pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let service = &cx.life.service;
     let id = names::private_endpoint(&cx.life);
     let shape = Shape::PrivateEndpoint {
@@ -219,14 +234,14 @@ pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Res
         shape,
         token: None,
     });
-    if let waiting @ Look::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &wanted).await? {
+    if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &wanted).await? {
         return Ok(waiting);
     }
     let Shape::PrivateEndpoint { address: Some(address), .. } =
         expect(&*cx.life.cloud.infrastructure, &id).await?.shape
     else {
-        return Ok(Look::Waiting(format!("{} has no address yet", id.name())));
+        return Ok(PollStatus::Waiting(format!("{} has no address yet", id.name())));
     };
     cx.life.record(step.hold, |record| record.private_endpoint_ip = Some(address.clone())).await?;
-    Ok(Look::Done(Outcome::said(address)))
+    Ok(PollStatus::Done(StepOutcome::with_message(address)))
 }

@@ -6,7 +6,7 @@ use api::doc::secrets;
 use kubelink::patch::{Change, patch};
 use kubelink::{Link, Target};
 use serde_json::{Value, json};
-use steps::engine::{Outcome, StepContext, StepError};
+use steps::engine::{StepContext, StepError, StepOutcome};
 use steps::lifecycle::certificates::object;
 
 use super::done;
@@ -18,7 +18,7 @@ const REGISTRY: &str = "registry.redhat.io";
 const SOURCES: [&str; 2] = ["certified-operators", "redhat-operators"];
 
 /// The console says whose service it is.
-pub(crate) async fn brand_console(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn brand_console(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     let link = cx.life.link().await?;
     let console = object(&link, "operator.openshift.io/v1", "Console", None, "cluster").await?;
     merge(&link, &console, json!({ "spec": { "customization": { "brand": "azure" } } })).await?;
@@ -26,9 +26,9 @@ pub(crate) async fn brand_console(cx: Arc<Context>, _: StepContext) -> Result<Ou
 }
 
 /// Without the customer's pull secret there are no samples: none of them could be started.
-pub(crate) async fn disable_samples(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn disable_samples(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     if may_pull(&cx).await? {
-        return Ok(Outcome::said("the customer's pull secret is good for them"));
+        return Ok(StepOutcome::with_message("the customer's pull secret is good for them"));
     }
     let link = cx.life.link().await?;
     let samples = object(&link, "samples.operator.openshift.io/v1", "Config", None, "cluster").await?;
@@ -37,9 +37,9 @@ pub(crate) async fn disable_samples(cx: Arc<Context>, _: StepContext) -> Result<
 }
 
 /// Nor operators that could not be started.
-pub(crate) async fn disable_hub_sources(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn disable_hub_sources(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     if may_pull(&cx).await? {
-        return Ok(Outcome::said("the customer's pull secret is good for them"));
+        return Ok(StepOutcome::with_message("the customer's pull secret is good for them"));
     }
     let link = cx.life.link().await?;
     let hub = object(&link, "config.openshift.io/v1", "OperatorHub", None, "cluster").await?;
@@ -56,7 +56,7 @@ async fn merge(link: &Link, target: &Target, change: Value) -> Result<(), StepEr
 }
 
 async fn may_pull(cx: &Context) -> Result<bool, StepError> {
-    let secret = cx.life.secret_text(secrets::PULL_SECRET).await?;
+    let secret = cx.life.records.secret_text(secrets::PULL_SECRET).await?;
     Ok(secret.is_some_and(|it| names_registry(it.expose())))
 }
 

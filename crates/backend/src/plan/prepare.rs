@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::doc::{Billing, secrets};
 use api::secret::Secret;
 use cloud::Size;
-use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::refused;
 use steps::lifecycle::{certificates as shared, registry, store_failed};
 
@@ -20,9 +20,9 @@ const LARGE_PACKETS: &str = "Microsoft.RedHatOpenShift/MTU3900";
 const NAME_PART_MAX: usize = 15;
 
 /// Chooses the zones: those where the control plane's size can be had.
-pub(crate) async fn zones(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
-    if !ours.made().zones.is_empty() {
+pub(crate) async fn zones(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
+    if !ours.record().zones.is_empty() {
         return done();
     }
     let document = ours.document();
@@ -34,7 +34,7 @@ pub(crate) async fn zones(cx: Arc<Context>, step: StepContext) -> Result<Outcome
         zones => format!("zones {}", zones.join(", ")),
     };
     cx.life.record(step.hold, |record| record.zones.clone_from(&zones)).await?;
-    Ok(Outcome::said(said))
+    Ok(StepOutcome::with_message(said))
 }
 
 fn choose_zones(sizes: &[Size], master: &str) -> Result<Vec<String>, String> {
@@ -47,24 +47,27 @@ fn choose_zones(sizes: &[Size], master: &str) -> Result<Vec<String>, String> {
 }
 
 /// The token by which it pulls images.
-pub(crate) async fn registry_token(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn registry_token(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let token = registry::ensure_token(&cx.life, step.hold).await?;
-    Ok(Outcome::said(format!("token {}", token.name)))
+    Ok(StepOutcome::with_message(format!("token {}", token.name)))
 }
 
 /// Another password for the token, when the present one is old.
-pub(crate) async fn rotate_registry_token(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
-    if !registry::is_old(ours.made().registry_token.as_ref(), cx.life.clock.now()) {
-        return Ok(Outcome::said("the password is young enough"));
+pub(crate) async fn rotate_registry_token(
+    cx: Arc<Context>,
+    step: StepContext,
+) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
+    if !registry::is_old(ours.record().registry_token.as_ref(), cx.life.clock.now()) {
+        return Ok(StepOutcome::with_message("the password is young enough"));
     }
     let token = registry::issue(&cx.life, step.hold).await?;
-    Ok(Outcome::said(format!("token {} has a new password", token.name)))
+    Ok(StepOutcome::with_message(format!("token {} has a new password", token.name)))
 }
 
 /// The prefix of the names of all that belongs to it: the name's beginning and five letters.
-pub(crate) async fn infra_id(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn infra_id(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     let fresh = format!("{}-{}", name_part(&ours.document().name), cx.draw("infra-id", 5));
     let recorded = cx
         .life
@@ -72,7 +75,7 @@ pub(crate) async fn infra_id(cx: Arc<Context>, step: StepContext) -> Result<Outc
             record.infra_id.get_or_insert_with(|| fresh.clone());
         })
         .await?;
-    Ok(Outcome::said(recorded.infra_id.unwrap_or_default()))
+    Ok(StepOutcome::with_message(recorded.infra_id.unwrap_or_default()))
 }
 
 /// What of a cluster's name can be part of a host's name: it begins with a letter, which not every cluster's name does.
@@ -88,7 +91,7 @@ fn name_part(name: &str) -> String {
 }
 
 /// The key by which its machines are reached.
-pub(crate) async fn ssh_key(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn ssh_key(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     ensure_key(&cx, &step, secrets::SSH_KEY).await
 }
 
@@ -97,19 +100,19 @@ pub(crate) async fn ensure_key(
     cx: &Context,
     step: &StepContext,
     name: &'static str,
-) -> Result<Outcome, StepError> {
-    if cx.life.secret(name).await?.is_some() {
+) -> Result<StepOutcome, StepError> {
+    if cx.life.records.secret(name).await?.is_some() {
         return done();
     }
     let key = rcgen::KeyPair::generate();
-    let key = key.map_err(|error| StepError::transient("Key", "no key could be drawn").because(error))?;
+    let key = key.map_err(|error| StepError::transient("Key", "no key could be drawn").with_source(error))?;
     let key = Secret::new(key.serialize_pem().into_bytes());
-    cx.life.record_with(step.hold, &[(name, &key)], |_| ()).await?;
+    cx.life.records.update(step.hold, &[(name, &key)], |_| ()).await?;
     done()
 }
 
 /// The end of the names of its storage accounts.
-pub(crate) async fn storage_suffix(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn storage_suffix(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let fresh = cx.draw("storage-suffix", 10);
     let recorded = cx
         .life
@@ -118,14 +121,14 @@ pub(crate) async fn storage_suffix(cx: Arc<Context>, step: StepContext) -> Resul
             record.image_registry_storage_account = Some(format!("imageregistry{suffix}"));
         })
         .await?;
-    Ok(Outcome::said(recorded.storage_suffix.unwrap_or_default()))
+    Ok(StepOutcome::with_message(recorded.storage_suffix.unwrap_or_default()))
 }
 
 /// The largest packet of its network.
-pub(crate) async fn mtu(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn mtu(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     let path = format!("/subscriptions/{}", ours.document().subscription_id);
-    let subscription = cx.life.store.subscriptions().find(&path).await.map_err(store_failed)?;
+    let subscription = cx.life.records.store.subscriptions().find(&path).await.map_err(store_failed)?;
     let large = subscription
         .is_some_and(|it| it.document.registered_features.iter().any(|feature| feature == LARGE_PACKETS));
     let recorded = cx
@@ -134,30 +137,30 @@ pub(crate) async fn mtu(cx: Arc<Context>, step: StepContext) -> Result<Outcome, 
             record.mtu.get_or_insert(if large { 3900 } else { 1500 });
         })
         .await?;
-    Ok(Outcome::said(format!("{} bytes", recorded.mtu.unwrap_or_default())))
+    Ok(StepOutcome::with_message(format!("{} bytes", recorded.mtu.unwrap_or_default())))
 }
 
 /// The certificates of its API server and its ingress, in the vault.
-pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
     shared::ensure_issued(&cx.life).await
 }
 
 /// It is billed from now on.
-pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let record = billing_record(&cx).await?;
-    let records = cx.life.store.billing().with_lease(step.hold);
-    records.ensure_open(&record, &cx.life.by()).await.map_err(store_failed)?;
+    let records = cx.life.records.store.billing().with_lease(step.hold);
+    records.ensure_open(&record, &cx.life.records.author()).await.map_err(store_failed)?;
     done()
 }
 
 /// What is billed for the cluster, from now on.
 pub(crate) async fn billing_record(cx: &Context) -> Result<Billing, StepError> {
-    let ours = cx.life.ours().await?;
+    let ours = cx.life.snapshot().await?;
     let document = ours.document();
     let path = format!("/subscriptions/{}", document.subscription_id);
-    let subscription = cx.life.store.subscriptions().find(&path).await.map_err(store_failed)?;
+    let subscription = cx.life.records.store.subscriptions().find(&path).await.map_err(store_failed)?;
     Ok(Billing {
-        cluster: cx.life.cluster,
+        cluster: cx.life.cluster(),
         cluster_path: api::doc::Document::path(document),
         subscription_id: document.subscription_id.clone(),
         managed_resource_group: document.managed_resource_group.clone(),

@@ -30,7 +30,7 @@ where
 /// What an error means for an operation that must come to an end.
 fn judged(error: StepError) -> StepError {
     match error.kind() {
-        _ if error.is_waited_out() => error,
+        _ if error.keeps_waiting() => error,
         StepErrorKind::Terminal | StepErrorKind::Transient => error,
         StepErrorKind::Unreachable | StepErrorKind::Precondition => {
             let unavailable = told(
@@ -39,7 +39,7 @@ fn judged(error: StepError) -> StepError {
                 None,
             );
             let judged = StepError::transient(error.code().to_owned(), error.to_string());
-            judged.after(error.retry_after()).for_customer(unavailable).because(error)
+            judged.with_retry_after(error.retry_after()).with_customer_error(unavailable).with_source(error)
         }
     }
 }
@@ -55,14 +55,17 @@ mod tests {
         for kind in [Unreachable, Precondition] {
             let judged = judged(error(kind));
             assert_eq!((judged.kind(), judged.code().as_str()), (Transient, "Refused"));
-            assert_eq!(judged.whole(), "the API server refuses connections");
-            assert_eq!(judged.customer().map(|it| it.code.as_str()), Some(DEPLOYMENT_FAILED));
+            assert_eq!(judged.full_message(), "the API server refuses connections");
+            assert_eq!(judged.customer_error().map(|it| it.code.as_str()), Some(DEPLOYMENT_FAILED));
         }
         for kind in [Terminal, Transient] {
             let judged = judged(error(kind));
-            assert!(judged.kind() == kind && judged.customer().is_none());
+            assert!(judged.kind() == kind && judged.customer_error().is_none());
         }
-        let waited_out = judged(error(Unreachable).waited_out());
-        assert!(waited_out.is_waited_out() && waited_out.kind() == Unreachable, "a wait has its own limit");
+        let keep_waiting = judged(error(Unreachable).keep_waiting());
+        assert!(
+            keep_waiting.keeps_waiting() && keep_waiting.kind() == Unreachable,
+            "a wait has its own limit"
+        );
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::doc::{Cluster, Operation, ProvisioningState, Subscription, SubscriptionState, Verb};
-use steps::engine::{Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
+use steps::engine::{Plan, Step, StepContext, StepError, StepErrorKind, StepOutcome};
 use steps::lifecycle::store_failed;
 use store::{AuditContext, ListOptions, PAGE_MAX, Secrets, StoreError, VersionedDocument};
 use uuid::Uuid;
@@ -25,18 +25,21 @@ pub fn remove_subscription(timing: OperationTiming) -> Plan<Context> {
     Plan { steps: vec![Step { retry: timing.retry(), on_panic, ..step }], time_limit: OPERATION_TIME }
 }
 
-async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    let subscription = cx.life.store.subscriptions().get(cx.life.cluster).await.map_err(store_failed)?;
-    let Some(subscription) = subscription else { return Ok(Outcome::said("the subscription is gone")) };
+async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
+    let subscription =
+        cx.life.records.store.subscriptions().get(cx.life.cluster()).await.map_err(store_failed)?;
+    let Some(subscription) = subscription else {
+        return Ok(StepOutcome::with_message("the subscription is gone"));
+    };
     if subscription.document.state != SubscriptionState::Deleted {
-        return Ok(Outcome::said("the subscription is not deleted"));
+        return Ok(StepOutcome::with_message("the subscription is not deleted"));
     }
     let mut left = 0;
     let mut from = None;
     loop {
         let scope = Some(scope(&subscription.document));
         let selection = ListOptions { scope, from, limit: PAGE_MAX, ..ListOptions::default() };
-        let page = cx.life.store.clusters().list(selection).await.map_err(store_failed)?;
+        let page = cx.life.records.store.clusters().list(selection).await.map_err(store_failed)?;
         for cluster in &page.items {
             left += 1;
             remove(&cx, cluster).await?;
@@ -47,14 +50,15 @@ async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<Outcome, 
         }
     }
     match left {
-        0 => Ok(Outcome::said("no clusters are left")),
+        0 => Ok(StepOutcome::with_message("no clusters are left")),
         1 => Err(wait(&cx, "one cluster is left")),
         many => Err(wait(&cx, &format!("{many} clusters are left"))),
     }
 }
 
 fn wait(cx: &Context, what: &str) -> StepError {
-    StepError::new(StepErrorKind::Precondition, "ClustersLeft", what).after(Some(cx.timing.removal_interval))
+    StepError::new(StepErrorKind::Precondition, "ClustersLeft", what)
+        .with_retry_after(Some(cx.timing.removal_interval))
 }
 
 fn scope(subscription: &Subscription) -> String {
@@ -85,8 +89,8 @@ fn next(cluster: &Cluster) -> Next {
 }
 
 async fn remove(cx: &Context, read: &VersionedDocument<Cluster>) -> Result<(), StepError> {
-    let by = AuditContext { reason: REASON.to_owned(), ..cx.life.by() };
-    let store = &cx.life.store;
+    let by = AuditContext { reason: REASON.to_owned(), ..cx.life.records.author() };
+    let store = &cx.life.records.store;
     let now = cx.life.clock.now();
     let done = match next(&read.document) {
         Next::Wait => Ok(()),

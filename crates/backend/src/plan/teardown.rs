@@ -6,26 +6,26 @@ use std::sync::Arc;
 use api::doc::Identity;
 use cloud::{CloudError, Kind, Put, Resource, ResourceId, Shape, State};
 use serde_json::json;
-use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::resources::remove;
-use steps::lifecycle::{Ours, certificates as shared, resource_id, store_failed};
+use steps::lifecycle::{ClusterSnapshot, certificates as shared, resource_id, store_failed};
 
 use super::network::{change_subnet, subnets};
 use super::{base, done, identities, names, prepare};
 use crate::Context;
 
 /// Nobody makes anything of it any more.
-pub(crate) async fn stop_installer(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    cx.installer.remove(cx.life.cluster).await?;
-    cx.life.ways.forget(cx.life.cluster);
+pub(crate) async fn stop_installer(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
+    cx.installer.remove(cx.life.cluster()).await?;
+    cx.life.connections.forget(cx.life.cluster());
     done()
 }
 
 /// Its names lead nowhere.
-pub(crate) async fn names(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn names(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     if !ours.is_domain_managed() {
-        return Ok(Look::Done(Outcome::default()));
+        return Ok(PollStatus::Done(StepOutcome::default()));
     }
     let mut own = Vec::new();
     for record in names::records(&cx.life, &ours) {
@@ -39,7 +39,7 @@ pub(crate) async fn names(cx: Arc<Context>, _: StepContext) -> Result<Look, Step
 }
 
 /// Our own way to its API server is gone.
-pub(crate) async fn private_endpoint(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn private_endpoint(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
     remove(&*cx.life.cloud.infrastructure, &[names::private_endpoint(&cx.life)]).await
 }
 
@@ -48,14 +48,14 @@ pub(crate) const OWNED_BY: &str = "ensure-resource-group";
 
 /// Makes sure whose the group is, by putting it as it was made: a cloud that does not show it yet, or that has taken our rights
 /// over it, still knows who manages it. Best effort; where it cannot be put, what is seen decides.
-pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     let is_ours = match cx.life.cloud.infrastructure.put(base::group_put(&ours)?).await {
         Ok(_) => true,
         Err(CloudError::InUse { .. })
             if cx.life.cloud.infrastructure.get(&ours.group()?).await?.is_none() =>
         {
-            return Ok(Look::Waiting("the resource group is being removed".to_owned()));
+            return Ok(PollStatus::Waiting("the resource group is being removed".to_owned()));
         }
         Err(error @ (CloudError::Throttled { .. } | CloudError::Unavailable { .. })) => {
             return Err(error.into());
@@ -66,18 +66,21 @@ pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<Loo
         }
     };
     let said = if is_ours { "it is the cluster's own" } else { "it is not the cluster's own, and stays" };
-    Ok(Look::Done(Outcome { memory: json!({ "ours": is_ours }), ..Outcome::said(said) }))
+    Ok(PollStatus::Done(StepOutcome {
+        memory: json!({ "ours": is_ours }),
+        ..StepOutcome::with_message(said)
+    }))
 }
 
 /// The group that we manage for it, if it is ours.
-fn own_group(step: &StepContext, ours: &Ours) -> Result<Option<ResourceId>, StepError> {
+fn own_group(step: &StepContext, ours: &ClusterSnapshot) -> Result<Option<ResourceId>, StepError> {
     let is_ours = step.memory.get(OWNED_BY).is_some_and(|it| it["ours"] == true);
     is_ours.then(|| ours.group()).transpose()
 }
 
 /// What is left in the group; nothing when it is not there.
 async fn left(cx: &Context, step: &StepContext) -> Result<Vec<Resource>, StepError> {
-    let ours = cx.life.ours().await?;
+    let ours = cx.life.snapshot().await?;
     let Some(group) = own_group(step, &ours)? else { return Ok(Vec::new()) };
     match cx.life.cloud.infrastructure.list(&group).await {
         Ok(all) => Ok(all),
@@ -88,8 +91,8 @@ async fn left(cx: &Context, step: &StepContext) -> Result<Vec<Resource>, StepErr
 }
 
 /// The roles that were given over the group.
-pub(crate) async fn role_assignments(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn role_assignments(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     let Some(group) = own_group(&step, &ours)? else { return done() };
     let given = match cx.life.cloud.identities.role_assignments(&group).await {
         Ok(given) => given,
@@ -130,7 +133,7 @@ fn level(kind: Kind) -> Level {
     }
 }
 
-async fn remove_level(cx: &Context, step: &StepContext, wanted: Level) -> Result<Look, StepError> {
+async fn remove_level(cx: &Context, step: &StepContext, wanted: Level) -> Result<PollStatus, StepError> {
     let all = left(cx, step).await?;
     let ids: Vec<ResourceId> =
         all.into_iter().filter(|it| level(it.shape.kind()) == wanted).map(|it| it.id).collect();
@@ -138,20 +141,23 @@ async fn remove_level(cx: &Context, step: &StepContext, wanted: Level) -> Result
 }
 
 /// The machines, and private ways to others.
-pub(crate) async fn machines(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn machines(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     remove_level(&cx, &step, Level::Machines).await
 }
 
 /// All that nothing stands on any more.
-pub(crate) async fn resources(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn resources(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     remove_level(&cx, &step, Level::Middle).await
 }
 
 /// The customer's subnets are as they brought them, as far as our security group goes.
-pub(crate) async fn detach_security_groups(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn detach_security_groups(
+    cx: Arc<Context>,
+    _: StepContext,
+) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     // Before there was an infra id there was no security group.
-    let Ok(own) = names::security_group(&ours) else { return Ok(Look::Done(Outcome::default())) };
+    let Ok(own) = names::security_group(&ours) else { return Ok(PollStatus::Done(StepOutcome::default())) };
     for id in subnets(&ours)? {
         // The customer may have removed the subnet.
         let Some(Resource { shape: Shape::Subnet { security_group, .. }, state, .. }) =
@@ -161,40 +167,43 @@ pub(crate) async fn detach_security_groups(cx: Arc<Context>, _: StepContext) -> 
         };
         if security_group.as_ref() != Some(&own) {
             if state == State::Updating {
-                return Ok(Look::Waiting(format!("subnet {} is being changed", id.name())));
+                return Ok(PollStatus::Waiting(format!("subnet {} is being changed", id.name())));
             }
             continue;
         }
         let look = change_subnet(&cx, &id, |subnet| *subnet.security_group = None);
-        if let waiting @ Look::Waiting(_) = look.await? {
+        if let waiting @ PollStatus::Waiting(_) = look.await? {
             return Ok(waiting);
         }
     }
-    Ok(Look::Done(Outcome::default()))
+    Ok(PollStatus::Done(StepOutcome::default()))
 }
 
 /// The security groups.
-pub(crate) async fn security_groups(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
+pub(crate) async fn security_groups(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     remove_level(&cx, &step, Level::Guards).await
 }
 
 /// The group itself, with whatever somebody put into it since, and with what the cloud did not show.
-pub(crate) async fn resource_group(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn resource_group(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     match own_group(&step, &ours)? {
         Some(group) => remove(&*cx.life.cloud.infrastructure, &[group]).await,
-        None => Ok(Look::Done(Outcome::default())),
+        None => Ok(PollStatus::Done(StepOutcome::default())),
     }
 }
 
 /// The tokens of its service accounts speak for no identity of the customer's any more. Best effort: the identities are the
 /// customer's, and tokens of a cluster that is gone are good for nothing.
-pub(crate) async fn federated_credentials(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn federated_credentials(
+    cx: Arc<Context>,
+    _: StepContext,
+) -> Result<StepOutcome, StepError> {
+    let ours = cx.life.snapshot().await?;
     let Identity::Workload { platform, .. } = &ours.spec().identity else { return done() };
     for (operator, identity) in platform {
         if let Err(error) = unfederate(&cx, &identity.resource_id).await {
-            tracing::warn!(cluster.id = %cx.life.cluster, error = %error.whole(), "The federated credentials of {operator} of cluster {} stay", ours.document().name);
+            tracing::warn!(cluster.id = %cx.life.cluster(), error = %error.full_message(), "The federated credentials of {operator} of cluster {} stay", ours.document().name);
         }
     }
     done()
@@ -218,29 +227,32 @@ async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
 }
 
 /// The certificate of its identity.
-pub(crate) async fn identity_certificate(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn identity_certificate(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     cx.life.cloud.vault.delete_secret(&cx.life.identity_secret()).await?;
     done()
 }
 
 /// Its certificates.
-pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     shared::remove(&cx.life).await?;
     done()
 }
 
 /// The token by which it pulled images; its name was recorded before it was made.
-pub(crate) async fn registry_token(cx: Arc<Context>, _: StepContext) -> Result<Outcome, StepError> {
-    if let Some(token) = &cx.life.ours().await?.made().registry_token {
+pub(crate) async fn registry_token(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
+    if let Some(token) = &cx.life.snapshot().await?.record().registry_token {
         cx.life.cloud.registry.delete_token(&token.name).await?;
     }
     done()
 }
 
 /// It is billed no longer.
-pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<Outcome, StepError> {
+pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let record = prepare::billing_record(&cx).await?;
-    let records = cx.life.store.billing().with_lease(step.hold);
-    records.ensure_closed(&record, cx.life.clock.now(), &cx.life.by()).await.map_err(store_failed)?;
+    let records = cx.life.records.store.billing().with_lease(step.hold);
+    records
+        .ensure_closed(&record, cx.life.clock.now(), &cx.life.records.author())
+        .await
+        .map_err(store_failed)?;
     done()
 }

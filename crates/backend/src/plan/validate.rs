@@ -11,9 +11,9 @@ use cloud::capacity::{
     ENCRYPTION_FEATURE, Lack, Pool, lacking_feature, lacking_provider, lacking_quota, lacking_size,
 };
 use cloud::{CloudError, Credential, Principal, Resource, ResourceId, Shape, State};
-use steps::engine::{Look, Outcome, StepContext, StepError};
+use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::refused;
-use steps::lifecycle::{Ours, resource_id};
+use steps::lifecycle::{ClusterSnapshot, resource_id};
 
 use super::identities::issuer;
 use super::names;
@@ -42,21 +42,23 @@ impl Wrong {
 }
 
 /// Looks at everything that the customer named.
-pub(crate) async fn resources(cx: Arc<Context>, _: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn resources(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     match first_wrong(&cx, &ours).await? {
-        None => Ok(Look::Done(Outcome::said("all that the cluster needs is there and may be used"))),
-        Some(wrong) if wrong.may_spread && cx.may_still_spread() => Ok(Look::Waiting(wrong.message)),
+        None => Ok(PollStatus::Done(StepOutcome::with_message(
+            "all that the cluster needs is there and may be used",
+        ))),
+        Some(wrong) if wrong.may_spread && cx.may_still_spread() => Ok(PollStatus::Waiting(wrong.message)),
         Some(wrong) => Err(refused(wrong.code, wrong.message, Some(&wrong.target))),
     }
 }
 
 /// The same before a cluster is made, and first whether its subscription can have it at all. The API has looked at that when it
 /// took the cluster in, as far as the cloud answered it then, and others have asked for theirs since.
-pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Result<Look, StepError> {
-    let ours = cx.life.ours().await?;
+pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
+    let ours = cx.life.snapshot().await?;
     // What was made by an earlier run counts as used, and was looked at before it was made.
-    if ours.made().infra_id.is_none()
+    if ours.record().infra_id.is_none()
         && let Some(Lack { code, message, target }) = lack(&cx, &ours).await?
     {
         return Err(refused(code.as_str(), message, target.as_deref()));
@@ -65,7 +67,7 @@ pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Res
 }
 
 /// What its subscription cannot have, if anything.
-async fn lack(cx: &Context, ours: &Ours) -> Result<Option<Lack>, StepError> {
+async fn lack(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<Lack>, StepError> {
     let (cloud, spec, document) = (&cx.life.cloud.infrastructure, ours.spec(), ours.document());
     let (subscription, location) = (&document.subscription_id, &document.location);
     let is_on = |it: Switch| it == Switch::Enabled;
@@ -90,7 +92,7 @@ async fn lack(cx: &Context, ours: &Ours) -> Result<Option<Lack>, StepError> {
     Ok(lacking_provider(&cloud.providers(subscription).await?))
 }
 
-async fn first_wrong(cx: &Context, ours: &Ours) -> Result<Option<Wrong>, StepError> {
+async fn first_wrong(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<Wrong>, StepError> {
     let spec = ours.spec();
     let credential = cx.life.credential(spec).await?;
     if let Some(wrong) = principal(cx, spec, &credential).await? {
@@ -295,7 +297,7 @@ impl Subnets {
     }
 
     /// What is wrong with them, rights aside.
-    fn wrong(&self, ours: &Ours) -> Option<Wrong> {
+    fn wrong(&self, ours: &ClusterSnapshot) -> Option<Wrong> {
         let spec = ours.spec();
         for (id, found) in self.networks.values() {
             let Some(network) = found else {
@@ -415,7 +417,7 @@ fn wrong_subnet(
 /// g: the keys of disks.
 async fn disk_encryption_sets(
     cx: &Context,
-    ours: &Ours,
+    ours: &ClusterSnapshot,
     credential: &Credential,
 ) -> Result<Option<Wrong>, StepError> {
     let spec = ours.spec();
@@ -451,9 +453,9 @@ async fn disk_encryption_sets(
 }
 
 /// h: room for further public addresses.
-async fn outbound_addresses(cx: &Context, ours: &Ours) -> Result<Option<Wrong>, StepError> {
+async fn outbound_addresses(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<Wrong>, StepError> {
     let network = &ours.spec().network;
-    let has = ours.made().effective_outbound_ips.len() as u64;
+    let has = ours.record().effective_outbound_ips.len() as u64;
     let wanted = u64::from(network.managed_outbound_ips.unwrap_or(1));
     // Before the first deployment the whole quota is looked at: see `resources_of_new`.
     if network.outbound_type != OutboundType::Loadbalancer || has == 0 || wanted <= has {

@@ -426,7 +426,7 @@ async fn an_update_shows_the_workers_that_are_there_and_takes_the_rights_of_a_re
     assert_eq!((before.record.workers.len(), counts(&before.record.workers)), (3, 3), "one set in each zone");
     assert_eq!(before.record.workers[0].subnet_id.as_deref(), Some(&*before.spec.workers[0].subnet_id));
     // Somebody scales a set in the cluster.
-    let link = site.ways().link(id).await.unwrap();
+    let link = site.connections().link(id).await.unwrap();
     let (resource, _) = link.resolve("machine.openshift.io/v1beta1", "MachineSet").await.unwrap();
     let name = before.record.workers[0].name.clone();
     let namespace = Some("openshift-machine-api".to_owned());

@@ -14,7 +14,7 @@ use backend::{Context, OperationTiming, plan};
 use cloud::{Infrastructure as _, Kind, ResourceId, Shape};
 use futures_util::future::BoxFuture;
 use steps::engine::Journal;
-use steps::engine::trial::{Mishap, Trial};
+use steps::engine::fault_harness::{FaultHarness, StepFault};
 use store::{Keyring, Location, Options, Store};
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -24,15 +24,15 @@ use crate::service::{quick_timing, service};
 use crate::site::{SUBSCRIPTION, Site};
 
 /// What every work survives; a removal survives a panic too.
-const SURVIVED: [Mishap; 8] = [
-    Mishap::None,
-    Mishap::Twice,
-    Mishap::CrashBefore,
-    Mishap::CrashAfter,
-    Mishap::Transient,
-    Mishap::Unreachable,
-    Mishap::Preempt,
-    Mishap::Halt,
+const SURVIVED: [StepFault; 8] = [
+    StepFault::None,
+    StepFault::Twice,
+    StepFault::CrashBefore,
+    StepFault::CrashAfter,
+    StepFault::Transient,
+    StepFault::Unreachable,
+    StepFault::Preempt,
+    StepFault::Halt,
 ];
 
 /// Nothing takes time in this cloud: who looks often waits little.
@@ -68,7 +68,7 @@ struct World {
 
 /// One plan in its trial.
 struct Ordeal {
-    trial: Trial<Context>,
+    harness: FaultHarness<Context>,
     /// Whether the next plan is to begin in a fresh world.
     fresh: Arc<AtomicBool>,
     // What the trial stands on.
@@ -127,31 +127,31 @@ impl Ordeal {
         let undone =
             |_: Arc<Context>| -> BoxFuture<'static, Result<(), String>> { Box::pin(async { Ok(()) }) };
         let (make, done, undone) = (Box::new(make), Box::new(done), Box::new(undone));
-        Ordeal { trial: Trial { store, clock, make, done, undone }, fresh, _directory: directory }
+        Ordeal { harness: FaultHarness { store, clock, make, done, undone }, fresh, _directory: directory }
     }
 
     /// Each mishap at every step, and then to the end.
-    async fn survives(self, mishaps: &[Mishap]) {
+    async fn survives(self, mishaps: &[StepFault]) {
         for mishap in mishaps {
             self.fresh.store(true, Ordering::SeqCst);
-            let account = self.trial.along(*mishap).await;
+            let account = self.harness.run_along(*mishap).await;
             assert!(account.ran.len() > 10, "{mishap:?}: {:?}", account.ran.keys());
         }
     }
 
     /// The mishap at each step in turn; each time with those behind it that were done before, or again from the first step on.
-    async fn falls_at_each(self, mishap: Mishap, again: Again) {
+    async fn falls_at_each(self, mishap: StepFault, again: Again) {
         let steps: Vec<String> =
-            (self.trial.make)().await.0.steps.into_iter().map(|step| step.name).collect();
+            (self.harness.make)().await.0.steps.into_iter().map(|step| step.name).collect();
         let mut done = Vec::new();
         for step in &steps {
-            let planned = (self.trial.make)().await.0;
+            let planned = (self.harness.make)().await.0;
             if !planned.steps.iter().any(|it| it.name == *step) {
                 // What was done before makes the step needless here.
                 self.fresh.store(true, Ordering::SeqCst);
                 done.clear();
             }
-            let account = self.trial.one_after(done, step, mishap).await;
+            let account = self.harness.run_one_after(done, step, mishap).await;
             done = match again {
                 Again::FromTheFirst => Vec::new(),
                 Again::FromThere => Journal::read(account.work.checkpoint.as_ref()).done,
@@ -162,7 +162,7 @@ impl Ordeal {
 
 /// Whether a cluster has all that it should have, each thing once; what is wrong with it.
 async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
-    let store = &world.context.life.store;
+    let store = &world.context.life.records.store;
     let cluster = store.clusters().get(world.cluster).await.unwrap().unwrap().document;
     let provisioned = cluster.provisioned.unwrap();
     let (spec, record) = (&provisioned.spec, &provisioned.record);
@@ -273,10 +273,11 @@ async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -
     }
     store.commit(write).await.unwrap();
     let mut life = site.life(id);
-    life.store = store.clone();
+    life.records.store = store.clone();
     let limits = kubelink::LinksLimits::default();
     let allow = kubelink::kubeconfig::Allow::default();
-    life.ways = Arc::new(steps::lifecycle::Ways::new(store.reader(), limits, allow, site.clock.clone()));
+    life.connections =
+        Arc::new(steps::ClusterConnections::new(store.reader(), limits, allow, site.clock.clone()));
     let installer = Arc::new(site.cloud.installer());
     let context = Arc::new(Context::new(life, installer, hasty(), "trial", 1));
     World { context, cluster: id, name }
@@ -312,7 +313,7 @@ macro_rules! ordeals {
 
             #[tokio::test(flavor = "multi_thread")]
             async fn can_be_begun_again_after_a_failure_at_each_step() {
-                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(Mishap::Terminal, Again::FromTheFirst).await;
+                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(StepFault::Terminal, Again::FromTheFirst).await;
             }
 
             #[tokio::test(flavor = "multi_thread")]
@@ -320,14 +321,14 @@ macro_rules! ordeals {
                 let ordeal = Ordeal::of(Verb::$verb, Form::$form).await;
                 match Verb::$verb {
                     // A removal goes on by itself.
-                    Verb::Delete => ordeal.survives(&[Mishap::Panic]).await,
-                    _ => ordeal.falls_at_each(Mishap::Panic, Again::FromThere).await,
+                    Verb::Delete => ordeal.survives(&[StepFault::Panic]).await,
+                    _ => ordeal.falls_at_each(StepFault::Panic, Again::FromThere).await,
                 }
             }
 
             #[tokio::test(flavor = "multi_thread")]
             async fn goes_on_after_a_cancel_at_each_step() {
-                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(Mishap::Cancel, Again::FromThere).await;
+                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(StepFault::Cancel, Again::FromThere).await;
             }
         })*
     };

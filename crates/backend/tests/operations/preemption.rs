@@ -7,8 +7,8 @@ use api::doc::{ProvisioningState, Verb};
 use api::work::WorkState;
 use maintenance::actuator;
 use maintenance::trial::{Scripted, manifest};
-use steps::crew::Timing;
-use steps::engine::{Outcome, Plan, Step};
+use steps::engine::{Plan, Step, StepOutcome};
+use steps::worker::Timing;
 use store::AuditContext;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -49,7 +49,7 @@ fn plan() -> Plan<Script> {
             script.tell(format!("{name} begins"));
             script.leave.acquire().await.unwrap().forget();
             script.tell(format!("{name} ends"));
-            Ok(Outcome::default())
+            Ok(StepOutcome::default())
         })
     };
     // Between two and three no author of this plan would leave the cluster.

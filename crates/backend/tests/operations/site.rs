@@ -13,8 +13,9 @@ use cloudsim::{FaultRule, SimClient, Trouble};
 use jiff::{SignedDuration, Timestamp};
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::Allow;
-use steps::crew::Timing;
-use steps::lifecycle::{Lifecycle, Ways};
+use steps::ClusterConnections;
+use steps::lifecycle::{ClusterRecords, Lifecycle};
+use steps::worker::Timing;
 use store::{Keyring, Location, Options, Store, VersionedDocument};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -99,20 +100,18 @@ impl Site {
         Site { _directory: directory, store, cloud, url, token, clock, ends, served: Some(served) }
     }
 
-    pub(crate) fn ways(&self) -> Arc<Ways> {
+    pub(crate) fn connections(&self) -> Arc<ClusterConnections> {
         let limits = LinksLimits::default();
-        Arc::new(Ways::new(self.store.reader(), limits, Allow::default(), self.clock.clone()))
+        Arc::new(ClusterConnections::new(self.store.reader(), limits, Allow::default(), self.clock.clone()))
     }
 
     pub(crate) fn life(&self, cluster: Uuid) -> Lifecycle {
         Lifecycle {
             cloud: self.cloud.cloud(),
-            store: self.store.clone(),
-            ways: self.ways(),
+            records: ClusterRecords { store: self.store.clone(), cluster, service: "trial" },
+            connections: self.connections(),
             clock: self.clock.clone(),
             service: Arc::new(service()),
-            cluster,
-            name: "trial",
         }
     }
 
@@ -124,7 +123,7 @@ impl Site {
             cloud: self.cloud.cloud(),
             installer: Arc::new(self.cloud.installer()),
             service: Arc::new(service()),
-            ways: self.ways(),
+            connections: self.connections(),
             clock: self.clock.clone(),
             metrics: Metrics::default(),
             config: Config { slots: 20, timing, operation_timing: quick_timing() },

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use api::clock::SharedClock;
 use kubelink::{Allow, LinksLimits};
 use planner::task::Catalogue;
-use steps::lifecycle::Ways;
+use steps::ClusterConnections;
 use store::{Store, StoreError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -62,7 +62,7 @@ pub(crate) struct AdminState {
     /// What was found of the audit log's chain.
     chain_cache: audit::ChainCache,
     /// The ways to clusters, for those who look into one.
-    ways: Arc<Ways>,
+    connections: Arc<ClusterConnections>,
     /// Turns for what keeps a core busy.
     planning: Arc<Semaphore>,
     /// Cancelled when the door closes; event streams end then.
@@ -88,7 +88,7 @@ impl AdminState {
             cluster_forms,
             fleet_cache: fleet::FleetCache::default(),
             chain_cache: audit::ChainCache::default(),
-            ways: Arc::new(Ways::new(
+            connections: Arc::new(ClusterConnections::new(
                 deps.store.reader(),
                 LinksLimits::default(),
                 config.allow_kubeconfig.clone(),
@@ -113,7 +113,7 @@ impl AdminState {
 
 /// Does a check that computes off the threads that serve others.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
-    steps::check_aside(move |_| work()).await.ok_or_else(|| ApiError::internal("a check ended early"))
+    steps::offload_check(move |_| work()).await.ok_or_else(|| ApiError::internal("a check ended early"))
 }
 
 /// Every route, with its description.

@@ -151,7 +151,7 @@ async fn read(
     name: Option<&str>,
     unrestricted: bool,
 ) -> Result<Value, ApiError> {
-    let link = state.ways.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
+    let link = state.connections.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
     let (resource, scope) = look::kind(&link, kind).await.map_err(|error| told(&error))?;
     // What is in no namespace is not the platform's own because one of its namespaces was named.
     let namespace = namespace.filter(|_| scope == look::Scope::Namespaced);

@@ -1,7 +1,7 @@
 //! The actuator's settings.
 
 use serde::{Deserialize, Serialize};
-pub use steps::crew::Timing;
+pub use steps::worker::Timing;
 
 /// The actuator's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

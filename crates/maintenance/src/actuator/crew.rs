@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use api::clock::SharedClock;
 use api::work::WorkKind;
-use steps::crew::{self, Ends, Settings, Trade};
-use steps::engine::Control;
-use store::{ClaimedWork, Store, StoreError, WorkLease, WorkSummary};
+use steps::engine::{RunOutcome, WaitingCode};
+use steps::worker::{Attempt, CompletionQueue, Settings, WorkHandler, WorkerPool};
+use store::{ClaimedWork, Completion, Release, Store, StoreError, WorkLease};
 
 use super::breaker::Breaker;
 use super::scout::Away;
 use super::stats::Durations;
-use super::work::one;
-use super::{Deps, LEASE_PREFIX, Metrics, Tasks};
+use super::work::{self, ManifestFacts};
+use super::{Deps, LEASE_PREFIX, Metrics, Tasks, scout};
 
 /// Who writes, in entries and in the audit log.
 pub(super) const SERVICE: &str = "actuator";
@@ -22,7 +22,7 @@ pub(super) const ACTOR: &str = "service:actuator";
 /// What the parts of one actuator share.
 #[derive(Debug)]
 pub(super) struct Crew<T> {
-    pub(super) hands: crew::Crew,
+    pub(super) pool: WorkerPool,
     pub(super) store: Store,
     pub(super) tasks: Arc<T>,
     pub(super) clock: SharedClock,
@@ -33,7 +33,7 @@ pub(super) struct Crew<T> {
 }
 
 impl<T> Crew<T> {
-    pub(super) fn new(deps: Deps<T>) -> (Crew<T>, Ends) {
+    pub(super) fn new(deps: Deps<T>) -> (Crew<T>, CompletionQueue) {
         let Deps { store, tasks, clock, metrics, config, owner } = deps;
         let settings = Settings {
             kind: WorkKind::Manifest,
@@ -43,31 +43,38 @@ impl<T> Crew<T> {
             timing: config.timing,
             owner,
         };
-        let (hands, ends) = crew::Crew::new(store.clone(), settings);
+        let (pool, ends) = WorkerPool::new(store.clone(), settings);
         let (durations, breaker, away) = (Durations::default(), Breaker::default(), Away::default());
-        (Crew { hands, store, tasks, clock, metrics, durations, breaker, away }, ends)
+        (Crew { pool, store, tasks, clock, metrics, durations, breaker, away }, ends)
     }
 }
 
-impl<T: Tasks> Trade for Crew<T> {
-    type Facts = WorkSummary;
+impl<T: Tasks> WorkHandler for Crew<T> {
+    type Facts = ManifestFacts;
 
-    fn crew(&self) -> &crew::Crew {
-        &self.hands
+    fn pool(&self) -> &WorkerPool {
+        &self.pool
     }
 
-    async fn read(&self, claimed: &[ClaimedWork]) -> Result<Vec<WorkSummary>, StoreError> {
+    async fn read(&self, claimed: &[ClaimedWork]) -> Result<Vec<ManifestFacts>, StoreError> {
         let holds: Vec<WorkLease> = claimed.iter().map(|it| it.lease).collect();
-        self.store.manifests().summaries(&holds).await
+        let briefs = self.store.manifests().summaries(&holds).await?;
+        Ok(briefs.into_iter().map(ManifestFacts::new).collect())
     }
 
-    fn work(
-        &self,
-        claimed: ClaimedWork,
-        control: Control,
-        facts: WorkSummary,
-    ) -> impl Future<Output = ()> + Send {
-        one(self, claimed, control, facts)
+    async fn run(&self, attempt: &Attempt, facts: &mut ManifestFacts) -> RunOutcome {
+        work::run_plan(self, attempt, facts).await
+    }
+
+    async fn complete(&self, attempt: &Attempt, facts: &ManifestFacts, completion: Completion) -> bool {
+        work::complete(self, attempt, facts, completion).await
+    }
+
+    async fn released(&self, facts: &ManifestFacts, yielding: &Release, reason: WaitingCode) {
+        self.metrics.handed_back(reason);
+        if reason == WaitingCode::Unreachable {
+            Box::pin(scout::unreachable(self, &facts.brief, yielding)).await;
+        }
     }
 
     fn taken_over(&self, count: u64) {

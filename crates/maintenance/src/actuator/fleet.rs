@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use api::clock::SharedClock;
 use api::doc::{Cluster, Task};
 use cloud::{Identities, Vault};
-use kubelink::kubeconfig::{Allow, Kubeconfig};
-use kubelink::{Link, LinkError, Links, LinksLimits, facts};
+use kubelink::facts;
 use planner::task::{Catalogue, Definition, TaskProblem, requires_met};
-use steps::credentials::Ours;
+use steps::credentials::ManagedCluster;
 use steps::engine::{Journal, StepError, StepErrorKind};
-use steps::{ClusterContext, ClusterFacts};
-use store::{Etag, KUBECONFIG, Reader, Store, StoreError};
+use steps::lifecycle::{ClusterRecords, store_unavailable};
+use steps::{ClusterConnections, ClusterContext, ClusterFacts};
+use store::{Etag, Reader, Store};
 use uuid::Uuid;
 
 use super::crew::SERVICE;
@@ -23,8 +23,7 @@ use crate::tasks;
 #[derive(Debug)]
 pub struct Fleet {
     reader: Reader,
-    links: Links,
-    allow: Allow,
+    connections: ClusterConnections,
     clock: SharedClock,
     builtin: Catalogue,
     provider: Option<Provider>,
@@ -44,11 +43,10 @@ pub struct Provider {
 }
 
 impl Fleet {
-    /// The tasks and clusters of a store. `allow` is what the configuration lets kubeconfigs do.
-    pub fn new(reader: Reader, limits: LinksLimits, allow: Allow, clock: SharedClock) -> Fleet {
-        let links = Links::new(limits, clock.clone());
+    /// The tasks and clusters of a store.
+    pub fn new(reader: Reader, connections: ClusterConnections, clock: SharedClock) -> Fleet {
         let (builtin, read) = (Catalogue::builtin(), Mutex::default());
-        Fleet { reader, links, allow, clock, builtin, provider: None, read }
+        Fleet { reader, connections, clock, builtin, provider: None, read }
     }
 
     /// The same, with what the tasks for clusters that we made need.
@@ -57,11 +55,12 @@ impl Fleet {
         Fleet { provider: Some(provider), ..self }
     }
 
-    /// What the tasks on this cluster are given besides, if we made it.
-    fn ours(&self, cluster: Uuid, document: &Cluster) -> Option<Ours> {
+    /// What tasks on a managed cluster need besides the connection to it.
+    fn managed(&self, cluster: Uuid, document: &Cluster) -> Option<ManagedCluster> {
         let Provider { vault, identities, store } = self.provider.clone()?;
         let provisioned = document.provisioned.clone()?;
-        Some(Ours { uuid: cluster, provisioned, vault, identities, store, service: SERVICE })
+        let records = ClusterRecords { store, cluster, service: SERVICE };
+        Some(ManagedCluster { records, provisioned, vault, identities })
     }
 
     /// The task that a manifest began with, or the one that it names.
@@ -81,7 +80,7 @@ impl Fleet {
             version: 0,
             definition: serde_json::Value::Null,
         });
-        let stored = self.reader.documents::<Task>().find(&path).await.map_err(store_failed)?;
+        let stored = self.reader.documents::<Task>().find(&path).await.map_err(store_unavailable)?;
         let stored = stored.ok_or_else(unknown)?;
         let known = self.read.lock().unwrap_or_else(PoisonError::into_inner).get(&task).cloned();
         if let Some((_, definition)) = known.filter(|(etag, _)| *etag == stored.etag) {
@@ -93,24 +92,6 @@ impl Fleet {
         read.insert(task, (stored.etag, definition.clone()));
         Ok(definition)
     }
-
-    /// The way to a cluster.
-    async fn link(&self, cluster: Uuid, name: &str) -> Result<Link, StepError> {
-        let secret = self.reader.secret(cluster, KUBECONFIG).await.map_err(store_failed)?;
-        let secret = secret.ok_or_else(|| {
-            StepError::new(StepErrorKind::Precondition, "NoKubeconfig", "the cluster has no kubeconfig yet")
-        })?;
-        let wrong = |why: String| StepError::terminal("Kubeconfig", why);
-        let text = std::str::from_utf8(secret.expose())
-            .map_err(|_| wrong("the cluster's kubeconfig is not text".to_owned()))?;
-        let kubeconfig =
-            Kubeconfig::parse(text, None, &self.allow).map_err(|error| wrong(error.to_string()))?;
-        let digest = kubeconfig.digest().to_owned();
-        self.links
-            .link(cluster, &digest, async || Ok::<_, LinkError>((name.to_owned(), kubeconfig)))
-            .await
-            .map_err(StepError::from)
-    }
 }
 
 impl Tasks for Fleet {
@@ -119,7 +100,7 @@ impl Tasks for Fleet {
     async fn ready(&self, errand: Errand<'_>) -> Result<Ready<ClusterContext>, StepError> {
         let Errand { manifest, cluster, document, version, journal } = errand;
         let definition = self.definition(manifest.task_id, journal).await?;
-        let link = self.link(cluster, &document.name).await?;
+        let link = self.connections.link(cluster).await?;
         let mut version = version.map(str::to_owned);
         let fresh = !journal.has_begun();
         if fresh {
@@ -135,12 +116,12 @@ impl Tasks for Fleet {
         let made = {
             let (definition, parameters, facts) =
                 (definition.clone(), manifest.parameters.clone(), facts.clone());
-            steps::aside(move |_| tasks::plan(&definition, &parameters, &facts)).await
+            steps::offload(move |_| tasks::plan(&definition, &parameters, &facts)).await
         };
         let plan = plan_made(made)?;
         let mut context = ClusterContext::new(link, facts, self.clock.clone());
-        if let Some(ours) = self.ours(cluster, document) {
-            context = context.with_ours(ours);
+        if let Some(managed) = self.managed(cluster, document) {
+            context = context.with_managed(managed);
         }
         Ok(Ready {
             task: definition.name().to_owned(),
@@ -156,8 +137,8 @@ impl Tasks for Fleet {
         Some(definition.name().to_owned())
     }
 
-    async fn contact(&self, cluster: Uuid, document: &Cluster) -> Result<Contact, StepError> {
-        let link = self.link(cluster, &document.name).await?;
+    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {
+        let link = self.connections.link(cluster).await?;
         Ok(Contact { version: facts::version(&link).await.map_err(StepError::from)? })
     }
 }
@@ -167,10 +148,6 @@ fn plan_made<T>(made: Option<Result<T, TaskProblem>>) -> Result<T, StepError> {
     let interrupted = || StepError::transient("PlanInterrupted", "the plan of the task was not finished");
     made.ok_or_else(interrupted)?
         .map_err(|problem| StepError::terminal("InvalidParameter", problem.to_string()))
-}
-
-fn store_failed(error: StoreError) -> StepError {
-    StepError::transient("Store", "the store gave no answer").because(error)
 }
 
 #[cfg(test)]

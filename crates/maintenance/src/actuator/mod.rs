@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use api::clock::SharedClock;
 use futures_util::FutureExt as _;
-use steps::crew::{EndedUnasked, Part, serve};
+use steps::worker::{BackgroundTask, UnexpectedExit, serve};
 use store::Store;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -73,10 +73,10 @@ pub async fn run<T: Tasks>(deps: Deps<T>, shutdown: CancellationToken) -> Result
     let slots = deps.config.slots;
     let (crew, ends) = Crew::new(deps);
     let crew = Arc::new(crew);
-    let owner = crew.hands.owner();
+    let owner = crew.pool.owner();
     // The parts that must outlive the last hand-back.
     let over = CancellationToken::new();
-    let parts: Vec<Part> = vec![
+    let parts: Vec<BackgroundTask> = vec![
         ("scout", scout::watch(crew.clone(), over.clone()).boxed()),
         ("survey", survey::watch(crew.clone(), over.clone()).boxed()),
         ("statistics", stats::keep(crew.clone(), over.clone()).boxed()),
@@ -85,7 +85,7 @@ pub async fn run<T: Tasks>(deps: Deps<T>, shutdown: CancellationToken) -> Result
     tracing::info!(actuator.id = %owner, "Actuator {owner} takes up to {slots} manifests");
     serve(crew, ends, parts, over, shutdown)
         .await
-        .map_err(|EndedUnasked { part, source }| Error::Ended { part, source })?;
+        .map_err(|UnexpectedExit { part, source }| Error::Ended { part, source })?;
     tracing::info!(actuator.id = %owner, "Actuator {owner} has handed back what it held");
     Ok(())
 }

@@ -181,7 +181,7 @@ pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) 
     let seen = before.as_ref().map(|it| it.details.clone()).unwrap_or_default();
     let (reachable, details) = match answer {
         Ok(Contact { version }) => (true, seen.answered(version)),
-        Err(error) => (false, seen.unreachable(Some(error.whole()))),
+        Err(error) => (false, seen.unreachable(Some(error.full_message()))),
     };
     if before.is_none_or(|it| it.reachable != reachable || it.details != details) {
         write(crew, id, &cluster.name, reachable, details).await;

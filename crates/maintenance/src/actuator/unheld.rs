@@ -31,7 +31,7 @@ pub(super) async fn count<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken)
     let mut feed = None;
     loop {
         if over.run_until_cancelled(sleep(EVERY)).await.is_none() {
-            let _ = crew.store.release_lease(NAME, crew.hands.owner()).await;
+            let _ = crew.store.release_lease(NAME, crew.pool.owner()).await;
             return;
         }
         if let Err(error) = round(&crew, &mut feed, first).await {
@@ -48,7 +48,7 @@ async fn round<T: Tasks>(
     feed: &mut Option<FeedFollower>,
     first: Option<Position>,
 ) -> Result<(), StoreError> {
-    if crew.store.take_lease(NAME, crew.hands.owner(), LEASE).await?.is_none() {
+    if crew.store.take_lease(NAME, crew.pool.owner(), LEASE).await?.is_none() {
         *feed = None;
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! One manifest in this actuator's hands, from its claim to the write of how it ended.
+//! The run of one manifest, from its claim to its completion.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -7,92 +7,85 @@ use api::doc::ResultCode;
 use api::work::Ending;
 use futures_util::FutureExt as _;
 use jiff::Timestamp;
-use steps::crew::Written;
 use steps::engine::{
-    ATTEMPTS_MAX, Control, Ended, Journal, Order, Refusal, StepError, WaitingCode, refuse, run,
+    ATTEMPTS_MAX, Journal, PlanError, RunOutcome, RunRequest, StepError, finish_without_plan, run,
 };
-use store::{ClaimedWork, CompletionOutcome, WorkSummary};
+use steps::worker::Attempt;
+use store::{Completion, CompletionOutcome, WorkSummary};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::crew::{ACTOR, Crew};
 use super::{Errand, Ready, Tasks, scout};
 
-/// Works one manifest and writes how that ended.
-pub(super) async fn one<T: Tasks>(
-    crew: &Crew<T>,
-    mut claimed: ClaimedWork,
-    control: Control,
-    facts: WorkSummary,
-) {
-    let running = crew.metrics.running();
-    let begun = Instant::now();
-    loop {
-        let (task, ended) = walk(crew, &claimed, &control, &facts).await;
-        match ended {
-            Ended::Finished(completion) => {
-                // While its end is written another may be at work in its place.
-                drop(running);
-                let (ending, code) = (completion.ending, completion.result.code.clone());
-                let left_behind = completion.result.undo_failed.is_some();
-                match crew.hands.write_end(&control, completion).await {
-                    Some(CompletionOutcome::Done) => {
-                        crew.metrics.ended(&task, ending, claimed.attempt, begun.elapsed());
-                        if left_behind {
-                            crew.metrics.undo_failed.inc();
-                        }
-                        after_end(crew, &facts, ending, code.as_ref(), begun.elapsed()).await;
-                    }
-                    Some(CompletionOutcome::Lost) | None => drop(crew.metrics.lost.inc()),
-                }
-            }
-            Ended::HandedBack { yielding, why } => match crew.hands.hand_back(&control, &yielding).await {
-                Written::Done => {
-                    crew.metrics.handed_back(why);
-                    if why == WaitingCode::Unreachable {
-                        Box::pin(scout::unreachable(crew, &facts, &yielding)).await;
-                    }
-                }
-                Written::Refused => {
-                    // Somebody asked for its end before it was given back: it goes on, from what it would have left, to
-                    // that end.
-                    control.cancel.cancel();
-                    claimed.checkpoint = yielding.checkpoint.map(|(_, data)| data);
-                    continue;
-                }
-                Written::Lost => drop(crew.metrics.lost.inc()),
-            },
-            Ended::Lost => drop(crew.metrics.lost.inc()),
-        }
-        return;
+/// What is known of a manifest, and the name of its task once that is known.
+#[derive(Debug)]
+pub(super) struct ManifestFacts {
+    pub(super) brief: WorkSummary,
+    pub(super) task: String,
+}
+
+impl ManifestFacts {
+    pub(super) fn new(brief: WorkSummary) -> ManifestFacts {
+        ManifestFacts { brief, task: "unknown".to_owned() }
     }
 }
 
-/// Walks the manifest's plan; the name of its task, and how that ended.
-async fn walk<T: Tasks>(
+/// Writes the completion of a manifest and counts it. Returns whether it is written.
+pub(super) async fn complete<T: Tasks>(
     crew: &Crew<T>,
-    claimed: &ClaimedWork,
-    control: &Control,
-    facts: &WorkSummary,
-) -> (String, Ended) {
+    attempt: &Attempt,
+    facts: &ManifestFacts,
+    completion: Completion,
+) -> bool {
+    let (ending, code) = (completion.ending, completion.result.code.clone());
+    let is_undo_failed = completion.result.undo_failed.is_some();
+    if crew.pool.complete(&attempt.control, completion).await != Some(CompletionOutcome::Done) {
+        return false;
+    }
+    let took = attempt.started.elapsed();
+    crew.metrics.ended(&facts.task, ending, attempt.claimed.attempt, took);
+    if is_undo_failed {
+        crew.metrics.undo_failed.inc();
+    }
+    after_end(crew, &facts.brief, ending, code.as_ref(), took).await;
+    true
+}
+
+/// Runs the plan of a manifest from its last checkpoint.
+pub(super) async fn run_plan<T: Tasks>(
+    crew: &Crew<T>,
+    attempt: &Attempt,
+    facts: &mut ManifestFacts,
+) -> RunOutcome {
+    let _running = crew.metrics.running();
+    let Attempt { claimed, control, .. } = attempt;
+    let ManifestFacts { brief: facts, task: task_name } = facts;
     let journal = Journal::read(claimed.checkpoint.as_ref());
-    let unknown = || "unknown".to_owned();
-    let refused = async |journal, refusal: Refusal| {
+    let refused = async |journal, refusal: PlanError| {
         // Put aside, as all that seldom happens: a run that goes well does not carry the room for it about.
-        Box::pin(refuse(&crew.store, claimed, journal, control.clone(), crew.clock.clone(), ACTOR, &refusal))
-            .await
+        Box::pin(finish_without_plan(
+            &crew.store,
+            claimed,
+            journal,
+            control.clone(),
+            crew.clock.clone(),
+            ACTOR,
+            &refusal,
+        ))
+        .await
     };
-    let gone = |code: ResultCode, message: &str| Refusal::Withdrawn { code, message: message.to_owned() };
+    let gone = |code: ResultCode, message: &str| PlanError::Gone { code, message: message.to_owned() };
     let Some(manifest) = &facts.manifest else {
         // Nobody knows what it was to do; what it did may have to be put in order by hand.
         let refusal = match journal.has_begun() {
-            true => Refusal::Error(StepError::terminal(ResultCode::MANIFEST_GONE, "the manifest is gone")),
+            true => PlanError::Step(StepError::terminal(ResultCode::MANIFEST_GONE, "the manifest is gone")),
             false => gone(ResultCode::MANIFEST_GONE, "the manifest is gone"),
         };
-        return (unknown(), refused(journal, refusal).await);
+        return refused(journal, refusal).await;
     };
     let Some(cluster) = &facts.cluster else {
-        return (unknown(), refused(journal, gone(ResultCode::CLUSTER_GONE, "the cluster is gone")).await);
+        return refused(journal, gone(ResultCode::CLUSTER_GONE, "the cluster is gone")).await;
     };
     if claimed.first && claimed.run_after > Timestamp::UNIX_EPOCH {
         crew.metrics.lag(claimed.claimed_at.duration_since(claimed.run_after));
@@ -103,20 +96,21 @@ async fn walk<T: Tasks>(
     let ready = AssertUnwindSafe(crew.tasks.ready(errand)).catch_unwind();
     let ready = tokio::select! {
         biased;
-        () = control.lost.cancelled() => return (unknown(), Ended::Lost),
+        () = control.lost.cancelled() => return RunOutcome::LeaseLost,
         ready = ready => ready,
     };
     let panicked = |_| Err(StepError::terminal(ResultCode::PANIC, "making the task's plan panicked"));
     let Ready { task, version, definition, plan, context } = match ready.unwrap_or_else(panicked) {
         Ok(ready) => ready,
-        Err(error) => return (unknown(), refused(journal, Refusal::Error(error)).await),
+        Err(error) => return refused(journal, PlanError::Step(error)).await,
     };
+    *task_name = task;
     let mut journal = journal;
     if journal.plan.is_none() && journal.done.is_empty() {
         journal.task_version = version;
         journal.plan = definition;
     }
-    let order = Order {
+    let order = RunRequest {
         store: &crew.store,
         claimed,
         plan: &plan,
@@ -127,7 +121,7 @@ async fn walk<T: Tasks>(
         actor: ACTOR,
         attempts_max: ATTEMPTS_MAX,
     };
-    (task, run(order).await)
+    run(order).await
 }
 
 /// What an end teaches: how long its task takes, that it panics, that its cluster answers again.

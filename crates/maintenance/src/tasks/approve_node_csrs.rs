@@ -7,7 +7,7 @@ use kubelink::csr::{CsrPolicy, approve};
 use planner::task::builtin::approve_node_csrs::STEPS;
 use serde_json::{Map, Value};
 use steps::ClusterContext;
-use steps::engine::{Outcome, Step};
+use steps::engine::{Step, StepOutcome};
 
 pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>> {
     let names = |name: &str| -> BTreeSet<String> {
@@ -28,7 +28,7 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>
             let approved = report.approved.iter().map(|name| format!("{name} approved\n"));
             let message = format!("{} requests approved, {} left", report.approved.len(), left.len());
             let log = approved.chain(left).collect();
-            Ok(Outcome { message: Some(message), log: Some(log), ..Outcome::default() })
+            Ok(StepOutcome { message: Some(message), log: Some(log), ..StepOutcome::default() })
         }
     })]
 }

@@ -10,7 +10,7 @@ use kubelink::facts::{self, CertificateFacts};
 use planner::task::builtin::cluster_health::{CERTIFICATE_DAYS, STEPS};
 use serde_json::{Map, Value, json};
 use steps::ClusterContext;
-use steps::engine::{Outcome, Step, StepContext, StepError};
+use steps::engine::{Step, StepContext, StepError, StepOutcome};
 
 /// Most problems of one kind that are named; the rest is a number.
 const NAMED_MAX: usize = 20;
@@ -20,7 +20,7 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>
     vec![
         Step::action(STEPS[0], |cx: Arc<ClusterContext>, _| async move {
             let version = facts::version(&cx.link).await?;
-            Ok(Outcome::said(format!("the API server answers; it is {version}")))
+            Ok(StepOutcome::with_message(format!("the API server answers; it is {version}")))
         }),
         Step::action(STEPS[1], |cx: Arc<ClusterContext>, _| async move { nodes(&cx).await }),
         Step::action(STEPS[2], |cx: Arc<ClusterContext>, _| async move { critical_pods(&cx).await }),
@@ -33,7 +33,7 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>
     ]
 }
 
-async fn nodes(cx: &ClusterContext) -> Result<Outcome, StepError> {
+async fn nodes(cx: &ClusterContext) -> Result<StepOutcome, StepError> {
     let nodes = facts::nodes(&cx.link).await?;
     if nodes.is_empty() {
         return Ok(found("there are no nodes", vec!["the cluster has no nodes".to_owned()]));
@@ -47,16 +47,16 @@ async fn nodes(cx: &ClusterContext) -> Result<Outcome, StepError> {
     Ok(found(&format!("{} of {} nodes are ready", nodes.len() - wrong.len(), nodes.len()), wrong))
 }
 
-async fn critical_pods(cx: &ClusterContext) -> Result<Outcome, StepError> {
+async fn critical_pods(cx: &ClusterContext) -> Result<StepOutcome, StepError> {
     let pods = facts::critical_pods_not_ready(&cx.link).await?;
     let wrong: Vec<String> =
         pods.iter().map(|(pod, why)| format!("pod {pod} is not ready ({why})")).collect();
     Ok(found(&format!("{} critical pods are not ready", wrong.len()), wrong))
 }
 
-async fn operators(cx: &ClusterContext) -> Result<Outcome, StepError> {
+async fn operators(cx: &ClusterContext) -> Result<StepOutcome, StepError> {
     let Some(operators) = facts::operators(&cx.link).await? else {
-        return Ok(Outcome::said("the cluster has no ClusterOperators"));
+        return Ok(StepOutcome::with_message("the cluster has no ClusterOperators"));
     };
     let wrong = operators.iter().filter(|it| !it.available || it.degraded).map(|it| {
         let how = if it.available { "is degraded" } else { "is not available" };
@@ -67,7 +67,7 @@ async fn operators(cx: &ClusterContext) -> Result<Outcome, StepError> {
     Ok(found(&format!("{} of {} operators are well", operators.len() - wrong.len(), operators.len()), wrong))
 }
 
-async fn certificates(cx: &ClusterContext, days: i64) -> Result<Outcome, StepError> {
+async fn certificates(cx: &ClusterContext, days: i64) -> Result<StepOutcome, StepError> {
     let certificates = facts::certificates(&cx.link).await?;
     let wrong = ending(&certificates, cx.clock.now(), days);
     let first = match certificates.earliest_end() {
@@ -95,21 +95,21 @@ fn ending(certificates: &CertificateFacts, now: Timestamp, days: i64) -> Vec<Str
     wrong.collect()
 }
 
-fn found(message: &str, wrong: Vec<String>) -> Outcome {
+fn found(message: &str, wrong: Vec<String>) -> StepOutcome {
     let more = wrong.len().saturating_sub(NAMED_MAX);
     let mut told: Vec<String> = wrong.into_iter().take(NAMED_MAX).collect();
     if more > 0 {
         told.push(format!("and {more} more like this"));
     }
-    Outcome { message: Some(message.to_owned()), memory: json!({"wrong": told}), log: None }
+    StepOutcome { message: Some(message.to_owned()), memory: json!({"wrong": told}), log: None }
 }
 
 /// All that was found, or that there was nothing.
-fn verdict(memory: &Map<String, Value>) -> Result<Outcome, StepError> {
+fn verdict(memory: &Map<String, Value>) -> Result<StepOutcome, StepError> {
     let wrong = STEPS.iter().filter_map(|step| memory.get(*step)?.get("wrong")?.as_array()).flatten();
     let wrong: Vec<&str> = wrong.filter_map(Value::as_str).collect();
     match wrong.as_slice() {
-        [] => Ok(Outcome::said("the cluster is well")),
+        [] => Ok(StepOutcome::with_message("the cluster is well")),
         wrong => {
             Err(StepError::terminal("Unhealthy", format!("the cluster is not well: {}", wrong.join("; "))))
         }

@@ -17,8 +17,8 @@ use planner::task::TaskProblem;
 use planner::task::builtin::cycle_nodes::{CycleNodesParameters, NodeSelection, STEPS, TIME_LIMIT};
 use serde_json::{Map, Value, json};
 use steps::ClusterContext;
-use steps::engine::{Body, Look, Outcome, Step, StepContext, StepError};
-use steps::kinds::{Emptied, empty_node};
+use steps::engine::{Body, PollStatus, Step, StepContext, StepError, StepOutcome};
+use steps::kinds::{DrainResult, drain_node};
 use tokio::time::Instant;
 
 /// Annotation of a node: the run that last cycled it.
@@ -45,9 +45,9 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Result<Vec<Step<ClusterC
             let cycle = cycling.clone();
             async move { cycle.look(&cx, &step).await }
         });
-    if let Body::Wait { every, .. } = &mut cycle_step.body {
+    if let Body::Wait { interval, .. } = &mut cycle_step.body {
         // A look that found pods left has waited for them by itself.
-        *every = Duration::from_millis(10);
+        *interval = Duration::from_millis(10);
     }
     let cycle_step = cycle_step
         .undo(|cx: Arc<ClusterContext>, step: StepContext, _| async move { uncordon_all(&cx, &step).await });
@@ -80,13 +80,13 @@ impl Cycle {
         }
     }
 
-    async fn find(&self, cx: &ClusterContext) -> Result<Outcome, StepError> {
+    async fn find(&self, cx: &ClusterContext) -> Result<StepOutcome, StepError> {
         let names: Vec<String> = self.nodes(cx).await?.iter().map(ResourceExt::name_any).collect();
-        Ok(Outcome::said(format!("{} nodes: {}", names.len(), short(&names))))
+        Ok(StepOutcome::with_message(format!("{} nodes: {}", names.len(), short(&names))))
     }
 
     /// Goes on with the first node that this run is not done with.
-    async fn look(&self, cx: &ClusterContext, step: &StepContext) -> Result<Look, StepError> {
+    async fn look(&self, cx: &ClusterContext, step: &StepContext) -> Result<PollStatus, StepError> {
         let holder = cx.holder(step);
         let nodes = self.nodes(cx).await?;
         let is_done = |node: &&Node| node.annotations().get(CYCLED_BY) == Some(&holder.id);
@@ -98,18 +98,18 @@ impl Cycle {
             // One that was in hand may have lost its label, and is then no longer among them.
             uncordon_all(cx, step).await?;
             let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
-            return Ok(Look::Done(Outcome::said(format!(
+            return Ok(PollStatus::Done(StepOutcome::with_message(format!(
                 "{} nodes were cycled: {}",
                 names.len(),
                 short(&names)
             ))));
         };
         let since = self.since(&node);
-        match empty_node(cx, step, &node, &self.parameters.drain, self.parameters.node_timeout).await? {
-            Emptied::Not(report) if since.elapsed() < self.parameters.node_timeout => {
-                return Ok(Look::Held(report));
+        match drain_node(cx, step, &node, &self.parameters.drain, self.parameters.node_timeout).await? {
+            DrainResult::Blocked(report) if since.elapsed() < self.parameters.node_timeout => {
+                return Ok(PollStatus::Blocked(report));
             }
-            Emptied::Not(report) => {
+            DrainResult::Blocked(report) => {
                 self.current.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let limit = TimeSpan::new(self.parameters.node_timeout);
                 return Err(StepError::transient(
@@ -117,7 +117,7 @@ impl Cycle {
                     format!("after {limit}: {}", report.message),
                 ));
             }
-            Emptied::Yes(_) => {}
+            DrainResult::Drained(_) => {}
         }
         let target = Target::of::<Node>(None, &node);
         let mark = json!({"metadata": {"annotations": {CYCLED_BY: holder.id}}});
@@ -127,7 +127,7 @@ impl Cycle {
             Uncordoned::ByOther(_) => "was cordoned by someone else and stays so",
         };
         let done = nodes.iter().filter(is_done).count() + 1;
-        Ok(Look::Waiting(format!("{done} of {} nodes are done; node {node} {end}", nodes.len())))
+        Ok(PollStatus::Waiting(format!("{done} of {} nodes are done; node {node} {end}", nodes.len())))
     }
 
     /// Since when a node is in hand.

@@ -25,7 +25,7 @@ use planner::task::builtin::rotate_tls_secret::{
 };
 use serde_json::{Map, Value, json};
 use steps::ClusterContext;
-use steps::engine::{Look, Outcome, Step, StepContext, StepError};
+use steps::engine::{PollStatus, Step, StepContext, StepError, StepOutcome};
 use steps::kinds::still_waiting;
 
 const CERTIFICATE: &str = "tls.crt";
@@ -151,23 +151,28 @@ impl Rotation {
         }
     }
 
-    async fn check(&self, cx: &ClusterContext, _: &StepContext) -> Result<Outcome, StepError> {
+    async fn check(&self, cx: &ClusterContext, _: &StepContext) -> Result<StepOutcome, StepError> {
         let (leaf, _, _) = self.new_pair(cx).await?;
         self.parameters.target.get(cx).await?;
         let message =
             format!("the certificate of {} holds until {}", leaf.validity.subject, leaf.validity.not_after);
         let memory = json!({"fingerprint": leaf.fingerprint});
-        Ok(Outcome { message: Some(message), memory, log: None })
+        Ok(StepOutcome { message: Some(message), memory, log: None })
     }
 
-    async fn keep(&self, cx: &ClusterContext, step: &StepContext) -> Result<Outcome, StepError> {
+    async fn keep(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
         let (kept, holder) = (self.backup(), cx.holder(step).id);
         let target = self.parameters.target.get(cx).await?;
         if let Some(found) = kept.find(cx).await? {
             match found.annotations().get(KEPT_BY) {
                 // Of a run that was cut off before its end; what it kept is older than what is there now.
                 Some(other) if *other != holder => self.remove(cx, step).await?,
-                Some(_) => return Ok(Outcome::said(format!("what was there is kept in {}", kept.label()))),
+                Some(_) => {
+                    return Ok(StepOutcome::with_message(format!(
+                        "what was there is kept in {}",
+                        kept.label()
+                    )));
+                }
                 None => {
                     let why =
                         format!("{} is there and is not ours; what was there cannot be kept", kept.label());
@@ -185,10 +190,10 @@ impl Rotation {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         let made = kept.api(cx).create(&params, &copy).await;
         made.map_err(|error| unquoted(cx.link.failed("create", kept.label(), error)))?;
-        Ok(Outcome::said(format!("what was there is kept in {}", kept.label())))
+        Ok(StepOutcome::with_message(format!("what was there is kept in {}", kept.label())))
     }
 
-    async fn rotate(&self, cx: &ClusterContext, step: &StepContext) -> Result<Outcome, StepError> {
+    async fn rotate(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
         let (leaf, certificate, key) = self.new_pair(cx).await?;
         let checked = step.memory.get(STEPS[0]).and_then(|it| it.get("fingerprint")).and_then(Value::as_str);
         if checked.is_some_and(|checked| checked != leaf.fingerprint) {
@@ -197,7 +202,11 @@ impl Rotation {
         }
         let changed = self.write(cx, &certificate, &key).await?;
         let what = if changed { "holds the new certificate" } else { "held it already" };
-        Ok(Outcome::said(format!("{} {what}, {}", self.parameters.target.label(), leaf.fingerprint)))
+        Ok(StepOutcome::with_message(format!(
+            "{} {what}, {}",
+            self.parameters.target.label(),
+            leaf.fingerprint
+        )))
     }
 
     async fn write(
@@ -225,7 +234,7 @@ impl Rotation {
             .then(|| format!("{} holds the previous certificate again", self.parameters.target.label())))
     }
 
-    async fn restart(&self, cx: &ClusterContext, step: &StepContext) -> Result<Look, StepError> {
+    async fn restart(&self, cx: &ClusterContext, step: &StepContext) -> Result<PollStatus, StepError> {
         for WorkloadRef { kind, namespace, name } in &self.parameters.restart {
             let workload = workload(*kind);
             restart(&cx.link, workload, namespace, name, &cx.run(step)).await?;
@@ -233,12 +242,15 @@ impl Rotation {
                 return still_waiting(error);
             }
         }
-        Ok(Look::Done(Outcome::said(format!("{} workloads restarted", self.parameters.restart.len()))))
+        Ok(PollStatus::Done(StepOutcome::with_message(format!(
+            "{} workloads restarted",
+            self.parameters.restart.len()
+        ))))
     }
 
-    async fn forget(&self, cx: &ClusterContext, step: &StepContext) -> Result<Outcome, StepError> {
+    async fn forget(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
         self.remove_ours(cx, step).await?;
-        Ok(Outcome::said("the previous certificate is no longer kept"))
+        Ok(StepOutcome::with_message("the previous certificate is no longer kept"))
     }
 
     async fn forget_kept(

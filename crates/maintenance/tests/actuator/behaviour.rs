@@ -13,8 +13,8 @@ use maintenance::actuator::{self, Config, Contact, Deps, Errand, LEASE_PREFIX, M
 use maintenance::trial::{self, Scripted};
 use prometheus_client::registry::Registry;
 use serde_json::json;
-use steps::engine::trial::VirtualClock;
-use steps::engine::{Journal, Look, Outcome, Plan, Step, StepError, StepErrorKind, WaitingCode};
+use steps::engine::fault_harness::VirtualClock;
+use steps::engine::{Journal, Plan, PollStatus, Step, StepError, StepErrorKind, StepOutcome, WaitingCode};
 use store::{
     AuditContext, FaultInjector, FaultPoint, Keyring, Location, NewWork, Options, Store, StoreError,
     Transaction, WorkView, WriteMode,
@@ -160,18 +160,20 @@ impl Bed {
 }
 
 fn noop(_: Errand<'_>) -> Result<Plan<()>, StepError> {
-    Ok(Plan::new().step(Step::action("nothing", |_, _| async { Ok(Outcome::said("nothing to do")) })))
+    Ok(Plan::new()
+        .step(Step::action("nothing", |_, _| async { Ok(StepOutcome::with_message("nothing to do")) })))
 }
 
 fn waits(_: Errand<'_>) -> Result<Plan<()>, StepError> {
     let wait = Step::wait("for-ever", Duration::from_secs(3600), |_, _| async {
-        Ok(Look::Waiting("for ever".to_owned()))
+        Ok(PollStatus::Waiting("for ever".to_owned()))
     });
     Ok(Plan::new().step(wait))
 }
 
 fn endless(_: Errand<'_>) -> Result<Plan<()>, StepError> {
-    Ok(Plan::new().step(Step::action("endless", |_, _| std::future::pending::<Result<Outcome, StepError>>())))
+    Ok(Plan::new()
+        .step(Step::action("endless", |_, _| std::future::pending::<Result<StepOutcome, StepError>>())))
 }
 
 fn stuck(kind: StepErrorKind) -> impl Fn(Errand<'_>) -> Result<Plan<()>, StepError> {
@@ -391,7 +393,7 @@ async fn an_actuator_that_has_more_to_do_than_slots_takes_over_from_a_dead_one_a
     bed.start(|_| {
         Ok(Plan::new().step(Step::action("ten-seconds", |_, _| async {
             sleep(Duration::from_secs(10)).await;
-            Ok(Outcome::default())
+            Ok(StepOutcome::default())
         })))
     });
     let begun = Instant::now();
@@ -411,7 +413,7 @@ async fn an_actuator_that_has_more_to_do_than_slots_hears_that_it_is_to_end() {
         let shutdown = shutdown.clone();
         Ok(Plan::new().step(Step::action("ask-for-the-end", move |_, _| {
             shutdown.cancel();
-            async { Ok(Outcome::default()) }
+            async { Ok(StepOutcome::default()) }
         })))
     }));
     bed.workers.join_next().await.unwrap().unwrap();
@@ -439,7 +441,7 @@ async fn an_actuator_that_cannot_renew_stops_before_its_lease_runs_out() {
             async move {
                 std::future::pending::<()>().await;
                 drop(living);
-                Ok(Outcome::default())
+                Ok(StepOutcome::default())
             }
         })))
     }));
@@ -475,7 +477,7 @@ async fn what_tasks_take_and_how_they_end_is_counted() {
     bed.start(|_| {
         let step = Step::action("slow", |_, _| async {
             sleep(Duration::from_secs(3)).await;
-            Ok(Outcome::default())
+            Ok(StepOutcome::default())
         });
         Ok(Plan::new().step(step))
     });
@@ -554,14 +556,14 @@ fn marked(marks: &Arc<AtomicU32>) -> Plan<()> {
     let (set, cleared) = (marks.clone(), marks.clone());
     let mark = Step::action("mark", move |_: Arc<()>, _| {
         set.store(1, Ordering::SeqCst);
-        async { Ok(Outcome::default()) }
+        async { Ok(StepOutcome::default()) }
     })
     .undo(move |_, _, _| {
         cleared.store(0, Ordering::SeqCst);
         async { Ok(Some("the mark was taken away".to_owned())) }
     });
     let wait = Step::wait("for-ever", Duration::from_secs(3600), |_, _| async {
-        Ok(Look::Waiting("for ever".to_owned()))
+        Ok(PollStatus::Waiting("for ever".to_owned()))
     });
     Plan::new().step(mark).step(wait)
 }
@@ -600,7 +602,7 @@ async fn begun_work_that_is_cancelled_while_its_plan_cannot_be_made_is_undone_wh
 async fn ends_that_no_holder_writes_and_undos_that_fail_are_counted() {
     let mut bed = Bed::new().await;
     bed.start(|_| {
-        let stuck = Step::action("a", |_, _| async { Ok(Outcome::default()) })
+        let stuck = Step::action("a", |_, _| async { Ok(StepOutcome::default()) })
             .undo(|_, _, _| async { Err(StepError::terminal("No", "no way back")) });
         let fails = Step::action("b", |_, _| async { Err(StepError::terminal("No", "no")) });
         Ok(Plan::new().step(stuck).step(fails))

@@ -17,8 +17,8 @@ use planner::plan::{Question, plan};
 use planner::task::Catalogue;
 use proptest::prelude::*;
 use serde_json::{Map, json};
-use steps::engine::trial::VirtualClock;
-use steps::engine::{Outcome, Plan, Step};
+use steps::engine::fault_harness::VirtualClock;
+use steps::engine::{Plan, Step, StepOutcome};
 use store::{
     AuditContext, Completion, Keyring, ListOptions, Location, NewWork, Options, Release, Store, Topic,
     Transaction, WorkLease, WorkView, WriteMode,
@@ -225,7 +225,7 @@ fn script(errand: Errand<'_>) -> Result<Plan<()>, steps::engine::StepError> {
     let span = Duration::from_secs(TASKS[number]);
     let work = Step::action("work", move |_: Arc<()>, _| async move {
         tokio::time::sleep(span).await;
-        Ok(Outcome::default())
+        Ok(StepOutcome::default())
     });
     let work = Step { timeout: HORIZON, ..work };
     Ok(Plan { time_limit: HORIZON, ..Plan::new().step(work) })

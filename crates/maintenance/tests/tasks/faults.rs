@@ -10,7 +10,7 @@ use kubesim::faults::Fault;
 use planner::task::{Definition, check, of_value};
 use serde_json::{Value, json};
 use steps::engine::WaitingCode;
-use steps::engine::trial::rests_for;
+use steps::engine::fault_harness::waiting_code;
 
 use crate::real::Errand;
 
@@ -55,7 +55,7 @@ async fn a_cluster_that_does_not_answer_parks_the_work_whatever_its_step() {
     for step in every_kind() {
         let end = Errand::new().await.carry_out(&task(step.clone()), &json!({}), &link).await;
         assert_eq!(end.state, WorkState::Pending, "{step}: {}", end.told());
-        assert_eq!(rests_for(&end.work), Some(WaitingCode::Unreachable), "{step}: {}", end.told());
+        assert_eq!(waiting_code(&end.work), Some(WaitingCode::Unreachable), "{step}: {}", end.told());
         assert_eq!(end.work.attempt, 0, "{step}: no attempt is spent");
     }
 }
@@ -66,7 +66,7 @@ async fn an_api_server_that_fails_costs_an_attempt_and_another_follows() {
     cluster.faults().always(Fault::InternalError);
     for step in every_kind() {
         let end = Errand::new().await.carry_out(&task(step.clone()), &json!({}), &link).await;
-        assert_eq!(rests_for(&end.work), Some(WaitingCode::BackingOff), "{step}: {}", end.told());
+        assert_eq!(waiting_code(&end.work), Some(WaitingCode::BackingOff), "{step}: {}", end.told());
         assert_eq!(end.work.attempt, 1, "{step}");
     }
 }

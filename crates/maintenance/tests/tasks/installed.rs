@@ -132,7 +132,8 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
 
     let errand = Errand::new().await;
     let ours = in_cloud(&errand.store, Arc::new(cloud.clone()), Arc::new(cloud.clone()), |_| {}).await;
-    let context = Arc::new(ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock)).with_ours(ours));
+    let context =
+        Arc::new(ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock)).with_managed(ours));
     let rotate = async || -> End {
         let catalogue = Catalogue::builtin();
         let task = catalogue.find("rotate-certificates").unwrap();
@@ -149,8 +150,8 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
     cloud.renew_certificate(&api, first.certificate.version.as_deref()).await.unwrap();
     let second = issued(&cloud, &api, first.certificate.version.as_deref()).await;
     let end = rotate().await;
-    assert!(end.told().contains(&format!("certificate {api} was replaced")), "{}", end.told());
-    assert!(end.told().contains(&format!("certificate {ingress} was the newest")), "{}", end.told());
+    assert!(end.told().contains(&format!("certificate {api} replaced")), "{}", end.told());
+    assert!(end.told().contains(&format!("certificate {ingress} is up to date")), "{}", end.told());
     assert_eq!(certificate_of(&link, "openshift-config", &api).await, Some(second.chain_pem));
     until_rolled_out(&link, "kube-apiserver", "openshift-config", &api).await;
     let record =

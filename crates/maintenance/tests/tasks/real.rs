@@ -13,7 +13,7 @@ use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
 use maintenance::tasks;
 use planner::task::Definition;
 use serde_json::{Map, Value, json};
-use steps::engine::{ATTEMPTS_MAX, Control, Ended, Journal, Order, run};
+use steps::engine::{ATTEMPTS_MAX, Journal, RunControl, RunOutcome, RunRequest, run};
 use steps::{ClusterContext, ClusterFacts};
 use store::{Keyring, Location, NewWork, Options, Store, Transaction, WorkView};
 use testkit::kube::{PrivateTestCluster, private};
@@ -117,7 +117,7 @@ pub(crate) fn facts() -> ClusterFacts {
 pub(crate) struct Errand {
     pub(crate) store: Store,
     pub(crate) work: Uuid,
-    pub(crate) control: Control,
+    pub(crate) control: RunControl,
     directory: Arc<tempfile::TempDir>,
 }
 
@@ -158,7 +158,7 @@ impl Errand {
         let work = Uuid::now_v7();
         // In a lane that nobody else has.
         store.enqueue(vec![NewWork::new(work, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
-        Errand { store, work, control: Control::new(), directory }
+        Errand { store, work, control: RunControl::new(), directory }
     }
 
     /// Another manifest in the same store, once nothing of this one can be claimed.
@@ -192,7 +192,7 @@ impl Errand {
         let plan = tasks::plan(&task, &map(parameters), &context.cluster).unwrap();
         let clock: SharedClock = Arc::new(SystemClock);
         let claimed = self.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
-        let order = Order {
+        let order = RunRequest {
             store: &self.store,
             claimed: &claimed,
             plan: &plan,
@@ -204,9 +204,9 @@ impl Errand {
             attempts_max: ATTEMPTS_MAX,
         };
         match run(order).await {
-            Ended::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
-            Ended::HandedBack { yielding, .. } => self.store.release(yielding).await.unwrap(),
-            Ended::Lost => panic!("the work was lost"),
+            RunOutcome::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
+            RunOutcome::Released { yielding, .. } => self.store.release(yielding).await.unwrap(),
+            RunOutcome::LeaseLost => panic!("the work was lost"),
         }
         let work = self.store.work(self.work).await.unwrap().unwrap();
         let entries = self.store.entries(self.work, None, 500).await.unwrap();

@@ -19,7 +19,7 @@ use maintenance::tasks;
 use planner::task::{Catalogue, Definition};
 use serde_json::{Value, json};
 use steps::ClusterContext;
-use steps::engine::trial::{Mishap, Trial};
+use steps::engine::fault_harness::{FaultHarness, StepFault};
 use store::{Keyring, Location, Options, Store};
 
 use crate::effects::{create, deployment};
@@ -73,7 +73,7 @@ impl World {
         apply(&link, &documents, &ApplyOptions::default(), &kubelink::Progress::silent()).await.unwrap();
         let mut context = ClusterContext::new(link, facts(), Arc::new(SystemClock));
         if let Some(store) = ours {
-            context = context.with_ours(crate::ours::in_trial(store).await);
+            context = context.with_managed(crate::ours::in_trial(store).await);
         }
         World { _cluster: cluster, _kubelets: life, context: Arc::new(context) }
     }
@@ -111,15 +111,15 @@ impl Trying {
             let struck = struck.clone();
             Box::new(move |context: Arc<ClusterContext>| {
                 look(context.link.clone(), struck.lock().unwrap().clone())
-            }) as steps::engine::trial::Check<ClusterContext>
+            }) as steps::engine::fault_harness::Check<ClusterContext>
         };
         let (done, undone) = (checked(done), checked(undone));
-        let trial = Trial { store, clock, make: Box::new(make), done, undone };
-        for mishap in Mishap::ALL {
+        let harness = FaultHarness { store, clock, make: Box::new(make), done, undone };
+        for mishap in StepFault::ALL {
             for step in &names {
                 fresh.store(true, Ordering::SeqCst);
                 step.clone_into(&mut struck.lock().unwrap());
-                trial.one(step, mishap).await;
+                harness.run_one(step, mishap).await;
             }
         }
     }

@@ -10,7 +10,7 @@ use api::duration::{DurationText, TimeSpan};
 use serde_json::{Map, Value, json};
 use steps::engine::{PLAN_TIME, Plan};
 use steps::kinds::{build_step, step_name};
-use steps::{ClusterContext, ClusterFacts, Given};
+use steps::{ClusterContext, ClusterFacts, TemplateValues};
 use uuid::Uuid;
 
 use super::TaskProblem;
@@ -207,7 +207,7 @@ impl Definition {
         cluster: &ClusterFacts,
     ) -> Result<Plan<ClusterContext>, TaskProblem> {
         let facts = cluster.value();
-        let given = Given { parameters, cluster: &facts };
+        let given = TemplateValues { parameters, cluster: &facts };
         let forms = self.inner.form.steps.iter().enumerate();
         let steps = forms
             .map(|(index, form)| build_step(form, &format!("steps[{index}]"), given))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::admin::{TaskForm, TaskSource};
 use api::duration::{DurationText, TimeSpan};
 use serde_json::Value;
-use steps::Names;
+use steps::TemplateNames;
 use steps::engine::PLAN_TIME;
 use steps::kinds::{check_step, step_name};
 use uuid::Uuid;
@@ -167,7 +167,7 @@ fn check_expected(form: &TaskForm) -> Result<(), TaskProblem> {
 
 fn check_steps(form: &TaskForm) -> Result<(), TaskProblem> {
     let parameters: BTreeSet<String> = names_of(form.parameters.as_ref());
-    let names = Names { parameters };
+    let names = TemplateNames { parameters };
     let mut seen = BTreeMap::new();
     for (index, step) in form.steps.iter().enumerate() {
         let place = format!("steps[{index}]");

@@ -1,4 +1,4 @@
-//! The certificates of a cluster's API server and of its ways in: from the vault into the cluster, and named there.
+//! The certificates of a cluster's API server and default ingress: copied from the vault into the cluster, and configured there.
 
 use cloud::IssuedCertificate;
 use jiff::Timestamp;
@@ -13,34 +13,34 @@ use kubelink::{Failure, Link, LinkError, Target};
 use serde_json::{Value, json};
 use store::WorkLease;
 
-use super::{Ours, for_now};
+use super::{ManagedCluster, retryable};
 use crate::engine::{StepError, StepErrorKind};
 
-/// Where our own operator reads the certificates from, in clusters that have it.
+/// Namespace from which Shipshape's operator reads the certificates, in clusters that have it.
 const OPERATOR_NAMESPACE: &str = "openshift-azure-operator";
 
-/// What a certificate is for.
+/// Use of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CertificateUse {
     /// The API server.
     ApiServer,
-    /// The default way in.
+    /// The default ingress.
     Ingress,
 }
 
 impl CertificateUse {
-    /// Both.
+    /// Both uses.
     pub const ALL: [CertificateUse; 2] = [CertificateUse::ApiServer, CertificateUse::Ingress];
 
-    /// Its name in the vault, and that of the Secret in the cluster.
-    pub fn name(self, ours: &Ours) -> String {
+    /// Name of the certificate in the vault and of the Secret in the cluster.
+    pub fn name(self, cluster: &ManagedCluster) -> String {
         match self {
-            CertificateUse::ApiServer => format!("{}-apiserver", ours.uuid),
-            CertificateUse::Ingress => format!("{}-ingress", ours.uuid),
+            CertificateUse::ApiServer => format!("{}-apiserver", cluster.uuid()),
+            CertificateUse::Ingress => format!("{}-ingress", cluster.uuid()),
         }
     }
 
-    /// The namespace from which the cluster takes it.
+    /// Namespace from which the cluster reads the Secret.
     fn namespace(self) -> &'static str {
         match self {
             CertificateUse::ApiServer => "openshift-config",
@@ -49,11 +49,10 @@ impl CertificateUse {
     }
 }
 
-/// Carries both certificates, as the vault has them now, into the cluster, and records until when they are good; what became
-/// of them, in a sentence. Both are tried, whatever becomes of the first. One that is over is carried too, for there is no better
-/// one, and is an error.
+/// Copies both certificates from the vault into the cluster, and records when they expire; returns the result as a sentence. Both
+/// are copied even if the first fails. An expired one is copied too, since there is no better one, and is an error.
 pub async fn carry_certificates(
-    ours: &Ours,
+    cluster: &ManagedCluster,
     link: &Link,
     hold: WorkLease,
     now: Timestamp,
@@ -61,23 +60,24 @@ pub async fn carry_certificates(
     let (mut told, mut failures) = (Vec::new(), Vec::new());
     let mut ends: [Option<Timestamp>; 2] = [None, None];
     for (end, what) in ends.iter_mut().zip(CertificateUse::ALL) {
-        match carry(ours, link, what).await {
+        match carry(cluster, link, what).await {
             Ok((sentence, until)) => {
                 told.push(sentence);
                 *end = until;
-                failures.extend(over(&what.name(ours), until, now));
+                failures.extend(over(&what.name(cluster), until, now));
             }
             Err(error) => failures.push(error),
         }
     }
-    ours.record(hold, |record| {
-        record.api_certificate_expires = ends[0].or(record.api_certificate_expires);
-        record.ingress_certificate_expires = ends[1].or(record.ingress_certificate_expires);
-    })
-    .await?;
+    cluster
+        .record(hold, |record| {
+            record.api_certificate_expires = ends[0].or(record.api_certificate_expires);
+            record.ingress_certificate_expires = ends[1].or(record.ingress_certificate_expires);
+        })
+        .await?;
     if !failures.is_empty() {
-        let text = failures.iter().map(StepError::whole).collect::<Vec<_>>().join("; ");
-        // A cluster that does not answer is no failure of the rotation: the work is parked.
+        let text = failures.iter().map(StepError::full_message).collect::<Vec<_>>().join("; ");
+        // An unreachable cluster is no failure of the rotation: the work is parked.
         return Err(match failures.iter().any(|it| it.kind() == StepErrorKind::Unreachable) {
             true => StepError::new(StepErrorKind::Unreachable, "Unreachable", text),
             false => StepError::transient("Certificates", text),
@@ -86,34 +86,36 @@ pub async fn carry_certificates(
     Ok(told.join("; "))
 }
 
-/// What is wrong with the newest certificate of that name, if its time is over.
+/// The error of an expired certificate.
 fn over(name: &str, end: Option<Timestamp>, now: Timestamp) -> Option<StepError> {
     let end = end.filter(|end| *end <= now)?;
-    let message =
-        format!("the newest certificate {name} of the vault was good until {end} and is not renewed");
+    let message = format!("the newest certificate {name} of the vault expired at {end} and is not renewed");
     Some(StepError::transient("CertificateExpired", message))
 }
 
 async fn carry(
-    ours: &Ours,
+    cluster: &ManagedCluster,
     link: &Link,
     what: CertificateUse,
 ) -> Result<(String, Option<Timestamp>), StepError> {
-    let (name, issued) = newest(ours, what).await?;
+    let (name, issued) = newest(cluster, what).await?;
     let mut changed = put_secret(link, what.namespace(), &name, &issued).await?;
     if has_namespace(link, OPERATOR_NAMESPACE).await? {
         changed |= put_secret(link, OPERATOR_NAMESPACE, &name, &issued).await?;
     }
-    let how = if changed { "was replaced" } else { "was the newest" };
+    let how = if changed { "replaced" } else { "is up to date" };
     let end = issued.certificate.not_after;
-    let until = end.map(|end| format!(", good until {end}")).unwrap_or_default();
+    let until = end.map(|end| format!(", expires at {end}")).unwrap_or_default();
     Ok((format!("certificate {name} {how}{until}"), end))
 }
 
-/// The newest version of a certificate that the vault has, and what it is called.
-async fn newest(ours: &Ours, what: CertificateUse) -> Result<(String, IssuedCertificate), StepError> {
-    let name = what.name(ours);
-    let issued = ours.vault.certificate(&name).await.map_err(for_now)?;
+/// The newest version of a certificate in the vault, with its name.
+async fn newest(
+    cluster: &ManagedCluster,
+    what: CertificateUse,
+) -> Result<(String, IssuedCertificate), StepError> {
+    let name = what.name(cluster);
+    let issued = cluster.vault.certificate(&name).await.map_err(retryable)?;
     match issued {
         Some(issued) => Ok((name, issued)),
         None => {
@@ -128,7 +130,7 @@ async fn has_namespace(link: &Link, name: &str) -> Result<bool, StepError> {
     Ok(found.map_err(|error| link.failed("read", format!("Namespace {name}"), error))?.is_some())
 }
 
-/// Makes a TLS Secret hold a certificate; whether it did not before.
+/// Ensures that a TLS Secret contains a certificate; returns whether it was changed.
 async fn put_secret(
     link: &Link,
     namespace: &str,
@@ -157,18 +159,18 @@ async fn put_secret(
     Ok(true)
 }
 
-/// An API server's words about an invalid Secret may quote it.
+/// Removes the API server's message about an invalid Secret, which may quote it.
 fn unquoted(mut error: LinkError) -> StepError {
     if let Failure::Invalid { message, .. } = &mut error.failure {
-        "its words are not shown, because they may quote the Secret".clone_into(message);
+        "the message is hidden because it may quote the Secret".clone_into(message);
     }
     error.into()
 }
 
-/// Makes the API server show its certificate under its public name, once that is rolled out.
-pub async fn configure_api_server(ours: &Ours, link: &Link) -> Result<String, StepError> {
-    // The vault knows the names that the certificate is for: `api.` of the cluster's domain.
-    let (name, issued) = newest(ours, CertificateUse::ApiServer).await?;
+/// Configures the API server to use its certificate for its public name; returns before that is rolled out.
+pub async fn configure_api_server(cluster: &ManagedCluster, link: &Link) -> Result<String, StepError> {
+    // The certificate is for `api.` of the cluster's domain, which the vault knows.
+    let (name, issued) = newest(cluster, CertificateUse::ApiServer).await?;
     let names = issued.certificate.dns_names;
     let named = json!([{"names": names, "servingCertificate": {"name": name}}]);
     let target = Target {
@@ -179,30 +181,30 @@ pub async fn configure_api_server(ours: &Ours, link: &Link) -> Result<String, St
     configure(link, &target, json!({"spec": {"servingCerts": {"namedCertificates": named}}})).await
 }
 
-/// Makes the default way in show its certificate, once that is rolled out.
-pub async fn configure_ingress(ours: &Ours, link: &Link) -> Result<String, StepError> {
+/// Configures the default ingress to use its certificate; returns before that is rolled out.
+pub async fn configure_ingress(cluster: &ManagedCluster, link: &Link) -> Result<String, StepError> {
     let target = Target {
         resource: resource("operator.openshift.io", "IngressController", "ingresscontrollers"),
         namespace: Some("openshift-ingress-operator".to_owned()),
         name: "default".to_owned(),
     };
-    let name = CertificateUse::Ingress.name(ours);
+    let name = CertificateUse::Ingress.name(cluster);
     configure(link, &target, json!({"spec": {"defaultCertificate": {"name": name}}})).await
 }
 
 async fn configure(link: &Link, target: &Target, wanted: Value) -> Result<String, StepError> {
     match patch(link, target, &Change::Merge(wanted), None).await {
-        // Its servers show it when the operator concerned has rolled it out, which takes minutes and is not waited for.
-        Ok(true) => Ok(format!("{target} names its certificate now; its operator rolls that out")),
-        Ok(false) => Ok(format!("{target} named its certificate already")),
-        // What should be configured is not there: this is no cluster of the kind that we make.
+        // The operator of the component rolls it out, which takes minutes and is not waited for.
+        Ok(true) => Ok(format!("{target} patched to use its certificate; its operator rolls it out")),
+        Ok(false) => Ok(format!("{target} uses its certificate already")),
+        // The object to configure does not exist: this is not a cluster that Shipshape provisioned.
         Err(error) if matches!(error.failure, Failure::NotFound { .. } | Failure::UnknownKind { .. }) => {
-            Err(StepError::terminal("NotFound", format!("there is no {target}")).because(error))
+            Err(StepError::terminal("NotFound", format!("there is no {target}")).with_source(error))
         }
         Err(error) => {
             let error = StepError::from(error);
             match error.kind() {
-                StepErrorKind::Terminal => Err(StepError::transient("Configuration", error.whole())),
+                StepErrorKind::Terminal => Err(StepError::transient("Configuration", error.full_message())),
                 StepErrorKind::Transient | StepErrorKind::Unreachable | StepErrorKind::Precondition => {
                     Err(error)
                 }

@@ -10,69 +10,48 @@ mod registry;
 
 use std::sync::Arc;
 
-use api::doc::{Cluster, Provisioned, Record, ResultCode};
+use api::doc::{Provisioned, Record};
 use cloud::{CloudError, Identities, Vault};
-use store::{AuditContext, DesiredState, Store, StoreError, Transaction, WorkLease};
+use store::WorkLease;
 use uuid::Uuid;
 
 use crate::engine::StepError;
+use crate::lifecycle::ClusterRecords;
 
 pub use certificates::{CertificateUse, carry_certificates, configure_api_server, configure_ingress};
 pub use identity::{Renewal, ensure_identity_certificate};
 pub use registry::{TOKEN_DAYS, TOKEN_ROTATION_DAYS, check_token, is_token_old};
 
-/// So often a record that others change at the same time is read and written again.
-const WRITES_MAX: usize = 5;
-
-/// What is needed to work on a cluster of ours besides the way to it: its document, its cloud, and the store to record in.
+/// A cluster that Shipshape provisioned, with what its certificates and tokens are managed by.
 #[derive(Debug, Clone)]
-pub struct Ours {
-    /// The cluster.
-    pub uuid: Uuid,
-    /// What its customer asked for and what we made, as it was when the plan was made.
+pub struct ManagedCluster {
+    /// The document and the secrets of the cluster.
+    pub records: ClusterRecords,
+    /// What is provisioned for the cluster, as it was when the plan was made.
     pub provisioned: Box<Provisioned>,
-    /// The vault of the cloud that it runs in.
+    /// The vault of the cluster's cloud.
     pub vault: Arc<dyn Vault>,
     /// The identity service of that cloud.
     pub identities: Arc<dyn Identities>,
-    /// Where its document is.
-    pub store: Store,
-    /// Who writes, in the audit log.
-    pub service: &'static str,
 }
 
-impl Ours {
-    /// Changes the cluster's record under the fence of whoever works: one whose lease was lost changes nothing.
+impl ManagedCluster {
+    /// Identifies the cluster.
+    pub fn uuid(&self) -> Uuid {
+        self.records.cluster
+    }
+
+    /// Changes the cluster's record under the fence of the work.
     pub async fn record(&self, hold: WorkLease, change: impl Fn(&mut Record)) -> Result<(), StepError> {
-        let failed = |error: StoreError| {
-            StepError::transient("Store", "the cluster's record was not written").because(error)
-        };
-        let by = AuditContext::service(self.service);
-        for _ in 0..WRITES_MAX {
-            let read = self.store.documents::<Cluster>().get(self.uuid).await.map_err(failed)?;
-            let gone = || StepError::terminal(ResultCode::CLUSTER_GONE, "the cluster is gone");
-            let read = read.ok_or_else(gone)?;
-            let mut wanted = read.document.clone();
-            change(&mut wanted.provisioned.as_mut().ok_or_else(gone)?.record);
-            if wanted == read.document {
-                return Ok(());
-            }
-            let write = Transaction::new().guard(hold).update(&read, &wanted, DesiredState::Unchanged, &by);
-            match self.store.commit(write.map_err(failed)?).await {
-                Ok(_) => return Ok(()),
-                Err(StoreError::Changed { .. }) => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        Err(StepError::transient("Store", "the cluster's record is changed by others all the time"))
+        self.records.update(hold, &[], |it| change(&mut it.record)).await.map(drop)
     }
 }
 
 /// What a cloud's failure means here: whatever it is, it may mend itself.
-fn for_now(error: CloudError) -> StepError {
+fn retryable(error: CloudError) -> StepError {
     let after = match &error {
         CloudError::Throttled { after } => *after,
         _ => None,
     };
-    StepError::transient("Cloud", error.to_string()).because(error).after(after)
+    StepError::transient("Cloud", error.to_string()).with_source(error).with_retry_after(after)
 }

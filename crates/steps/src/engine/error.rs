@@ -1,4 +1,4 @@
-//! Why a step failed, with what may be done about it.
+//! The error of a step, with what may be done about it.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::doc::{OperationError, ResultCode};
 use api::error::{Class, Classify};
 
-/// Why a step failed. Keeps the error beneath it, so that the whole chain can be told.
+/// The error of a step. It keeps its source, so that the whole chain can be logged.
 #[derive(Debug)]
 pub struct StepError {
     kind: StepErrorKind,
@@ -16,25 +16,24 @@ pub struct StepError {
     retry_after: Option<Duration>,
     log: Option<String>,
     customer: Option<Box<OperationError>>,
-    waited_out: bool,
+    keep_waiting: bool,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 /// What may be done about a failed step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StepErrorKind {
-    /// Trying again may help; spends an attempt.
+    /// A retry may help; it uses up an attempt.
     Transient,
-    /// Trying again cannot help.
+    /// A retry cannot help.
     Terminal,
-    /// The cluster does not answer: the work is parked and spends nothing.
+    /// The cluster is unreachable: the work is parked and no attempt is used up.
     Unreachable,
-    /// What must be so before the work begins is not so (any more): the work waits and spends nothing.
+    /// A precondition of the work is not met (any more): the work waits and no attempt is used up.
     Precondition,
 }
 
 impl StepError {
-    /// An error of that kind, in a sentence.
     pub fn new(kind: StepErrorKind, code: impl Into<ResultCode>, message: impl Into<String>) -> StepError {
         StepError {
             kind,
@@ -43,64 +42,64 @@ impl StepError {
             retry_after: None,
             log: None,
             customer: None,
-            waited_out: false,
+            keep_waiting: false,
             source: None,
         }
     }
 
-    /// An error that trying again cannot mend.
+    /// An error that a retry cannot fix.
     pub fn terminal(code: impl Into<ResultCode>, message: impl Into<String>) -> StepError {
         StepError::new(StepErrorKind::Terminal, code, message)
     }
 
-    /// An error that may go away.
+    /// An error that a retry may fix.
     pub fn transient(code: impl Into<ResultCode>, message: impl Into<String>) -> StepError {
         StepError::new(StepErrorKind::Transient, code, message)
     }
 
-    /// The same with the error beneath it.
+    /// Adds the underlying error.
     #[must_use]
-    pub fn because(mut self, source: impl Error + Send + Sync + 'static) -> StepError {
+    pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> StepError {
         self.source = Some(Box::new(source));
         self
     }
 
-    /// The same, not to be tried again before `pause` has passed.
+    /// Sets the shortest delay before a retry.
     #[must_use]
-    pub fn after(mut self, pause: Option<Duration>) -> StepError {
+    pub fn with_retry_after(mut self, pause: Option<Duration>) -> StepError {
         self.retry_after = pause;
         self
     }
 
-    /// The same with the log of what failed, for the history.
+    /// Adds the log of what failed, for the history.
     #[must_use]
     pub fn with_log(mut self, log: Option<String>) -> StepError {
         self.log = log;
         self
     }
 
-    /// The same with what a customer is told of it. Without it a customer learns only that something failed with us.
+    /// Adds the error that the customer sees. Without it, a customer sees an internal server error.
     #[must_use]
-    pub fn for_customer(mut self, told: OperationError) -> StepError {
+    pub fn with_customer_error(mut self, told: OperationError) -> StepError {
         self.customer = Some(Box::new(told));
         self
     }
 
-    /// What a customer is told of it.
-    pub fn customer(&self) -> Option<&OperationError> {
+    /// The error that the customer sees.
+    pub fn customer_error(&self) -> Option<&OperationError> {
         self.customer.as_deref()
     }
 
-    /// The same, met by a look and no reason to end it: the wait goes on for as long as it has time.
+    /// Marks an error of a poll after which the wait continues until its timeout.
     #[must_use]
-    pub fn waited_out(mut self) -> StepError {
-        self.waited_out = true;
+    pub fn keep_waiting(mut self) -> StepError {
+        self.keep_waiting = true;
         self
     }
 
-    /// Whether a wait that meets it goes on.
-    pub fn is_waited_out(&self) -> bool {
-        self.waited_out
+    /// Whether a wait continues after this error.
+    pub fn keeps_waiting(&self) -> bool {
+        self.keep_waiting
     }
 
     /// The log of what failed.
@@ -113,18 +112,18 @@ impl StepError {
         self.kind
     }
 
-    /// A word for machines.
+    /// The machine-readable code.
     pub fn code(&self) -> &ResultCode {
         &self.code
     }
 
-    /// How long whoever failed asked us to wait.
+    /// The delay that the failing service asked for.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The sentence, with those of the errors beneath it.
-    pub fn whole(&self) -> String {
+    /// The message followed by those of its sources.
+    pub fn full_message(&self) -> String {
         let mut text = self.message.clone();
         let mut beneath = self.source.as_deref().map(|it| it as &dyn Error);
         while let Some(error) = beneath {

@@ -1,7 +1,7 @@
-//! What the engine remembers of a plan between two writes: the checkpoint of its work, as a type.
+//! The checkpoint of a plan's work, as a type.
 //!
-//! Only the engine writes it. Whoever shows how work fares reads it: what is done, which step it is in and what that waits
-//! for, why it rests, what was undone. Members that this release does not know are kept as they were.
+//! Only the engine writes it. Others read it to show the progress of work: completed steps, the current step and what it waits
+//! for, why the work waits, what was undone. Members that this release does not know are preserved.
 
 use api::admin::StepProgress;
 use api::doc::ResultCode;
@@ -14,34 +14,34 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Journal {
-    /// The version of the task that the work began with; 0 for what has no versions.
+    /// The version of the task with which the work started; 0 if it has no versions.
     pub task_version: u32,
-    /// The definition that the work began with, for tasks written as data: later versions do not change running work.
+    /// The definition with which the work started, for tasks written as data: later versions do not change running work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
-    /// The steps that are done, in the order in which they ended.
-    pub done: Vec<Done>,
-    /// The taking back of what was done, once it has begun.
+    /// The completed steps, in the order of their completion.
+    pub done: Vec<CompletedStep>,
+    /// The undo, once it has started.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub undo: Option<Undoing>,
-    /// The step that the work is in, or was in last.
+    pub undo: Option<UndoState>,
+    /// The current step, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<StepProgress>,
-    /// What a customer is told of that step, while its message is an error's and thus an operator's.
+    /// What the customer sees of that step while its message is an error, which only operators see.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub customer: Option<String>,
-    /// Why the work rests, while it does.
+    /// Why the work waits, while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<Waiting>,
-    /// What other releases wrote.
+    pub waiting: Option<WaitState>,
+    /// Members written by other releases.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// A step that came to its end.
+/// A completed step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Done {
+pub struct CompletedStep {
     /// Its name.
     pub name: String,
     /// What it left for later steps and its undo.
@@ -49,85 +49,85 @@ pub struct Done {
     pub memory: Value,
 }
 
-/// How far the taking back has come, and what the end will be.
+/// The progress of an undo, and the outcome that follows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Undoing {
-    /// How the work ends when all is taken back.
+pub struct UndoState {
+    /// The outcome of the work after the undo.
     pub ending: Ending,
-    /// A word for machines: why.
+    /// The machine-readable reason.
     #[serde(default)]
     pub code: ResultCode,
-    /// Why, in a sentence.
+    /// The reason as a sentence.
     #[serde(default)]
     pub message: String,
-    /// Who asked for it, when somebody did.
+    /// Who requested the cancel, if somebody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// In whose words.
+    /// The reason that they gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The step that was in hand, whose effects are taken back first.
+    /// The interrupted step, which is undone first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Steps whose undo has been dealt with.
+    /// Steps whose undo has been handled.
     #[serde(default)]
     pub settled: Vec<String>,
-    /// What was taken back, in sentences.
+    /// What was undone, as sentences.
     #[serde(default)]
     pub undone: Vec<String>,
-    /// What could not be taken back, in sentences.
+    /// What could not be undone, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
 }
 
-/// Why work rests.
+/// Why work waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
-    /// For what.
+pub struct WaitState {
+    /// The machine-readable reason.
     pub code: WaitingCode,
-    /// In a sentence.
+    /// The reason as a sentence.
     #[serde(default)]
     pub message: String,
-    /// Since when it rests for that reason.
+    /// Since when it waits for that reason.
     pub since: Timestamp,
-    /// How often in a row it was parked for that reason; each time it rests longer.
+    /// How often in a row it was parked for that reason; the delay grows with each.
     #[serde(default)]
     pub times: u32,
-    /// How many of these times were told in its log: the first, and those for which the words changed.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub told: u32,
-    /// So many attempts failed for something that a customer is told of, since a step last came to its end.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub theirs: u32,
+    /// How many of these times have an entry in the history: the first, and those with a new message.
+    #[serde(default, rename = "told", skip_serializing_if = "is_zero")]
+    pub logged: u32,
+    /// Attempts that failed with an error for the customer since a step last completed.
+    #[serde(default, rename = "theirs", skip_serializing_if = "is_zero")]
+    pub customer_failures: u32,
 }
 
 fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// For what work can rest.
+/// Reasons for which work waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WaitingCode {
     /// The cluster's API server does not answer.
     Unreachable,
-    /// What the task requires of the cluster is not so.
+    /// A precondition of the task is not met.
     Precondition,
-    /// It rests after a failed attempt.
+    /// The last attempt failed.
     BackingOff,
     /// A customer's operation went first.
     Preempted,
-    /// Its worker was shut down.
+    /// The worker was shut down.
     Shutdown,
-    /// Something that another release knows of.
+    /// A reason that another release wrote.
     #[serde(other)]
     Other,
 }
 
-impl Undoing {
-    /// Nothing is taken back yet.
-    pub fn new(ending: Ending, code: impl Into<ResultCode>, message: impl Into<String>) -> Undoing {
-        Undoing {
+impl UndoState {
+    /// An undo that has not started.
+    pub fn new(ending: Ending, code: impl Into<ResultCode>, message: impl Into<String>) -> UndoState {
+        UndoState {
             ending,
             code: code.into(),
             message: message.into(),
@@ -142,7 +142,7 @@ impl Undoing {
 }
 
 impl WaitingCode {
-    /// Whether work that rests for this waits for something outside, at no cost, for as long as it takes.
+    /// Whether the work waits for an external condition, without using up attempts, for as long as it takes.
     pub(super) fn is_parked(self) -> bool {
         match self {
             WaitingCode::Unreachable | WaitingCode::Precondition => true,
@@ -152,7 +152,7 @@ impl WaitingCode {
         }
     }
 
-    /// The word for it, as it is stored.
+    /// The reason as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             WaitingCode::Unreachable => "Unreachable",
@@ -166,8 +166,8 @@ impl WaitingCode {
 }
 
 impl Journal {
-    /// Reads a checkpoint. What was never checkpointed is an empty journal; so is what no release of ours wrote, for a
-    /// plan can always be begun again.
+    /// Reads a checkpoint. Without one, or with one that no release of Shipshape wrote, the journal is empty: a plan can always
+    /// start again.
     pub fn read(checkpoint: Option<&Value>) -> Journal {
         checkpoint.and_then(|value| Journal::deserialize(value).ok()).unwrap_or_default()
     }
@@ -177,49 +177,49 @@ impl Journal {
         serde_json::to_value(self).expect("a journal has text keys and no values that JSON does not have")
     }
 
-    /// The step that the work is in, or was in last.
+    /// The current step, or the last one.
     pub fn step(&self) -> Option<&StepProgress> {
         self.step.as_ref()
     }
 
-    /// What a customer is told of the step that the work is in: never an error's words, unless they were written for customers.
+    /// What the customer sees of the current step: never the message of an error, unless it was written for customers.
     pub fn for_customer(&self) -> &str {
         let said = self.step.as_ref().map_or("", |step| &step.message);
         self.customer.as_deref().unwrap_or(said)
     }
 
-    /// Why the work rests.
-    pub fn waiting(&self) -> Option<&Waiting> {
+    /// Why the work waits.
+    pub fn waiting(&self) -> Option<&WaitState> {
         self.waiting.as_ref()
     }
 
-    /// Whether what was done is being taken back.
+    /// Whether the work is being undone.
     pub fn is_undoing(&self) -> bool {
         self.undo.is_some()
     }
 
-    /// Whether the step of that name came to its end.
+    /// Whether the step has completed.
     pub fn is_done(&self, step: &str) -> bool {
         self.done.iter().any(|it| it.name == step)
     }
 
-    /// Whether the step of that name was begun and did not come to its end. A step without a name is one that a lost holder
-    /// may have begun: it is whichever comes next.
+    /// Whether the step was started and has not completed. A step without a name is one that a lost worker may have started: it
+    /// stands for the next one.
     pub fn is_open(&self, step: &str) -> bool {
         self.step.as_ref().is_some_and(|it| it.name == step || it.name.is_empty()) && !self.is_done(step)
     }
 
-    /// Whether something of the work may have taken effect.
+    /// Whether the work may have taken effect.
     pub fn has_begun(&self) -> bool {
         self.step.is_some() || !self.done.is_empty() || self.is_undoing()
     }
 
-    /// What the step of that name left; null when it left nothing or did not come to its end.
+    /// What the step left; null if it left nothing or has not completed.
     pub fn memory(&self, step: &str) -> Value {
         self.done.iter().find(|it| it.name == step).map_or(Value::Null, |it| it.memory.clone())
     }
 
-    /// What all done steps left, by their names.
+    /// What the completed steps left, by their names.
     pub fn memories(&self) -> Map<String, Value> {
         let left = self.done.iter().filter(|it| !it.memory.is_null());
         left.map(|it| (it.name.clone(), it.memory.clone())).collect()

@@ -1,27 +1,29 @@
-//! The engine: it walks a plan for whoever holds the work, and leaves every outcome in the store under the fence.
+//! The engine: runs a plan for the worker that holds the lease, and writes every outcome to the store under the fence.
 
-mod control;
 mod decide;
 mod error;
+pub mod fault_harness;
 mod journal;
-mod ledger;
 mod plan;
 mod progress;
+mod recorder;
 mod run;
+mod run_control;
 mod step;
-pub mod trial;
 mod undo;
 
 #[cfg(test)]
 mod tests;
 
-pub use control::Control;
-pub use decide::{ATTEMPTS_MAX, Verdict, back_off, next_try, park, verdict};
+pub use decide::{
+    ATTEMPTS_MAX, AttemptDecision, decide_attempt, next_try_delay, park_duration, retry_backoff,
+};
 pub use error::{StepError, StepErrorKind};
-pub use journal::{Done, Journal, Undoing, Waiting, WaitingCode};
+pub use journal::{CompletedStep, Journal, UndoState, WaitState, WaitingCode};
 pub use plan::{
-    ActionBody, Body, LOOK_EVERY, Look, LookBody, Obstacle, Outcome, PLAN_TIME, Plan, Report, Retry,
-    STEP_TIME, Step, StepContext, Teller, Undo, UndoBody,
+    ActionBody, Body, Obstacle, PLAN_TIME, POLL_INTERVAL, Plan, PollBody, PollStatus, ProgressReporter,
+    Report, Retry, STEP_TIME, Step, StepContext, StepOutcome, Undo, UndoBody,
 };
 pub use progress::{Progress, progress};
-pub use run::{Ended, Order, Refusal, refuse, run};
+pub use run::{PlanError, RunOutcome, RunRequest, finish_without_plan, run};
+pub use run_control::RunControl;

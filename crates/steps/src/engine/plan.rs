@@ -1,4 +1,4 @@
-//! A plan: named steps in order, each of which makes one thing true and can be run again at any moment.
+//! A plan: named steps in order. Each step makes one thing true and can be repeated at any time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,47 +13,47 @@ use tokio_util::sync::CancellationToken;
 
 use super::{StepError, StepErrorKind};
 
-/// How long a step may take when nobody said otherwise.
+/// Default timeout of a step.
 pub const STEP_TIME: Duration = Duration::from_secs(10 * 60);
-/// How long a plan may take when nobody said otherwise.
+/// Default time limit of a plan.
 pub const PLAN_TIME: Duration = Duration::from_secs(30 * 60);
-/// How often a condition is looked at.
-pub const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Default interval between two polls of a condition.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Steps in order.
 #[derive(Debug)]
 pub struct Plan<C> {
-    /// What is done; names are unique and stable, for they are how work is resumed.
+    /// The steps. Names are unique and stable, since work is resumed by them.
     pub steps: Vec<Step<C>>,
-    /// How long one attempt may take as a whole.
+    /// Time limit of one attempt.
     pub time_limit: Duration,
 }
 
 /// One step.
 pub struct Step<C> {
-    /// Its name, unique in the plan.
+    /// Unique in the plan.
     pub name: String,
-    /// How long it may take, all its tries together.
+    /// Timeout of all tries together.
     pub timeout: Duration,
-    /// How often it is tried within one attempt.
+    /// Retries within one attempt.
     pub retry: Retry,
-    /// What it does.
+    /// The action or the wait.
     pub body: Body<C>,
-    /// What takes back what it did, for when the plan does not come to its end.
+    /// Reverts the step when the plan does not complete.
     pub undo: Option<Undo<C>>,
-    /// Whether the work may be handed back after it (and, for a wait, during it): for a customer's operation or a shutdown.
+    /// Whether the work may be released after the step (and during it, for a wait): for a customer's operation or a shutdown.
     pub safe_point: bool,
-    /// What a panic in it means. A bug does not go away by trying again, so that it ends the work; work that must not end
-    /// before it is done says otherwise.
+    /// The kind of error that a panic becomes. By default it is terminal, since a retry does not fix a bug; work that must run
+    /// until it succeeds sets another kind.
     pub on_panic: StepErrorKind,
 }
 
-/// How often a step is tried within one attempt of the work. Only transient errors are tried again.
+/// Retries of a step within one attempt of the work. Only transient errors are retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// So often at most, the first time included.
+    /// Most tries, including the first.
     pub attempts: u32,
-    /// The pause before the second; it doubles each time.
+    /// Delay before the second try; it doubles with each.
     pub backoff: Duration,
 }
 
@@ -64,83 +64,83 @@ impl Default for Retry {
 }
 
 /// Makes something true.
-pub type ActionBody<C> = Box<dyn Fn(Arc<C>, StepContext) -> Future<Outcome> + Send + Sync>;
-/// Looks whether something is true.
-pub type LookBody<C> = Box<dyn Fn(Arc<C>, StepContext) -> Future<Look> + Send + Sync>;
-/// Takes back what a step did.
+pub type ActionBody<C> = Box<dyn Fn(Arc<C>, StepContext) -> Future<StepOutcome> + Send + Sync>;
+/// Polls whether something is true.
+pub type PollBody<C> = Box<dyn Fn(Arc<C>, StepContext) -> Future<PollStatus> + Send + Sync>;
+/// Reverts what a step did.
 pub type UndoBody<C> = Box<dyn Fn(Arc<C>, StepContext, Value) -> Future<Option<String>> + Send + Sync>;
 type Future<T> = BoxFuture<'static, Result<T, StepError>>;
 
-/// What a step does. It is dropped when it takes too long or the work is cancelled; its undo then takes back what it did.
+/// The body of a step. It is dropped at its timeout or when the work is cancelled; the undo then reverts what it did.
 pub enum Body<C> {
     /// Makes something true.
     Action(ActionBody<C>),
     /// Waits for something to be true.
     Wait {
-        /// How often it looks.
-        every: Duration,
-        /// Looks.
-        look: LookBody<C>,
+        /// Interval between two polls.
+        interval: Duration,
+        /// Polls the condition.
+        poll: PollBody<C>,
     },
 }
 
-/// Takes back what a step did. Runs after a cancel, a terminal failure and the last failed attempt, in the reverse order of
-/// the steps, also for the step that was in hand; may run twice.
+/// Reverts what a step did. It runs after a cancel, a terminal error and the last failed attempt, in the reverse order of the
+/// steps, including the interrupted one. It may run twice.
 pub struct Undo<C> {
-    /// How long it may take.
+    /// Timeout of all tries together.
     pub timeout: Duration,
-    /// Is given what the step left in [`Outcome::memory`], or null when it did not come to its end. The sentence says what
-    /// was taken back; none when there was nothing to take back.
+    /// Receives [`StepOutcome::memory`] of the step, or null if the step did not complete. Returns what was undone as a
+    /// sentence, or none if there was nothing to undo.
     pub body: UndoBody<C>,
 }
 
-/// What an action leaves.
+/// Result of an action.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Outcome {
-    /// In a sentence, for the history and (of the last step) the result.
+pub struct StepOutcome {
+    /// A sentence for the history and, for the last step, for the result.
     pub message: Option<String>,
-    /// A log or other long text for the history; cut at 64 KiB from its end.
+    /// A log or other long text for the history; only its last 64 KiB are stored.
     pub log: Option<String>,
-    /// What later steps and the undo may need; small, for it is part of every later checkpoint. Later steps find it by the
+    /// Data for later steps and the undo. Keep it small: it is part of every later checkpoint. Later steps find it by the
     /// step's name in [`StepContext::memory`].
     pub memory: Value,
 }
 
-impl Outcome {
-    /// Done, in a sentence.
-    pub fn said(message: impl Into<String>) -> Outcome {
-        Outcome { message: Some(message.into()), ..Outcome::default() }
+impl StepOutcome {
+    /// An outcome with a message only.
+    pub fn with_message(message: impl Into<String>) -> StepOutcome {
+        StepOutcome { message: Some(message.into()), ..StepOutcome::default() }
     }
 }
 
-/// What a wait sees.
+/// Result of one poll.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Look {
-    /// It is so.
-    Done(Outcome),
-    /// Not yet; what is waited for, in a sentence.
+pub enum PollStatus {
+    /// The condition is met.
+    Done(StepOutcome),
+    /// The condition is not met; says what is missing.
     Waiting(String),
-    /// Not yet; what is waited for, with names.
-    Held(Report),
+    /// The condition is not met; names what is missing.
+    Blocked(Report),
 }
 
-impl Look {
-    /// What is waited for; the outcome when it is done.
-    pub fn waiting(self) -> Result<Outcome, Report> {
+impl PollStatus {
+    /// The outcome if the condition is met; otherwise a report of what is missing.
+    pub fn waiting(self) -> Result<StepOutcome, Report> {
         match self {
-            Look::Done(outcome) => Ok(outcome),
-            Look::Waiting(message) => Err(message.into()),
-            Look::Held(report) => Err(report),
+            PollStatus::Done(outcome) => Ok(outcome),
+            PollStatus::Waiting(message) => Err(message.into()),
+            PollStatus::Blocked(report) => Err(report),
         }
     }
 }
 
-/// What a step reports while it runs.
+/// Progress of a running step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What is being done or waited for, in a sentence.
+    /// What is being done or waited for, as a sentence.
     pub message: String,
-    /// What is waited for, one by one.
+    /// What the step waits for, one by one.
     pub obstacles: Vec<Obstacle>,
 }
 
@@ -153,7 +153,7 @@ impl From<String> for Report {
 /// One thing that a step waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
-    /// Its kind and name: `PodDisruptionBudget shop/web`.
+    /// Kind and name: `PodDisruptionBudget shop/web`.
     pub what: String,
     /// What is missing: `allows no disruption`.
     pub message: String,
@@ -161,57 +161,57 @@ pub struct Obstacle {
     pub owner: Owner,
 }
 
-/// What every step is given beside the context of its plan.
+/// What a step receives besides the context of its plan.
 #[derive(Debug, Clone)]
 pub struct StepContext {
-    /// The right to the work; its id and fence are the key under which the world may notice a repeated call.
+    /// The lease on the work. Its id and fence are a key by which other services can recognise a repeated call.
     pub hold: WorkLease,
-    /// Which attempt of the work this is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: i32,
-    /// So many attempts before this one failed for something that a customer is told of, since a step last came to its end.
-    pub theirs: u32,
-    /// The step's name.
+    /// Attempts that failed with an error for the customer since a step last completed.
+    pub customer_failures: u32,
+    /// Name of the step.
     pub step: String,
     /// What earlier steps left, by their names.
     pub memory: Arc<serde_json::Map<String, Value>>,
-    /// Tells what is being done or waited for.
-    pub teller: Teller,
+    /// Reports progress.
+    pub reporter: ProgressReporter,
     /// The clock.
     pub clock: SharedClock,
-    /// Cancelled when the step should end. The engine drops the step's future shortly after; a body that has something to put
-    /// in order first looks at this.
+    /// Cancelled when the step should stop. The engine drops the step's future shortly after; a body that must clean up first
+    /// watches this token.
     pub stop: CancellationToken,
 }
 
-/// Takes what a step reports of what it does or waits for. The latest is shown; it need not be stored at once.
+/// Receives the progress of a step. The latest report is shown; it need not be stored at once.
 #[derive(Clone)]
-pub struct Teller(Arc<dyn Fn(Report) + Send + Sync>);
+pub struct ProgressReporter(Arc<dyn Fn(Report) + Send + Sync>);
 
-impl Teller {
-    /// Hands each report to `sink`, which must not block.
-    pub fn new(sink: impl Fn(Report) + Send + Sync + 'static) -> Teller {
-        Teller(Arc::new(sink))
+impl ProgressReporter {
+    /// Passes each report to `sink`, which must not block.
+    pub fn new(sink: impl Fn(Report) + Send + Sync + 'static) -> ProgressReporter {
+        ProgressReporter(Arc::new(sink))
     }
 
-    /// Tells nobody.
-    pub fn silent() -> Teller {
-        Teller::new(|_| {})
+    /// Discards all reports.
+    pub fn disabled() -> ProgressReporter {
+        ProgressReporter::new(|_| {})
     }
 
-    /// Says what is so now.
-    pub fn say(&self, sentence: impl Into<String>) {
+    /// Reports a message.
+    pub fn message(&self, sentence: impl Into<String>) {
         self.report(sentence.into().into());
     }
 
-    /// Reports what is so now, with what is waited for.
+    /// Reports progress, with what is waited for.
     pub fn report(&self, report: Report) {
         (self.0)(report);
     }
 }
 
-impl fmt::Debug for Teller {
+impl fmt::Debug for ProgressReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Teller")
+        f.write_str("ProgressReporter")
     }
 }
 
@@ -225,12 +225,12 @@ impl<C> fmt::Debug for Step<C> {
 }
 
 impl<C> Plan<C> {
-    /// No steps yet.
+    /// A plan without steps.
     pub fn new() -> Plan<C> {
         Plan { steps: Vec::new(), time_limit: PLAN_TIME }
     }
 
-    /// With one more step.
+    /// Adds a step.
     #[must_use]
     pub fn step(mut self, step: Step<C>) -> Plan<C> {
         self.steps.push(step);
@@ -249,22 +249,22 @@ impl<C> Step<C> {
     pub fn action<F, Fut>(name: impl Into<String>, body: F) -> Step<C>
     where
         F: Fn(Arc<C>, StepContext) -> Fut + Send + Sync + 'static,
-        Fut: std::future::Future<Output = Result<Outcome, StepError>> + Send + 'static,
+        Fut: std::future::Future<Output = Result<StepOutcome, StepError>> + Send + 'static,
     {
-        Step::of(name, Body::Action(Box::new(move |plan, step| Box::pin(body(plan, step)))))
+        Step::new(name, Body::Action(Box::new(move |plan, step| Box::pin(body(plan, step)))))
     }
 
     /// A step that waits for something to be true.
-    pub fn wait<F, Fut>(name: impl Into<String>, timeout: Duration, look: F) -> Step<C>
+    pub fn wait<F, Fut>(name: impl Into<String>, timeout: Duration, poll: F) -> Step<C>
     where
         F: Fn(Arc<C>, StepContext) -> Fut + Send + Sync + 'static,
-        Fut: std::future::Future<Output = Result<Look, StepError>> + Send + 'static,
+        Fut: std::future::Future<Output = Result<PollStatus, StepError>> + Send + 'static,
     {
-        let look = Box::new(move |plan, step| -> BoxFuture<'static, _> { Box::pin(look(plan, step)) });
-        Step { timeout, ..Step::of(name, Body::Wait { every: LOOK_EVERY, look }) }
+        let poll = Box::new(move |plan, step| -> BoxFuture<'static, _> { Box::pin(poll(plan, step)) });
+        Step { timeout, ..Step::new(name, Body::Wait { interval: POLL_INTERVAL, poll }) }
     }
 
-    fn of(name: impl Into<String>, body: Body<C>) -> Step<C> {
+    fn new(name: impl Into<String>, body: Body<C>) -> Step<C> {
         Step {
             name: name.into(),
             timeout: STEP_TIME,
@@ -276,7 +276,7 @@ impl<C> Step<C> {
         }
     }
 
-    /// With what takes it back.
+    /// Adds the undo.
     #[must_use]
     pub fn undo<F, Fut>(mut self, body: F) -> Step<C>
     where

@@ -1,33 +1,33 @@
-//! How far work is, for those who show it.
+//! Progress of work, for display.
 
 use jiff::Timestamp;
 
 use super::Journal;
 
-/// How far work is.
+/// Progress of work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// The step that it is in, or was in last.
+    /// The current step, or the last one.
     pub step: String,
-    /// What is done or waited for in it, or why the work rests, in a sentence.
+    /// What is done or waited for in the step, or why the work waits, as a sentence.
     pub message: String,
-    /// Since when it is in that step.
+    /// Since when the work is in that step.
     pub since: Timestamp,
-    /// So many steps are done
+    /// Number of completed steps.
     pub done: usize,
-    /// of so many.
+    /// Number of all steps.
     pub of: usize,
 }
 
 impl Progress {
-    /// From 0 to 100; 100 only when all is done.
+    /// From 0 to 100; 100 only when all steps have completed.
     pub fn percent(&self) -> u8 {
         let share = self.done.min(self.of) * 100 / self.of.max(1);
         u8::try_from(share).unwrap_or(100)
     }
 }
 
-/// How far the work of a journal is; none before its first step.
+/// Progress recorded in a journal; none before its first step.
 pub fn progress(journal: &Journal) -> Option<Progress> {
     let step = journal.step.as_ref()?;
     let message = journal.waiting.as_ref().map(|it| it.message.clone()).filter(|it| !it.is_empty());

@@ -1,4 +1,4 @@
-//! Walking a plan, from wherever it stood to its end.
+//! The run of a plan, from its last checkpoint to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,350 +8,370 @@ use api::clock::SharedClock;
 use api::doc::{ResultCode, WorkResult};
 use api::error::{Class, Classify as _};
 use api::work::Ending;
+use backon::BackoffBuilder as _;
 use store::{ClaimedWork, Completion, Release, Store};
 use tokio::time::{Instant, sleep};
 
-use super::decide::{ATTEMPTS_MAX, Verdict, back_off, next_step, park, safe_before, verdict};
-use super::ledger::{Ledger, Lost};
-use super::step::{StepEnd, carry_out};
-use super::undo::{give_up, take_back};
-use super::{Control, Journal, Plan, StepError, Undoing, WaitingCode};
+use crate::backoff::store_backoff;
 
-/// So many entries of a work's log are looked through for who asked for its end.
+use super::decide::{
+    ATTEMPTS_MAX, AttemptDecision, decide_attempt, is_safe_before, next_step, park_duration, retry_backoff,
+};
+use super::recorder::{LeaseLost, RunRecorder};
+use super::step::{StepResult, run_step};
+use super::undo::{finish_without_undo, undo_steps};
+use super::{Journal, Plan, RunControl, StepError, UndoState, WaitingCode};
+
+/// Page size of the history read for a cancel request.
 const LOG_PAGE: usize = 200;
-/// The first pause before a log that could not be read is read again; it doubles.
-const READ_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause before a log that could not be read is read again.
-const READ_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// What is needed to walk a plan.
-pub struct Order<'a, C> {
-    /// Where everything is remembered.
+/// Input of a run.
+pub struct RunRequest<'a, C> {
+    /// Stores checkpoints and entries.
     pub store: &'a Store,
-    /// The work, as it was claimed.
+    /// The work as it was claimed.
     pub claimed: &'a ClaimedWork,
     /// The plan.
     pub plan: &'a Plan<C>,
-    /// What its steps are given.
+    /// The context of its steps.
     pub context: Arc<C>,
-    /// The checkpoint, with the version and definition that the work began with.
+    /// The checkpoint, with the version and definition with which the work started.
     pub journal: Journal,
-    /// The reins.
-    pub control: Control,
+    /// Stops or releases the run.
+    pub control: RunControl,
     /// The clock by which entries are dated.
     pub clock: SharedClock,
-    /// Who walks, in entries: a service by its name.
+    /// The actor of entries: the name of a service.
     pub actor: &'a str,
-    /// So often the work is attempted.
+    /// Limit of attempts of the work.
     pub attempts_max: i32,
 }
 
-/// How a run ended. What it brings back is for the caller to write, together with others.
+/// The outcome of a run, which the caller writes together with others.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ended {
-    /// The work is at its end.
+pub enum RunOutcome {
+    /// The work has finished.
     Finished(Completion),
     /// The work is to be continued later.
-    HandedBack {
-        /// The hand-back.
+    Released {
+        /// The release to write.
         yielding: Release,
-        /// Why.
-        why: WaitingCode,
+        /// Why the work waits.
+        reason: WaitingCode,
     },
-    /// The work is not ours any more; nothing is to be written.
-    Lost,
+    /// The lease is lost; nothing is to be written.
+    LeaseLost,
 }
 
-/// Walks a plan for whoever holds the work: goes on after the last checkpoint, leaves every outcome in the store under the
-/// fence, and returns when the plan is at its end, is to be continued later, or is not ours any more.
-pub async fn run<C: Send + Sync + 'static>(order: Order<'_, C>) -> Ended {
-    let Order { store, claimed, plan, context, journal, control, clock, actor, attempts_max } = order;
-    control.hear(claimed.signals);
-    let ledger = Ledger::open(store, claimed, journal, control, clock, actor);
-    // Somebody may have asked for the end while it rested, or in the very moment in which it was handed back.
+/// Runs a plan: continues after the last checkpoint, writes every outcome to the store under the fence, and returns when the
+/// work has finished, is to be continued later, or the lease is lost.
+pub async fn run<C: Send + Sync + 'static>(order: RunRequest<'_, C>) -> RunOutcome {
+    let RunRequest { store, claimed, plan, context, journal, control, clock, actor, attempts_max } = order;
+    control.apply_signals(claimed.signals);
+    let recorder = RunRecorder::open(store, claimed, journal, control, clock, actor);
+    // A cancel may have been requested while the work waited, or at the moment of its release.
     if !claimed.first {
-        match Box::pin(who_asked(&ledger)).await {
-            Ok((Some(_), _)) => ledger.control.cancel.cancel(),
+        match Box::pin(cancel_request(&recorder)).await {
+            Ok((Some(_), _)) => recorder.control.cancel.cancel(),
             Ok((None, _)) => {}
-            Err(Lost) => return Ended::Lost,
+            Err(LeaseLost) => return RunOutcome::LeaseLost,
         }
     }
-    let walk = Walk { plan, context, taken_over: claimed.taken_over, attempts_max };
-    walk.on(ledger).await.unwrap_or(Ended::Lost)
+    let runner = PlanRunner { plan, context, taken_over: claimed.taken_over, attempts_max };
+    runner.run(recorder).await.unwrap_or(RunOutcome::LeaseLost)
 }
 
-/// Ends or sets aside work whose plan cannot be made: its task is not known, its cluster is gone, what its task requires is
-/// not so.
+/// Finishes or parks work whose plan cannot be made: its task is unknown, its cluster is gone, or a precondition is not met.
 ///
-/// What has taken no effect ends when somebody asked for that. What has begun is owed its undo, and there is no plan to do it
-/// by: it is set aside until there is one, whoever asked for its end. Where there never will be one, its end says what was not
-/// taken back.
-pub async fn refuse(
+/// Work that has taken no effect finishes if a cancel was requested. Work that has started needs its undo, for which there is
+/// no plan: it is parked until there is one, even if a cancel was requested. If there never will be one, the result lists what
+/// was not undone.
+pub async fn finish_without_plan(
     store: &Store,
     claimed: &ClaimedWork,
     journal: Journal,
-    control: Control,
+    control: RunControl,
     clock: SharedClock,
     actor: &str,
-    refusal: &Refusal,
-) -> Ended {
-    control.hear(claimed.signals);
-    let mut ledger = Ledger::open(store, claimed, journal, control, clock, actor);
-    // A lost holder may have begun a step of which nothing is written; which one, only the plan knows.
-    if claimed.taken_over && !ledger.journal.has_begun() {
-        ledger.enter("", 0, 0, "");
+    refusal: &PlanError,
+) -> RunOutcome {
+    control.apply_signals(claimed.signals);
+    let mut recorder = RunRecorder::open(store, claimed, journal, control, clock, actor);
+    // A lost worker may have started a step without a checkpoint; only the plan knows which.
+    if claimed.taken_over && !recorder.journal.has_begun() {
+        recorder.enter_step("", 0, 0, "");
     }
     match refusal {
-        Refusal::Withdrawn { code, message } => {
-            Ended::Finished(ledger.finish(Ending::Cancelled, WorkResult::new(code.clone(), message)))
+        PlanError::Gone { code, message } => {
+            RunOutcome::Finished(recorder.finish(Ending::Cancelled, WorkResult::new(code.clone(), message)))
         }
-        Refusal::Error(error) => set_aside(ledger, error).await.unwrap_or(Ended::Lost),
-        Refusal::Unreadable(error) => {
+        PlanError::Step(error) => settle_without_plan(recorder, error).await.unwrap_or(RunOutcome::LeaseLost),
+        PlanError::Unsupported(error) => {
             let code = WaitingCode::Precondition;
-            let rest = park(code, ledger.rested.as_ref());
-            hand_on(ledger, code, error, rest, false, true)
+            let rest = park_duration(code, recorder.previous_wait.as_ref());
+            release_without_plan(recorder, code, error, rest, false, true)
         }
     }
 }
 
-/// What becomes of work whose plan could not be made.
-async fn set_aside(ledger: Ledger<'_>, error: &StepError) -> Result<Ended, Lost> {
-    let begun = ledger.journal.has_begun();
-    let asked = ledger.control.cancel.is_cancelled() || (begun && who_asked(&ledger).await?.0.is_some());
-    match verdict(error, ledger.attempt, ATTEMPTS_MAX, ledger.rested.as_ref(), ledger.hold.work) {
-        // Nothing was done, and nobody wants it any more.
+/// Finishes or parks work whose plan failed with an error.
+async fn settle_without_plan(recorder: RunRecorder<'_>, error: &StepError) -> Result<RunOutcome, LeaseLost> {
+    let begun = recorder.journal.has_begun();
+    let asked =
+        recorder.control.cancel.is_cancelled() || (begun && cancel_request(&recorder).await?.0.is_some());
+    match decide_attempt(
+        error,
+        recorder.attempt,
+        ATTEMPTS_MAX,
+        recorder.previous_wait.as_ref(),
+        recorder.hold.work,
+    ) {
+        // Nothing was done, and the work is no longer wanted.
         _ if asked && !begun => {
-            let cause = wish(&ledger, None).await?;
-            Ok(Ended::Finished(give_up(ledger, cause, &error.whole())))
+            let cause = cancellation(&recorder, None).await?;
+            Ok(RunOutcome::Finished(finish_without_undo(recorder, cause, &error.full_message())))
         }
-        // Its undo is owed however often there was no plan to do it by.
-        Verdict::End(Ending::RetriesExceeded) if begun => {
-            let rest = back_off(ledger.attempt, ledger.hold.work);
-            Ok(hand_on(ledger, WaitingCode::BackingOff, error, rest, false, asked))
+        // The undo is due however often there was no plan for it.
+        AttemptDecision::End(Ending::RetriesExceeded) if begun => {
+            let rest = retry_backoff(recorder.attempt, recorder.hold.work);
+            Ok(release_without_plan(recorder, WaitingCode::BackingOff, error, rest, false, asked))
         }
-        Verdict::End(_) if asked => {
-            let cause = wish(&ledger, None).await?;
-            Ok(Ended::Finished(give_up(ledger, cause, &error.whole())))
+        AttemptDecision::End(_) if asked => {
+            let cause = cancellation(&recorder, None).await?;
+            Ok(RunOutcome::Finished(finish_without_undo(recorder, cause, &error.full_message())))
         }
-        Verdict::End(ending) => {
-            let cause = Undoing::new(ending, error.code(), error.whole());
-            let mut completion = give_up(ledger, cause, &error.whole());
-            tell_customer(&mut completion, error);
-            Ok(Ended::Finished(completion))
+        AttemptDecision::End(ending) => {
+            let cause = UndoState::new(ending, error.code(), error.full_message());
+            let mut completion = finish_without_undo(recorder, cause, &error.full_message());
+            add_customer_error(&mut completion, error);
+            Ok(RunOutcome::Finished(completion))
         }
-        Verdict::Rest { code, rest, spent } => Ok(hand_on(ledger, code, error, rest, spent, begun && asked)),
+        AttemptDecision::Rest { code, rest, spent } => {
+            Ok(release_without_plan(recorder, code, error, rest, spent, begun && asked))
+        }
     }
 }
 
-/// Gives work back until its plan may be made. A wish for its end that is known stays in its log, where the next holder finds
-/// it: it does not keep the work here.
-fn hand_on(
-    ledger: Ledger<'_>,
+/// Releases work until its plan may be made. A known cancel request stays in the history, where the next worker finds it; it
+/// does not keep the work here.
+fn release_without_plan(
+    recorder: RunRecorder<'_>,
     code: WaitingCode,
     error: &StepError,
     rest: Duration,
     spent: bool,
     asked: bool,
-) -> Ended {
-    let mut yielding = ledger.give_back(code, &error.whole(), rest, spent);
+) -> RunOutcome {
+    let mut yielding = recorder.release(code, &error.full_message(), rest, spent);
     yielding.unless_cancelled &= !asked;
-    Ended::HandedBack { yielding, why: code }
+    RunOutcome::Released { yielding, reason: code }
 }
 
-/// Why no step of a piece of work can be run.
+/// Why no step of a work can run.
 #[derive(Debug)]
-pub enum Refusal {
-    /// What it was for is gone.
-    Withdrawn {
-        /// Reason for machines.
+pub enum PlanError {
+    /// The subject of the work is gone.
+    Gone {
+        /// The machine-readable code.
         code: ResultCode,
-        /// In a sentence.
+        /// The reason as a sentence.
         message: String,
     },
-    /// Something stands in the way, for now or for good.
-    Error(StepError),
-    /// What it is about is not understood by this release: no end of it could be written, whoever asks for one. It is set aside
-    /// for a release that understands it, and spends nothing.
-    Unreadable(StepError),
+    /// The plan failed with an error, transient or terminal.
+    Step(StepError),
+    /// This release does not understand the documents of the work, so that no outcome could be written. The work is parked for
+    /// a release that does, and uses up no attempts.
+    Unsupported(StepError),
 }
 
-struct Walk<'a, C> {
+struct PlanRunner<'a, C> {
     plan: &'a Plan<C>,
     context: Arc<C>,
     taken_over: bool,
     attempts_max: i32,
 }
 
-impl<C: Send + Sync + 'static> Walk<'_, C> {
-    /// The way to the end; what seldom happens is put aside, so that the many do not carry the room for it about.
-    async fn on(&self, mut ledger: Ledger<'_>) -> Result<Ended, Lost> {
-        if ledger.journal.is_undoing() {
-            return Box::pin(take_back(ledger, self.plan, &self.context, None)).await;
+impl<C: Send + Sync + 'static> PlanRunner<'_, C> {
+    /// Runs the plan. Rare branches are boxed, so that the common future stays small.
+    async fn run(&self, mut recorder: RunRecorder<'_>) -> Result<RunOutcome, LeaseLost> {
+        if recorder.journal.is_undoing() {
+            return Box::pin(undo_steps(recorder, self.plan, &self.context, None)).await;
         }
         let attempt_ends = Instant::now() + self.plan.time_limit;
-        // A holder that was lost may have begun the step after its last checkpoint; one that handed back said so.
+        // A lost worker may have started the step after its last checkpoint; a release records that.
         let mut open = self.taken_over;
-        // Whoever was stopped in the middle of a step left the cluster as no author of the plan meant to leave it.
-        let shut_down = ledger.rested.as_ref().is_some_and(|it| it.code == WaitingCode::Shutdown);
+        // A worker that was stopped within a step left the cluster in a state that the author of the plan did not intend.
+        let shut_down = recorder.previous_wait.as_ref().is_some_and(|it| it.code == WaitingCode::Shutdown);
         let mut half_way = self.taken_over || shut_down;
         let mut said = None;
         loop {
-            let Some(index) = next_step(self.plan, &ledger.journal) else {
+            let Some(index) = next_step(self.plan, &recorder.journal) else {
                 let message = said.unwrap_or_else(|| "done".to_owned());
                 let result = WorkResult::new(ResultCode::COMPLETED, message);
-                return Ok(Ended::Finished(ledger.finish(Ending::Completed, result)));
+                return Ok(RunOutcome::Finished(recorder.finish(Ending::Completed, result)));
             };
             let step = &self.plan.steps[index];
-            open = open || ledger.journal.is_open(&step.name);
+            open = open || recorder.journal.is_open(&step.name);
             let in_hand = open.then(|| step.name.clone());
-            if ledger.control.lost.is_cancelled() {
-                return Err(Lost);
+            if recorder.control.lost.is_cancelled() {
+                return Err(LeaseLost);
             }
-            if ledger.control.cancel.is_cancelled() {
-                return Box::pin(self.cancel(ledger, in_hand)).await;
+            if recorder.control.cancel.is_cancelled() {
+                return Box::pin(self.cancel(recorder, in_hand)).await;
             }
-            if self.taken_over && open && ledger.attempt > self.attempts_max {
-                let error =
-                    StepError::transient(ResultCode::WORKER_LOST, "its worker was lost again and again");
-                return Box::pin(self.fail(ledger, in_hand, &error, Ending::RetriesExceeded)).await;
+            if self.taken_over && open && recorder.attempt > self.attempts_max {
+                let error = StepError::transient(ResultCode::WORKER_LOST, "its worker was lost too often");
+                return Box::pin(self.fail(recorder, in_hand, &error, Ending::RetriesExceeded)).await;
             }
-            if let Some(code) = self.asked_to_leave(&ledger, index, half_way && open) {
-                return Ok(leave(ledger, code));
+            if let Some(code) = self.release_reason(&recorder, index, half_way && open) {
+                return Ok(leave(recorder, code));
             }
             if Instant::now() >= attempt_ends {
                 let message = format!("the attempt's time ran out before step {}", step.name);
                 let error = StepError::transient(ResultCode::TIME_LIMIT, message);
-                return Box::pin(self.settle(ledger, in_hand, &error)).await;
+                return Box::pin(self.settle(recorder, in_hand, &error)).await;
             }
             (open, half_way) = (false, false);
-            match carry_out(&mut ledger, self.plan, index, &self.context, attempt_ends).await? {
-                StepEnd::Done(message) => {
+            match run_step(&mut recorder, self.plan, index, &self.context, attempt_ends).await? {
+                StepResult::Done(message) => {
                     said = message;
-                    if next_step(self.plan, &ledger.journal).is_some() {
-                        ledger.save().await?;
+                    if next_step(self.plan, &recorder.journal).is_some() {
+                        recorder.save().await?;
                     }
                 }
-                StepEnd::Failed(error) => {
-                    return Box::pin(self.settle(ledger, Some(step.name.clone()), &error)).await;
+                StepResult::Failed(error) => {
+                    return Box::pin(self.settle(recorder, Some(step.name.clone()), &error)).await;
                 }
-                StepEnd::Cancelled => return Box::pin(self.cancel(ledger, Some(step.name.clone()))).await,
-                StepEnd::Left(code) => return Ok(leave(ledger, code)),
+                StepResult::Cancelled => {
+                    return Box::pin(self.cancel(recorder, Some(step.name.clone()))).await;
+                }
+                StepResult::Left(code) => return Ok(leave(recorder, code)),
             }
         }
     }
 
-    fn asked_to_leave(&self, ledger: &Ledger<'_>, index: usize, half_way: bool) -> Option<WaitingCode> {
-        let control = &ledger.control;
+    fn release_reason(
+        &self,
+        recorder: &RunRecorder<'_>,
+        index: usize,
+        half_way: bool,
+    ) -> Option<WaitingCode> {
+        let control = &recorder.control;
         if control.halt.is_cancelled() {
             return Some(WaitingCode::Shutdown);
         }
-        if !safe_before(self.plan, index, half_way) {
+        if !is_safe_before(self.plan, index, half_way) {
             return None;
         }
         let preempt = control.preempt.is_cancelled().then_some(WaitingCode::Preempted);
         preempt.or(control.shutdown.is_cancelled().then_some(WaitingCode::Shutdown))
     }
 
-    /// Does with a failed attempt what its error calls for.
+    /// Finishes or releases the work after a failed attempt.
     async fn settle(
         &self,
-        ledger: Ledger<'_>,
+        recorder: RunRecorder<'_>,
         step: Option<String>,
         error: &StepError,
-    ) -> Result<Ended, Lost> {
-        let verdict =
-            verdict(error, ledger.attempt, self.attempts_max, ledger.rested.as_ref(), ledger.hold.work);
+    ) -> Result<RunOutcome, LeaseLost> {
+        let verdict = decide_attempt(
+            error,
+            recorder.attempt,
+            self.attempts_max,
+            recorder.previous_wait.as_ref(),
+            recorder.hold.work,
+        );
         match verdict {
-            Verdict::End(ending) => self.fail(ledger, step, error, ending).await,
-            Verdict::Rest { code, rest, spent } => {
-                let yielding = ledger.give_back(code, &error.whole(), rest, spent);
-                Ok(Ended::HandedBack { yielding, why: code })
+            AttemptDecision::End(ending) => self.fail(recorder, step, error, ending).await,
+            AttemptDecision::Rest { code, rest, spent } => {
+                let yielding = recorder.release(code, &error.full_message(), rest, spent);
+                Ok(RunOutcome::Released { yielding, reason: code })
             }
         }
     }
 
     async fn fail(
         &self,
-        ledger: Ledger<'_>,
+        recorder: RunRecorder<'_>,
         step: Option<String>,
         error: &StepError,
         ending: Ending,
-    ) -> Result<Ended, Lost> {
+    ) -> Result<RunOutcome, LeaseLost> {
         let message = match ending {
             Ending::RetriesExceeded => {
-                let times = self.attempts_max.min(ledger.attempt);
-                format!("did not succeed after {times} times, failing -- {}", error.whole())
+                let times = self.attempts_max.min(recorder.attempt);
+                format!("did not succeed after {times} times, failing -- {}", error.full_message())
             }
-            Ending::Completed | Ending::Failed | Ending::Cancelled => error.whole(),
+            Ending::Completed | Ending::Failed | Ending::Cancelled => error.full_message(),
         };
-        let cause = Undoing { step, ..Undoing::new(ending, error.code(), message) };
-        let mut ended = take_back(ledger, self.plan, &self.context, Some(cause)).await?;
-        if let Ended::Finished(completion) = &mut ended {
-            tell_customer(completion, error);
+        let cause = UndoState { step, ..UndoState::new(ending, error.code(), message) };
+        let mut ended = undo_steps(recorder, self.plan, &self.context, Some(cause)).await?;
+        if let RunOutcome::Finished(completion) = &mut ended {
+            add_customer_error(completion, error);
         }
         Ok(ended)
     }
 
-    async fn cancel(&self, ledger: Ledger<'_>, step: Option<String>) -> Result<Ended, Lost> {
-        let cause = wish(&ledger, step).await?;
-        take_back(ledger, self.plan, &self.context, Some(cause)).await
+    async fn cancel(&self, recorder: RunRecorder<'_>, step: Option<String>) -> Result<RunOutcome, LeaseLost> {
+        let cause = cancellation(&recorder, step).await?;
+        undo_steps(recorder, self.plan, &self.context, Some(cause)).await
     }
 }
 
-/// What a customer may know of a failure is kept beside what an operator should: under `customer` in the result.
-fn tell_customer(completion: &mut Completion, error: &StepError) {
-    if let Some(told) = error.customer() {
+/// Adds the customer's error to the result, beside the operator's message.
+fn add_customer_error(completion: &mut Completion, error: &StepError) {
+    if let Some(told) = error.customer_error() {
         completion.result.customer = Some(told.clone());
     }
 }
 
-fn leave(ledger: Ledger<'_>, code: WaitingCode) -> Ended {
+fn leave(recorder: RunRecorder<'_>, code: WaitingCode) -> RunOutcome {
     let message = match code {
         WaitingCode::Preempted => "a customer's operation goes first",
         _ => "its worker was shut down",
     };
-    let yielding = ledger.give_back(code, message, Duration::ZERO, false);
-    Ended::HandedBack { yielding, why: code }
+    let yielding = recorder.release(code, message, Duration::ZERO, false);
+    RunOutcome::Released { yielding, reason: code }
 }
 
-/// The end that somebody asked for, with who did and in which words; `step` was in hand.
-async fn wish(ledger: &Ledger<'_>, step: Option<String>) -> Result<Undoing, Lost> {
-    let (by, reason) = who_asked(ledger).await?;
+/// The undo that a cancel request starts; `step` is the interrupted one.
+async fn cancellation(recorder: &RunRecorder<'_>, step: Option<String>) -> Result<UndoState, LeaseLost> {
+    let (by, reason) = cancel_request(recorder).await?;
     let mut message = "cancelled".to_owned();
     message.extend(by.iter().map(|by| format!(" by {by}")));
     message.extend(reason.iter().map(|reason| format!(": {reason}")));
-    Ok(Undoing { step, by, reason, ..Undoing::new(Ending::Cancelled, ResultCode::CANCELLED, message) })
+    Ok(UndoState { step, by, reason, ..UndoState::new(Ending::Cancelled, ResultCode::CANCELLED, message) })
 }
 
-/// Who asked for the work's end, and in which words; nobody when it is not in the log. A wish was accepted: while the log
-/// cannot be read it is asked again, for going on would be to pass over it.
-async fn who_asked(ledger: &Ledger<'_>) -> Result<(Option<String>, Option<String>), Lost> {
+/// Who requested a cancel, and the reason given; none if the history has no such request. An accepted request must not be
+/// ignored: the read is retried while the store does not answer.
+async fn cancel_request(recorder: &RunRecorder<'_>) -> Result<(Option<String>, Option<String>), LeaseLost> {
     let mut after = None;
     let mut asked = (None, None);
-    let mut pause = READ_PAUSE;
-    // A log is read from its beginning; it is short, and a cancel is rare.
+    let mut delays = store_backoff().build();
+    // The history is read from its beginning; it is short, and cancels are rare.
     loop {
         let page = tokio::select! {
             biased;
-            () = ledger.control.lost.cancelled() => return Err(Lost),
-            page = ledger.store.entries(ledger.hold.work, after, LOG_PAGE) => page,
+            () = recorder.control.lost.cancelled() => return Err(LeaseLost),
+            page = recorder.store.entries(recorder.hold.work, after, LOG_PAGE) => page,
         };
         let page = match page {
             Ok(page) => page,
             Err(error) if error.class() == Class::Transient => {
-                tracing::info!(work.id = %ledger.hold.work, error = %error, "The log of work {} is read again", ledger.hold.work);
+                tracing::info!(work.id = %recorder.hold.work, error = %error, "Reading the history of work {} failed; retrying", recorder.hold.work);
                 tokio::select! {
                     biased;
-                    () = ledger.control.lost.cancelled() => return Err(Lost),
-                    // The process ends now and the store does not answer: whoever takes the work over asks again.
-                    () = ledger.control.halt.cancelled() => return Err(Lost),
-                    () = sleep(pause) => pause = (pause * 2).min(READ_PAUSE_MAX),
+                    () = recorder.control.lost.cancelled() => return Err(LeaseLost),
+                    // The process exits and the store does not answer: the worker that takes over reads it again.
+                    () = recorder.control.halt.cancelled() => return Err(LeaseLost),
+                    () = sleep(delays.next().unwrap_or_default()) => {}
                 }
                 continue;
             }
             Err(error) => {
-                // Asking again cannot help, and the work must come to its end all the same.
-                tracing::error!(work.id = %ledger.hold.work, error = %error, "The log of work {} cannot be read", ledger.hold.work);
+                // A retry cannot help, and the work must finish nevertheless.
+                tracing::error!(work.id = %recorder.hold.work, error = %error, "The history of work {} cannot be read", recorder.hold.work);
                 return Ok(asked);
             }
         };

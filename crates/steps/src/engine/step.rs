@@ -1,4 +1,4 @@
-//! One step under its limits: its tries, its time, its cancellation, and what is seen of it while it runs.
+//! The run of one step: its tries, its timeout, its cancellation, and its progress.
 
 use std::any::Any;
 use std::future::Future;
@@ -16,275 +16,286 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::decide::next_try;
-use super::ledger::{Ledger, Lost, Saying, account, complaint, millis, worth_repeating};
-use super::{Body, Done, Outcome, Plan, Step, StepContext, StepError, StepErrorKind, Teller, WaitingCode};
+use super::decide::next_try_delay;
+use super::recorder::{LeaseLost, RunRecorder, StatusMessage, entry_text, error_text, is_retryable, millis};
+use super::{
+    Body, CompletedStep, Plan, ProgressReporter, Step, StepContext, StepError, StepErrorKind, StepOutcome,
+    WaitingCode,
+};
 
-/// A step that takes longer than this shows that it runs.
+/// Time after which a running step is shown.
 pub(super) const SHOW_AFTER: Duration = Duration::from_millis(250);
-/// What a step says is written at most so often.
+/// Shortest interval between two writes of progress.
 pub(super) const SHOW_EVERY: Duration = Duration::from_secs(1);
-/// So long a cancelled step may put things in order before it is dropped.
+/// Time that a cancelled step has to clean up before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
-/// What a step leaves is part of every later checkpoint; more than this is no memory but a document.
+/// Largest memory of a step, since it is part of every later checkpoint.
 const MEMORY_BYTES_MAX: usize = 64 * 1024;
 
-/// How a step left the engine's hands.
-pub(super) enum StepEnd {
-    /// It is done; it is in the journal, and not yet written.
+/// How a step ended.
+pub(super) enum StepResult {
+    /// It completed; it is in the journal, which is not written yet.
     Done(Option<String>),
     /// It failed.
     Failed(StepError),
-    /// It was stopped because somebody asked for the work's end.
+    /// It was stopped by a cancel.
     Cancelled,
-    /// It was left at a safe point, or dropped because the process ends.
+    /// It was left at a safe point, or dropped because the process exits.
     Left(WaitingCode),
 }
 
-/// What a step says while it runs.
+/// Progress of a running step that is not in the recorder yet.
 #[derive(Default)]
-pub(super) struct Board {
-    notes: Mutex<Notes>,
+pub(super) struct ProgressBuffer {
+    notes: Mutex<BufferedProgress>,
     pub(super) changed: Notify,
 }
 
 #[derive(Default)]
-struct Notes {
-    said: Option<Saying>,
+struct BufferedProgress {
+    said: Option<StatusMessage>,
     failed: Vec<(String, Duration)>,
 }
 
-impl Board {
-    fn notes(&self) -> MutexGuard<'_, Notes> {
+impl ProgressBuffer {
+    fn lock(&self) -> MutexGuard<'_, BufferedProgress> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn say(&self, saying: Saying) {
-        self.notes().said = Some(saying);
+    fn set_status(&self, status: StatusMessage) {
+        self.lock().said = Some(status);
         self.changed.notify_one();
     }
 }
 
-/// Runs the step at `index` to its end, or until something outside ends it.
-pub(super) async fn carry_out<C: Send + Sync + 'static>(
-    ledger: &mut Ledger<'_>,
+/// Runs the step at `index` until it ends or a signal ends it.
+pub(super) async fn run_step<C: Send + Sync + 'static>(
+    recorder: &mut RunRecorder<'_>,
     plan: &Plan<C>,
     index: usize,
     context: &Arc<C>,
     attempt_ends: Instant,
-) -> Result<StepEnd, Lost> {
+) -> Result<StepResult, LeaseLost> {
     let step = &plan.steps[index];
     let left = step.timeout.min(attempt_ends.saturating_duration_since(Instant::now()));
-    ledger.enter(&step.name, index, plan.steps.len(), "");
-    ledger.ends_within(left);
-    ledger.tell(ledger.of_step(EntryEvent::StepStarted, &step.name, None));
-    let board = Arc::new(Board::default());
+    recorder.enter_step(&step.name, index, plan.steps.len(), "");
+    recorder.set_deadline(left);
+    recorder.add_entry(recorder.step_entry(EntryEvent::StepStarted, &step.name, None));
+    let progress = Arc::new(ProgressBuffer::default());
     let stop = CancellationToken::new();
-    let cx = step_context(ledger, step, &board, &stop);
+    let cx = step_context(recorder, step, &progress, &stop);
     let begun = Instant::now();
-    let result = watch(ledger, step, tries(step, context, &cx, &board), &board, &stop, attempt_ends).await?;
-    note(ledger, &step.name, &board);
+    let result =
+        watch(recorder, step, run_tries(step, context, &cx, &progress), &progress, &stop, attempt_ends)
+            .await?;
+    take_progress(recorder, &step.name, &progress);
     let took = Some(millis(begun.elapsed()));
     let result = match result {
-        Ran::Out(result) => result.and_then(|outcome| within_bounds(step, outcome)),
-        Ran::Cancelled => {
-            let entry =
-                ledger.of_step(EntryEvent::StepFailed, &step.name, Some("stopped by a cancel".to_owned()));
-            ledger.tell(Entry { duration_ms: took, ..entry });
-            return Ok(StepEnd::Cancelled);
+        BodyResult::Out(result) => result.and_then(|outcome| within_bounds(step, outcome)),
+        BodyResult::Cancelled => {
+            let entry = recorder.step_entry(
+                EntryEvent::StepFailed,
+                &step.name,
+                Some("stopped by a cancel".to_owned()),
+            );
+            recorder.add_entry(Entry { duration_ms: took, ..entry });
+            return Ok(StepResult::Cancelled);
         }
-        Ran::Left(code) => return Ok(StepEnd::Left(code)),
+        BodyResult::Left(code) => return Ok(StepResult::Left(code)),
     };
     match result {
         Ok(outcome) => {
-            let entry = ledger.of_step(EntryEvent::StepFinished, &step.name, account(&outcome));
-            ledger.tell(Entry { duration_ms: took, ..entry });
-            ledger.get_on();
-            ledger.journal.done.push(Done { name: step.name.clone(), memory: outcome.memory });
+            let entry = recorder.step_entry(EntryEvent::StepFinished, &step.name, entry_text(&outcome));
+            recorder.add_entry(Entry { duration_ms: took, ..entry });
+            recorder.complete_step();
+            recorder.journal.done.push(CompletedStep { name: step.name.clone(), memory: outcome.memory });
             if let Some(message) = &outcome.message {
-                ledger.say(message.clone().into());
+                recorder.set_status(message.clone().into());
             }
-            Ok(StepEnd::Done(outcome.message))
+            Ok(StepResult::Done(outcome.message))
         }
         Err(error) => {
-            let entry = ledger.of_step(EntryEvent::StepFailed, &step.name, complaint(&error));
-            ledger.tell(Entry { duration_ms: took, ..entry });
-            ledger.say(Saying::from(&error));
-            ledger.theirs = ledger.theirs.saturating_add(u32::from(error.customer().is_some()));
-            Ok(StepEnd::Failed(error))
+            let entry = recorder.step_entry(EntryEvent::StepFailed, &step.name, error_text(&error));
+            recorder.add_entry(Entry { duration_ms: took, ..entry });
+            recorder.set_status(StatusMessage::from(&error));
+            recorder.customer_failures =
+                recorder.customer_failures.saturating_add(u32::from(error.customer_error().is_some()));
+            Ok(StepResult::Failed(error))
         }
     }
 }
 
 pub(super) fn step_context<C>(
-    ledger: &Ledger<'_>,
+    recorder: &RunRecorder<'_>,
     step: &Step<C>,
-    board: &Arc<Board>,
+    progress: &Arc<ProgressBuffer>,
     stop: &CancellationToken,
 ) -> StepContext {
-    let board = board.clone();
+    let progress = progress.clone();
     StepContext {
-        hold: ledger.hold,
-        attempt: ledger.attempt,
-        theirs: ledger.theirs,
+        hold: recorder.hold,
+        attempt: recorder.attempt,
+        customer_failures: recorder.customer_failures,
         step: step.name.clone(),
-        memory: Arc::new(ledger.journal.memories()),
-        teller: Teller::new(move |report| board.say(report.into())),
-        clock: ledger.clock.clone(),
+        memory: Arc::new(recorder.journal.memories()),
+        reporter: ProgressReporter::new(move |report| progress.set_status(report.into())),
+        clock: recorder.clock.clone(),
         stop: stop.clone(),
     }
 }
 
 /// How the body of a step ended.
-enum Ran {
-    Out(Result<Outcome, StepError>),
+enum BodyResult {
+    Out(Result<StepOutcome, StepError>),
     Cancelled,
     Left(WaitingCode),
 }
 
-/// Waits for the body and for everything that may end it sooner; shows what it says.
+/// Waits for the body and for the signals that may end it; writes its progress.
 async fn watch<C>(
-    ledger: &mut Ledger<'_>,
+    recorder: &mut RunRecorder<'_>,
     step: &Step<C>,
-    body: impl Future<Output = Result<Outcome, StepError>>,
-    board: &Board,
+    body: impl Future<Output = Result<StepOutcome, StepError>>,
+    progress: &ProgressBuffer,
     stop: &CancellationToken,
     attempt_ends: Instant,
-) -> Result<Ran, Lost> {
+) -> Result<BodyResult, LeaseLost> {
     let mut body = pin!(body);
-    let control = ledger.control.clone();
+    let control = recorder.control.clone();
     let begun = Instant::now();
     let ends = (begun + step.timeout).min(attempt_ends);
     let leaves = step.safe_point && matches!(step.body, Body::Wait { .. });
-    // The first showing comes by itself, later ones when there is something new.
+    // The first write is due by time, later ones when there is news.
     let mut show_at = Some(begun + SHOW_AFTER);
     let mut shown = begun;
     let mut showing: Option<(BoxFuture<'static, Result<CommitResult, StoreError>>, usize)> = None;
     let ran = loop {
         tokio::select! {
             biased;
-            () = control.lost.cancelled() => return Err(Lost),
-            result = &mut body => break Ran::Out(result),
+            () = control.lost.cancelled() => return Err(LeaseLost),
+            result = &mut body => break BodyResult::Out(result),
             () = control.cancel.cancelled() => {
                 stop.cancel();
-                // A look changes nothing, so that there is nothing to put in order.
+                // A poll changes nothing, so that there is nothing to clean up.
                 if matches!(step.body, Body::Wait { .. }) {
-                    break Ran::Cancelled;
+                    break BodyResult::Cancelled;
                 }
                 tokio::select! {
                     biased;
-                    () = control.lost.cancelled() => return Err(Lost),
+                    () = control.lost.cancelled() => return Err(LeaseLost),
                     result = &mut body => match result {
-                        // It came to its end after all; the next safe point decides.
-                        Ok(outcome) => break Ran::Out(Ok(outcome)),
-                        Err(_) => break Ran::Cancelled,
+                        // It completed after all; the next safe point decides.
+                        Ok(outcome) => break BodyResult::Out(Ok(outcome)),
+                        Err(_) => break BodyResult::Cancelled,
                     },
-                    () = sleep(GRACE) => break Ran::Cancelled,
+                    () = sleep(GRACE) => break BodyResult::Cancelled,
                 }
             }
-            () = control.halt.cancelled() => break Ran::Left(WaitingCode::Shutdown),
-            () = control.preempt.cancelled(), if leaves => break Ran::Left(WaitingCode::Preempted),
-            () = control.shutdown.cancelled(), if leaves => break Ran::Left(WaitingCode::Shutdown),
-            () = sleep_until(ends) => break Ran::Out(Err(late(step, ends == attempt_ends))),
+            () = control.halt.cancelled() => break BodyResult::Left(WaitingCode::Shutdown),
+            () = control.preempt.cancelled(), if leaves => break BodyResult::Left(WaitingCode::Preempted),
+            () = control.shutdown.cancelled(), if leaves => break BodyResult::Left(WaitingCode::Shutdown),
+            () = sleep_until(ends) => break BodyResult::Out(Err(late(step, ends == attempt_ends))),
             committed = async { showing.as_mut().expect("only polled when it is there").0.as_mut().await },
                 if showing.is_some() =>
             {
                 let told = showing.take().map_or(0, |(_, told)| told);
                 shown = Instant::now();
                 match committed {
-                    Ok(committed) => ledger.drafted(told, &committed),
-                    Err(error) if worth_repeating(&error) => show_at = Some(shown + SHOW_EVERY),
-                    Err(_) => return Err(Lost),
+                    Ok(committed) => recorder.mark_written(told, &committed),
+                    Err(error) if is_retryable(&error) => show_at = Some(shown + SHOW_EVERY),
+                    Err(_) => return Err(LeaseLost),
                 }
             }
-            () = board.changed.notified() => show_at = show_at.or(Some(shown + SHOW_EVERY)),
+            () = progress.changed.notified() => show_at = show_at.or(Some(shown + SHOW_EVERY)),
             () = async { sleep_until(show_at.expect("only polled when it is there")).await },
                 if show_at.is_some() && showing.is_none() =>
             {
                 show_at = None;
-                note(ledger, &step.name, board);
-                let (write, told) = ledger.draft();
-                let store = ledger.store.clone();
+                take_progress(recorder, &step.name, progress);
+                let (write, told) = recorder.pending_write();
+                let store = recorder.store.clone();
                 showing = Some((async move { store.commit(write).await }.boxed(), told));
             }
         }
     };
     stop.cancel();
-    // A write under way is waited for: it must not come behind the next one.
+    // A pending write must not overtake the next one.
     if let Some((write, told)) = showing {
         tokio::select! {
             biased;
-            () = control.lost.cancelled() => return Err(Lost),
+            () = control.lost.cancelled() => return Err(LeaseLost),
             committed = write => match committed {
-                Ok(committed) => ledger.drafted(told, &committed),
-                Err(error) if worth_repeating(&error) => {}
-                Err(_) => return Err(Lost),
+                Ok(committed) => recorder.mark_written(told, &committed),
+                Err(error) if is_retryable(&error) => {}
+                Err(_) => return Err(LeaseLost),
             },
         }
     }
     Ok(ran)
 }
 
-/// Takes what the step said and which of its tries failed into the ledger.
-pub(super) fn note(ledger: &mut Ledger<'_>, step: &str, board: &Board) {
-    let notes = std::mem::take(&mut *board.notes());
+/// Moves the progress of the step and its failed tries into the recorder.
+pub(super) fn take_progress(recorder: &mut RunRecorder<'_>, step: &str, progress: &ProgressBuffer) {
+    let notes = std::mem::take(&mut *progress.lock());
     if notes.said.is_some() || !notes.failed.is_empty() {
-        ledger.speak();
+        recorder.record_entries();
     }
-    for (complaint, rest) in notes.failed {
-        let message = format!("{complaint}; tried again after {rest:?}");
-        ledger.tell(ledger.of_step(EntryEvent::StepFailed, step, Some(message)));
+    for (text, rest) in notes.failed {
+        let message = format!("{text}; retrying after {rest:?}");
+        recorder.add_entry(recorder.step_entry(EntryEvent::StepFailed, step, Some(message)));
     }
-    if let Some(saying) = notes.said {
-        ledger.say(saying);
+    if let Some(status) = notes.said {
+        recorder.set_status(status);
     }
 }
 
-/// The tries of a step, with pauses between them.
-async fn tries<C: Send + Sync + 'static>(
+/// The tries of a step, with delays between them.
+async fn run_tries<C: Send + Sync + 'static>(
     step: &Step<C>,
     context: &Arc<C>,
     cx: &StepContext,
-    board: &Board,
-) -> Result<Outcome, StepError> {
+    progress: &ProgressBuffer,
+) -> Result<StepOutcome, StepError> {
     let mut tried = 0;
     loop {
         let error = match &step.body {
-            Body::Action(body) => match caught(step, || body(context.clone(), cx.clone())).await {
+            Body::Action(body) => match catch_panic(step, || body(context.clone(), cx.clone())).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             },
-            Body::Wait { every, look } => match caught(step, || look(context.clone(), cx.clone())).await {
-                Ok(look) => match look.waiting() {
-                    Ok(outcome) => return Ok(outcome),
-                    Err(report) => {
-                        // A good look ends a row of failed ones.
+            Body::Wait { interval, poll } => {
+                match catch_panic(step, || poll(context.clone(), cx.clone())).await {
+                    Ok(status) => match status.waiting() {
+                        Ok(outcome) => return Ok(outcome),
+                        Err(report) => {
+                            // A successful poll resets the count of failed ones.
+                            tried = 0;
+                            cx.reporter.report(report);
+                            pause(*interval, cx).await?;
+                            continue;
+                        }
+                    },
+                    Err(error) if error.keeps_waiting() => {
                         tried = 0;
-                        cx.teller.report(report);
-                        pause(*every, cx).await?;
+                        progress.set_status(StatusMessage::from(&error));
+                        pause(*interval, cx).await?;
                         continue;
                     }
-                },
-                Err(error) if error.is_waited_out() => {
-                    tried = 0;
-                    board.say(Saying::from(&error));
-                    pause(*every, cx).await?;
-                    continue;
+                    Err(error) => error,
                 }
-                Err(error) => error,
-            },
+            }
         };
         tried += 1;
-        let Some(rest) = next_try(error.kind(), tried, step.retry, error.retry_after()) else {
+        let Some(rest) = next_try_delay(error.kind(), tried, step.retry, error.retry_after()) else {
             return Err(error);
         };
-        board.notes().failed.push((error.whole(), rest));
-        board.changed.notify_one();
+        progress.lock().failed.push((error.full_message(), rest));
+        progress.changed.notify_one();
         pause(rest, cx).await?;
     }
 }
 
-/// Nothing is put in order between two tries or looks: a stop is obeyed at once.
+/// Waits between two tries or polls. There is nothing to clean up there: a stop is obeyed at once.
 async fn pause(span: Duration, cx: &StepContext) -> Result<(), StepError> {
     match cx.stop.run_until_cancelled(sleep(span)).await {
         Some(()) => Ok(()),
@@ -292,8 +303,8 @@ async fn pause(span: Duration, cx: &StepContext) -> Result<(), StepError> {
     }
 }
 
-/// Runs a body; a panic in it is an error of the step, not the end of a worker.
-pub(super) async fn caught<C, T>(
+/// Runs a body and turns a panic into an error of the step, so that the worker survives.
+pub(super) async fn catch_panic<C, T>(
     step: &Step<C>,
     body: impl FnOnce() -> BoxFuture<'static, Result<T, StepError>>,
 ) -> Result<T, StepError> {
@@ -306,7 +317,7 @@ pub(super) async fn caught<C, T>(
 
 fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words were left")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 fn late<C>(step: &Step<C>, attempt: bool) -> StepError {
@@ -320,7 +331,7 @@ fn late<C>(step: &Step<C>, attempt: bool) -> StepError {
     StepError::transient(ResultCode::STEP_TIMEOUT, message)
 }
 
-fn within_bounds<C>(step: &Step<C>, outcome: Outcome) -> Result<Outcome, StepError> {
+fn within_bounds<C>(step: &Step<C>, outcome: StepOutcome) -> Result<StepOutcome, StepError> {
     let memory = outcome.memory.to_string();
     if memory.len() > MEMORY_BYTES_MAX || memory.contains("\\u0000") {
         let message = format!(

@@ -1,39 +1,39 @@
-//! Walks an expression's tree over values, and counts every step of it.
+//! Evaluates an expression's tree over values, and counts every step.
 //!
-//! The tree is that of the `cel` crate, and so is what operators mean. Its own interpreter can neither be stopped nor
-//! measured, which is why the walk is ours.
+//! The tree and the meaning of operators are those of the `cel` crate. Its own interpreter can neither be stopped nor measured,
+//! which is why the evaluation is implemented here.
 
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators,
 };
 use serde_json::{Map, Value};
 
+use super::error::{DataError, EvaluationError};
 use super::functions::call;
 use super::meter::{Held, Made, Meter};
 use super::operators::{arithmetic, negate};
 use super::pattern::Patterns;
-use super::trouble::{Trouble, Unclear};
 use super::value::{Bytes, Entries, Key, List, Mapping, Text, Val};
 
 /// One evaluation.
 #[derive(Debug)]
-pub(super) struct Evaluation<'a> {
+pub(super) struct Evaluator<'a> {
     pub(super) meter: &'a Meter<'a>,
     pub(super) patterns: Patterns<'a>,
     given: &'a Map<String, Value>,
-    /// What loops have bound, the innermost last.
+    /// The variables bound by loops, the innermost last.
     bound: Vec<(&'a str, Val<'a>)>,
 }
 
-type Found<'a> = Result<Val<'a>, Trouble>;
+type Found<'a> = Result<Val<'a>, EvaluationError>;
 
-impl<'a> Evaluation<'a> {
+impl<'a> Evaluator<'a> {
     pub(super) fn new(
         meter: &'a Meter<'a>,
         patterns: Patterns<'a>,
         given: &'a Map<String, Value>,
-    ) -> Evaluation<'a> {
-        Evaluation { meter, patterns, given, bound: Vec::new() }
+    ) -> Evaluator<'a> {
+        Evaluator { meter, patterns, given, bound: Vec::new() }
     }
 
     pub(super) fn value(&mut self, at: &'a IdedExpr) -> Found<'a> {
@@ -58,7 +58,7 @@ impl<'a> Evaluation<'a> {
                 found
             }
             Expr::Struct(_) | Expr::Unspecified => {
-                Err(Trouble::failed("the expression", "has a part that says nothing"))
+                Err(EvaluationError::failed("the expression", "has a part without a value"))
             }
         }
     }
@@ -70,13 +70,13 @@ impl<'a> Evaluation<'a> {
         if let Some(value) = self.given.get(name) {
             return Ok(Val::of(value));
         }
-        super::survey::type_of_name(name).map(Val::Type).ok_or_else(|| Trouble::missing(name))
+        super::survey::type_of_name(name).map(Val::Type).ok_or_else(|| EvaluationError::missing(name))
     }
 
-    fn truth(&mut self, at: &'a IdedExpr, operator: &str) -> Result<bool, Trouble> {
+    fn truth(&mut self, at: &'a IdedExpr, operator: &str) -> Result<bool, EvaluationError> {
         match self.value(at)? {
             Val::Bool(truth) => Ok(truth),
-            other => Err(Trouble::types(operator, vec![other.type_name()])),
+            other => Err(EvaluationError::types(operator, vec![other.type_name()])),
         }
     }
 
@@ -93,8 +93,8 @@ impl<'a> Evaluation<'a> {
                 (operators::LOGICAL_NOT, [a]) => return Ok(Val::Bool(!self.truth(a, name)?)),
                 (operators::NOT_STRICTLY_FALSE, [a]) => {
                     return match self.truth(a, name) {
-                        Err(Trouble::Beyond(limit)) => Err(Trouble::Beyond(limit)),
-                        Err(Trouble::Unclear(_)) => Ok(Val::Bool(true)),
+                        Err(EvaluationError::Beyond(limit)) => Err(EvaluationError::Beyond(limit)),
+                        Err(EvaluationError::DataError(_)) => Ok(Val::Bool(true)),
                         Ok(truth) => Ok(Val::Bool(truth)),
                     };
                 }
@@ -116,10 +116,10 @@ impl<'a> Evaluation<'a> {
         call(self, name, it.target.is_some(), &args)
     }
 
-    /// `&&` and `||`: one side that decides makes up for trouble on the other.
+    /// `&&` and `||`: one side that decides outweighs an error of the other.
     fn logical(&mut self, a: &'a IdedExpr, b: &'a IdedExpr, operator: &str, decides: bool) -> Found<'a> {
         let left = match self.truth(a, operator) {
-            Err(Trouble::Beyond(limit)) => return Err(Trouble::Beyond(limit)),
+            Err(EvaluationError::Beyond(limit)) => return Err(EvaluationError::Beyond(limit)),
             Ok(truth) if truth == decides => return Ok(Val::Bool(decides)),
             left => left,
         };
@@ -127,7 +127,7 @@ impl<'a> Evaluation<'a> {
         match left {
             Ok(_) => Ok(Val::Bool(right)),
             Err(_) if right == decides => Ok(Val::Bool(decides)),
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
@@ -143,7 +143,7 @@ impl<'a> Evaluation<'a> {
             operators::GREATER => ordered(std::cmp::Ordering::is_gt),
             operators::GREATER_EQUALS => ordered(std::cmp::Ordering::is_ge),
             operators::IN => a.is_in(&b, self.meter).map(Val::Bool),
-            operators::INDEX => a.at(&b, name, self.meter).map_err(|trouble| named_key(trouble, written)),
+            operators::INDEX => a.at(&b, name, self.meter).map_err(|error| named_key(error, written)),
             _ => arithmetic(name, &a, &b, self.meter),
         }
     }
@@ -155,7 +155,7 @@ impl<'a> Evaluation<'a> {
         for element in &it.elements {
             items.push(self.value(element)?);
         }
-        Ok(Val::List(List::Made(Made::new(items, held))))
+        Ok(Val::List(List::Owned(Made::new(items, held))))
     }
 
     fn map(&mut self, it: &'a MapExpr) -> Found<'a> {
@@ -163,20 +163,23 @@ impl<'a> Evaluation<'a> {
         let mut entries = Entries::new();
         for entry in &it.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
-                return Err(Trouble::failed("the expression", "makes something other than plain data"));
+                return Err(EvaluationError::failed(
+                    "the expression",
+                    "makes something other than plain data",
+                ));
             };
             let (written, value) = (self.value(&entry.key)?, self.value(&entry.value)?);
             let Some(key) = Key::of(&written) else {
-                return Err(Trouble::types("the key of a map", vec![written.type_name()]));
+                return Err(EvaluationError::types("the key of a map", vec![written.type_name()]));
             };
             let text = if let Key::Text(text) = &key { text.len() } else { 0 };
             self.meter.charge_bytes(text)?;
             held.grow(text + size_of::<(Key, (Val<'_>, Val<'_>))>())?;
             if entries.insert(key, (written, value)).is_some() {
-                return Err(Trouble::Unclear(Unclear::Repeated));
+                return Err(EvaluationError::DataError(DataError::Repeated));
             }
         }
-        Ok(Val::Map(Mapping::Made(Made::new(entries, held))))
+        Ok(Val::Map(Mapping::Owned(Made::new(entries, held))))
     }
 
     fn comprehension(&mut self, it: &'a ComprehensionExpr) -> Found<'a> {
@@ -184,7 +187,7 @@ impl<'a> Evaluation<'a> {
         let over = match self.value(&it.iter_range)? {
             Val::List(list) => list,
             Val::Map(map) => map.keys(self.meter)?,
-            other => return Err(Trouble::types("a loop", vec![other.type_name()])),
+            other => return Err(EvaluationError::types("a loop", vec![other.type_name()])),
         };
         match Appending::of(it) {
             Some(appending) if matches!(&accumulated, Val::List(list) if list.len() == 0) => {
@@ -213,13 +216,13 @@ impl<'a> Evaluation<'a> {
                 items.extend((0..more.len()).filter_map(|index| more.get(index)));
             }
         }
-        Ok(Val::List(List::Made(Made::new(items, held))))
+        Ok(Val::List(List::Owned(Made::new(items, held))))
     }
 
-    /// Any other loop. In `all` and `exists` a later element may make up for trouble with an earlier one.
+    /// Any other loop. In `all` and `exists` a later element may outweigh an error of an earlier one.
     fn fold(&mut self, it: &'a ComprehensionExpr, accumulated: Val<'a>, over: &List<'a>) -> Found<'a> {
         let decides = decides(it);
-        let mut trouble = None;
+        let mut error = None;
         let at = self.bound.len();
         self.bound.push((&it.accu_var, accumulated));
         self.bound.push((&it.iter_var, Val::Null));
@@ -229,24 +232,24 @@ impl<'a> Evaluation<'a> {
             }
             self.bound[at + 1].1 = over.get(index).unwrap_or(Val::Null);
             match (self.value(&it.loop_step), decides) {
-                (Err(Trouble::Unclear(why)), Some(_)) => trouble = Some(why),
+                (Err(EvaluationError::DataError(why)), Some(_)) => error = Some(why),
                 (Err(error), _) => return Err(error),
-                (Ok(Val::Bool(truth)), Some(decides)) if trouble.is_some() && truth != decides => {}
+                (Ok(Val::Bool(truth)), Some(decides)) if error.is_some() && truth != decides => {}
                 (Ok(value), _) => {
-                    trouble = None;
+                    error = None;
                     self.bound[at].1 = value;
                 }
             }
         }
-        if let Some(why) = trouble {
-            return Err(Trouble::Unclear(why));
+        if let Some(why) = error {
+            return Err(EvaluationError::DataError(why));
         }
         self.bound.truncate(at + 1);
         self.value(&it.result)
     }
 }
 
-/// The steps of `map` and `filter`: `@result + [expr]`, perhaps only if a condition holds.
+/// The steps of `map` and `filter`: `@result + [expr]`, perhaps under a condition.
 struct Appending<'a> {
     guard: Option<&'a IdedExpr>,
     items: &'a IdedExpr,
@@ -279,7 +282,7 @@ impl<'a> Appending<'a> {
     }
 }
 
-/// What decides `all` and `exists` whatever the other elements are.
+/// The value that decides `all` and `exists` whatever the other elements are.
 fn decides(it: &ComprehensionExpr) -> Option<bool> {
     let Expr::Call(call) = &it.loop_step.expr else { return None };
     match (call.func_name.as_str(), call.args.first().map(|first| &first.expr)) {
@@ -296,33 +299,33 @@ fn of_literal(literal: &LiteralValue) -> Val<'_> {
         LiteralValue::Int(it) => Val::Int(*it.inner()),
         LiteralValue::UInt(it) => Val::UInt(*it.inner()),
         LiteralValue::Double(it) => Val::Double(*it.inner()),
-        LiteralValue::String(it) => Val::Text(Text::Given(it.inner())),
-        LiteralValue::Bytes(it) => Val::Bytes(Bytes::Given(it.inner())),
+        LiteralValue::String(it) => Val::Text(Text::Borrowed(it.inner())),
+        LiteralValue::Bytes(it) => Val::Bytes(Bytes::Borrowed(it.inner())),
     }
 }
 
 /// `operand.field`.
 fn member<'a>(operand: &Val<'a>, field: &str) -> Found<'a> {
     match operand {
-        Val::Map(map) => map.member(field).ok_or_else(|| Trouble::missing(field)),
-        other => Err(Trouble::types(&format!(".{field}"), vec![other.type_name()])),
+        Val::Map(map) => map.member(field).ok_or_else(|| EvaluationError::missing(field)),
+        other => Err(EvaluationError::types(&format!(".{field}"), vec![other.type_name()])),
     }
 }
 
 /// `has(operand.field)`.
-fn has(operand: &Val<'_>, field: &str) -> Result<bool, Trouble> {
+fn has(operand: &Val<'_>, field: &str) -> Result<bool, EvaluationError> {
     match operand {
         Val::Map(map) => Ok(map.member(field).is_some()),
-        other => Err(Trouble::types(&format!("has(.{field})"), vec![other.type_name()])),
+        other => Err(EvaluationError::types(&format!("has(.{field})"), vec![other.type_name()])),
     }
 }
 
-/// A key that is written in the expression may be told.
-fn named_key(trouble: Trouble, written: &IdedExpr) -> Trouble {
-    match (&trouble, &written.expr) {
-        (Trouble::Unclear(Unclear::MissingKey), Expr::Literal(LiteralValue::String(key))) => {
-            Trouble::missing(key.inner())
+/// A key that is written in the expression may be part of a message.
+fn named_key(error: EvaluationError, written: &IdedExpr) -> EvaluationError {
+    match (&error, &written.expr) {
+        (EvaluationError::DataError(DataError::MissingKey), Expr::Literal(LiteralValue::String(key))) => {
+            EvaluationError::missing(key.inner())
         }
-        _ => trouble,
+        _ => error,
     }
 }

@@ -1,17 +1,17 @@
-//! The functions of CEL's standard library. Those on numbers, times and durations are the `cel` crate's own; those on texts,
-//! lists and maps are ours, for they are counted.
+//! The functions of CEL's standard library. Those on numbers, times and durations are the `cel` crate's own; those on strings,
+//! lists and maps are implemented here, since their cost is counted.
 
 use std::sync::{Arc, LazyLock};
 
 use cel::common::ast::{CallExpr, Expr, IdedExpr};
 use cel::{Context, Env, ExecutionError};
 
-use super::evaluate::Evaluation;
+use super::error::EvaluationError;
+use super::evaluate::Evaluator;
 use super::meter::Meter;
-use super::trouble::Trouble;
 use super::value::Val;
 
-/// The functions that there are, by name.
+/// The available functions, by name.
 pub(super) const FUNCTIONS: [&str; 25] = [
     "bool",
     "bytes",
@@ -40,18 +40,18 @@ pub(super) const FUNCTIONS: [&str; 25] = [
     "uint",
 ];
 
-/// No number, time or duration is written with more bytes.
+/// Longest text of a number, time or duration, in bytes.
 const SCALAR_MAX: usize = 256;
 
 static LIBRARY: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
 /// Calls a function; the first of the arguments is the target of a method.
 pub(super) fn call<'a>(
-    evaluation: &mut Evaluation<'a>,
+    evaluation: &mut Evaluator<'a>,
     name: &str,
     is_method: bool,
     args: &[Val<'a>],
-) -> Result<Val<'a>, Trouble> {
+) -> Result<Val<'a>, EvaluationError> {
     let meter = evaluation.meter;
     match (name, is_method, args) {
         ("size", _, [Val::Text(text)]) => {
@@ -85,7 +85,8 @@ pub(super) fn call<'a>(
             meter.charge_bytes(bytes.as_slice().len())?;
             let text = std::str::from_utf8(bytes.as_slice());
             Val::text(
-                text.map_err(|_| Trouble::failed(name, "is given bytes that are no text"))?.to_owned(),
+                text.map_err(|_| EvaluationError::failed(name, "is given bytes that are no text"))?
+                    .to_owned(),
                 meter,
             )
         }
@@ -93,7 +94,7 @@ pub(super) fn call<'a>(
             library(name, false, args, meter)
         }
         (_, true, [Val::Moment(_), ..]) if name.starts_with("get") => library(name, true, args, meter),
-        _ => Err(Trouble::types(name, args.iter().map(Val::type_name).collect())),
+        _ => Err(EvaluationError::types(name, args.iter().map(Val::type_name).collect())),
     }
 }
 
@@ -101,14 +102,14 @@ fn count<'a>(count: usize) -> Val<'a> {
     Val::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// What the `cel` crate says of small values. Its words quote them, and are not told.
+/// Calls the `cel` crate for small values. Its messages quote them, and are dropped.
 pub(super) fn library<'a>(
     name: &str,
     is_method: bool,
     args: &[Val<'a>],
     meter: &'a Meter<'a>,
-) -> Result<Val<'a>, Trouble> {
-    let types = || Trouble::types(name, args.iter().map(Val::type_name).collect());
+) -> Result<Val<'a>, EvaluationError> {
+    let types = || EvaluationError::types(name, args.iter().map(Val::type_name).collect());
     meter.charge(10)?;
     let mut context = Context::with_env(LIBRARY.clone());
     let mut idents = Vec::with_capacity(args.len());
@@ -120,7 +121,7 @@ pub(super) fn library<'a>(
             Val::Double(it) => cel::Value::Float(*it),
             Val::Moment(it) => it.clone(),
             Val::Text(it) if it.as_str().len() > SCALAR_MAX => {
-                return Err(Trouble::failed(name, "is given a text that is too long for it"));
+                return Err(EvaluationError::failed(name, "is given a text that is too long for it"));
             }
             Val::Text(it) => cel::Value::String(Arc::new(it.as_str().to_owned())),
             _ => return Err(types()),
@@ -138,9 +139,9 @@ pub(super) fn library<'a>(
         Ok(cel::Value::Float(it)) => Ok(Val::Double(it)),
         Ok(cel::Value::String(it)) => Val::text((*it).clone(), meter),
         Ok(it @ (cel::Value::Timestamp(_) | cel::Value::Duration(_))) => Ok(Val::Moment(it)),
-        Err(ExecutionError::Overflow(..)) => Err(Trouble::range(name)),
+        Err(ExecutionError::Overflow(..)) => Err(EvaluationError::range(name)),
         Err(ExecutionError::FunctionError { .. }) => {
-            Err(Trouble::failed(name, "cannot make anything of what it is given"))
+            Err(EvaluationError::failed(name, "cannot convert its argument"))
         }
         Ok(_) | Err(_) => Err(types()),
     }

@@ -1,20 +1,20 @@
-//! What an evaluation may cost: work that is counted as it is done, and memory as it is held.
+//! The cost of an evaluation: work is counted as it is done, memory as it is held.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::trouble::{Limit, Trouble};
+use super::error::{EvaluationError, Limit};
 
-/// So much work at most. One unit is a node of the expression that is evaluated, an element that is looked at, or 16 bytes
-/// of a text: well under a second in all.
+/// Most work of an evaluation. One unit is an evaluated node of the expression, a visited element, or 16 bytes of a string: well
+/// under a second in all.
 pub const WORK_MAX: u64 = 20_000_000;
-/// So many bytes at most may an evaluation hold at once, beyond what it was given.
+/// Most bytes that an evaluation may hold at once, beyond its input.
 pub const MEMORY_MAX: usize = 32 << 20;
-/// How often it is looked whether the evaluation is still wanted, in units of work.
+/// Units of work between two checks of the stop flag.
 const LOOK_EVERY: u64 = 4096;
 
-/// Counts what one evaluation does and holds.
+/// Counts the work and the memory of one evaluation.
 #[derive(Debug)]
 pub(super) struct Meter<'a> {
     work: Cell<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// A meter at zero. The evaluation ends soon after `stop` was set.
+    /// A meter at zero. The evaluation ends soon after `stop` is set.
     pub(super) fn new(stop: &'a AtomicBool) -> Meter<'a> {
         Meter {
             work: Cell::new(0),
@@ -39,40 +39,40 @@ impl<'a> Meter<'a> {
     }
 
     /// Counts work before it is done.
-    pub(super) fn charge(&self, units: u64) -> Result<(), Trouble> {
+    pub(super) fn charge(&self, units: u64) -> Result<(), EvaluationError> {
         let work = self.work.get().saturating_add(units);
         self.work.set(work);
         if work > WORK_MAX {
-            return Err(Trouble::Beyond(Limit::Work));
+            return Err(EvaluationError::Beyond(Limit::Work));
         }
         if work >= self.look_at.get() {
             self.look_at.set(work + LOOK_EVERY);
             if self.stop.load(Ordering::Relaxed) {
-                return Err(Trouble::Beyond(Limit::Time));
+                return Err(EvaluationError::Beyond(Limit::Time));
             }
         }
         Ok(())
     }
 
     /// Counts work on a number of bytes.
-    pub(super) fn charge_bytes(&self, bytes: usize) -> Result<(), Trouble> {
+    pub(super) fn charge_bytes(&self, bytes: usize) -> Result<(), EvaluationError> {
         self.charge(1 + bytes as u64 / 16)
     }
 
-    /// The most that was held at once.
+    /// The most memory that was held at once.
     #[cfg(test)]
     pub(super) fn peak(&self) -> usize {
         self.peak.get()
     }
 
-    /// Work that was done so far.
+    /// The work done so far.
     #[cfg(test)]
     pub(super) fn work(&self) -> u64 {
         self.work.get()
     }
 }
 
-/// Memory that is counted as long as this is there.
+/// Memory that is counted while this value lives.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     meter: &'a Meter<'a>,
@@ -84,11 +84,11 @@ impl<'a> Held<'a> {
         Held { meter, bytes: 0 }
     }
 
-    /// Counts more bytes before they are taken.
-    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Trouble> {
+    /// Counts further bytes before they are allocated.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), EvaluationError> {
         let held = self.meter.held.get().saturating_add(bytes);
         if held > MEMORY_MAX {
-            return Err(Trouble::Beyond(Limit::Memory));
+            return Err(EvaluationError::Beyond(Limit::Memory));
         }
         self.meter.held.set(held);
         #[cfg(test)]
@@ -104,7 +104,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A value that the evaluation made, and the memory that it is counted with. Shared, never copied.
+/// A value that the evaluation made, with its counted memory. Shared, never copied.
 #[derive(Debug)]
 pub(super) struct Made<'a, T> {
     pub(super) value: T,

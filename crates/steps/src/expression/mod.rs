@@ -1,16 +1,16 @@
-//! Expressions in CEL: compiled when a task is stored, evaluated within bounds.
+//! CEL expressions: compiled when a task is stored, evaluated within limits.
 //!
-//! An expression sees data only. It is bounded before it begins, by its length and by how deep it is, and while it is
-//! evaluated, by the work that it does and by the memory that it holds: whatever it says and whatever it looks at, it ends soon,
-//! and says which limit it met. What it looks at may be secret, so no message quotes a value.
+//! An expression sees data only. Its length and depth are limited before it is evaluated, and its work and memory while it is:
+//! every evaluation ends soon, whatever the expression and the data, and reports the limit that it exceeded. The data may be
+//! secret, so no message quotes a value.
 
+mod error;
 mod evaluate;
 mod functions;
 mod meter;
 mod operators;
 mod pattern;
 mod survey;
-mod trouble;
 mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,23 +20,23 @@ use std::sync::atomic::AtomicBool;
 use cel::Program;
 use serde_json::{Map, Value};
 
-use evaluate::Evaluation;
+use error::{EvaluationError, Limit};
+use evaluate::Evaluator;
 use meter::Meter;
 pub use meter::{MEMORY_MAX, WORK_MAX};
 use pattern::Patterns;
 pub use pattern::{PATTERN_MAX, Pattern};
 use survey::Survey;
-use trouble::{Limit, Trouble};
 use value::Val;
 
-/// The longest expression, in bytes.
+/// Longest expression, in bytes.
 pub const LENGTH_MAX: usize = 4096;
-/// How deep brackets may be nested.
+/// Deepest nesting of brackets.
 const DEPTH_MAX: u32 = 16;
-/// The parser recurses far deeper than what it parses; this is enough for what the limits above let through.
+/// The parser recurses much deeper than its input; this suffices for any input within the limits above.
 const STACK_BYTES: usize = 64 << 20;
 
-/// An expression that was compiled. Cheap to clone.
+/// A compiled expression. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Expression {
     inner: Arc<Inner>,
@@ -50,21 +50,21 @@ struct Inner {
     patterns: BTreeMap<String, Pattern>,
 }
 
-/// What an expression says.
+/// Result of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum Evaluation {
     /// True or false.
-    Truth(bool),
-    /// It could not be evaluated on this data: a member is not there, types do not fit.
-    Unclear(String),
-    /// It can never say true or false: it is no condition, or goes beyond a limit of work or memory.
-    Never(String),
-    /// Its time was over. That depends on the machine: it may have an answer the next time.
+    Value(bool),
+    /// It cannot be evaluated on this data: a member is missing, or types do not match.
+    Undetermined(String),
+    /// It can never be true or false: it is no condition, or exceeds a limit of work or memory.
+    Invalid(String),
+    /// It exceeded its time. That depends on the machine: it may succeed the next time.
     TimedOut(String),
 }
 
 impl Expression {
-    /// Compiles a condition over the given variables; else says in a sentence what is wrong.
+    /// Compiles a condition over the given variables. The error is a sentence.
     pub fn compile(text: &str, variables: &[&str]) -> Result<Expression, String> {
         if text.trim().is_empty() {
             return Err("the expression is empty".to_owned());
@@ -78,11 +78,11 @@ impl Expression {
         if brackets(text) > DEPTH_MAX {
             return Err(format!("its brackets are nested more than {DEPTH_MAX} deep"));
         }
-        // On a stack of its own, for a hostile text must not be able to end the process.
+        // On a stack of its own, since a hostile text must not overflow the stack of the process.
         std::thread::scope(|scope| {
             let work = || Expression::parse(text, variables);
             let worker = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-            let parsed = worker.map_err(|_| "there is no room to read it in".to_owned())?.join();
+            let parsed = worker.map_err(|_| "there is not enough memory to parse it".to_owned())?.join();
             parsed.map_err(|_| "it is not an expression in CEL".to_owned())?
         })
     }
@@ -100,35 +100,35 @@ impl Expression {
         Ok(Expression { inner: Arc::new(inner) })
     }
 
-    /// Whether it looks at this variable.
+    /// Whether it refers to this variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.inner.variables.contains(variable)
     }
 
-    /// What it was written as.
+    /// Its source text.
     pub fn text(&self) -> &str {
         &self.inner.text
     }
 
-    /// Evaluates it over values for its variables, on the thread that calls. It ends soon after `stop` was set.
-    pub fn evaluate(&self, variables: &Map<String, Value>, stop: &AtomicBool) -> Said {
+    /// Evaluates it over values for its variables, on the calling thread. It returns soon after `stop` is set.
+    pub fn evaluate(&self, variables: &Map<String, Value>, stop: &AtomicBool) -> Evaluation {
         let meter = Meter::new(stop);
         self.evaluate_within(variables, &meter)
     }
 
-    fn evaluate_within<'a>(&'a self, variables: &'a Map<String, Value>, meter: &'a Meter<'a>) -> Said {
-        let mut evaluation = Evaluation::new(meter, Patterns::new(&self.inner.patterns), variables);
+    fn evaluate_within<'a>(&'a self, variables: &'a Map<String, Value>, meter: &'a Meter<'a>) -> Evaluation {
+        let mut evaluation = Evaluator::new(meter, Patterns::new(&self.inner.patterns), variables);
         match evaluation.value(self.inner.program.expression()) {
-            Ok(Val::Bool(truth)) => Said::Truth(truth),
-            Ok(_) => Said::Never("it says neither true nor false".to_owned()),
-            Err(Trouble::Unclear(why)) => Said::Unclear(why.to_string()),
-            Err(Trouble::Beyond(limit @ Limit::Time)) => Said::TimedOut(limit.to_string()),
-            Err(Trouble::Beyond(limit)) => Said::Never(limit.to_string()),
+            Ok(Val::Bool(truth)) => Evaluation::Value(truth),
+            Ok(_) => Evaluation::Invalid("it is neither true nor false".to_owned()),
+            Err(EvaluationError::DataError(why)) => Evaluation::Undetermined(why.to_string()),
+            Err(EvaluationError::Beyond(limit @ Limit::Time)) => Evaluation::TimedOut(limit.to_string()),
+            Err(EvaluationError::Beyond(limit)) => Evaluation::Invalid(limit.to_string()),
         }
     }
 }
 
-/// How deep brackets are nested; those in texts count too, which is no loss.
+/// The depth of brackets; those within strings count too, which does no harm.
 fn brackets(text: &str) -> u32 {
     let (mut depth, mut deepest) = (0_u32, 0);
     for c in text.chars() {

@@ -1,21 +1,21 @@
-//! `+`, `-`, `*`, `/`, `%` and the sign: between equal types, and never beyond what a type holds.
+//! `+`, `-`, `*`, `/`, `%` and negation: between equal types, without overflow.
 
 use cel::common::ast::operators;
 
+use super::error::{DataError, EvaluationError};
 use super::functions::library;
 use super::meter::{Held, Made, Meter};
-use super::trouble::{Trouble, Unclear};
 use super::value::{List, Val};
 
-/// `a` and `b` joined by an operator.
+/// Applies a binary operator.
 pub(super) fn arithmetic<'a>(
     name: &str,
     a: &Val<'a>,
     b: &Val<'a>,
     meter: &'a Meter<'a>,
-) -> Result<Val<'a>, Trouble> {
-    let types = || Trouble::types(name, vec![a.type_name(), b.type_name()]);
-    let zero = || Trouble::Unclear(Unclear::Zero);
+) -> Result<Val<'a>, EvaluationError> {
+    let types = || EvaluationError::types(name, vec![a.type_name(), b.type_name()]);
+    let zero = || EvaluationError::DataError(DataError::Zero);
     match (a, b) {
         (Val::Int(a), Val::Int(b)) => {
             let found = match name {
@@ -27,7 +27,7 @@ pub(super) fn arithmetic<'a>(
                 operators::MODULO => a.checked_rem(*b),
                 _ => return Err(types()),
             };
-            found.map(Val::Int).ok_or_else(|| Trouble::range(name))
+            found.map(Val::Int).ok_or_else(|| EvaluationError::range(name))
         }
         (Val::UInt(a), Val::UInt(b)) => {
             let found = match name {
@@ -39,7 +39,7 @@ pub(super) fn arithmetic<'a>(
                 operators::MODULO => a.checked_rem(*b),
                 _ => return Err(types()),
             };
-            found.map(Val::UInt).ok_or_else(|| Trouble::range(name))
+            found.map(Val::UInt).ok_or_else(|| EvaluationError::range(name))
         }
         (Val::Double(a), Val::Double(b)) => match name {
             operators::ADD => Ok(Val::Double(a + b)),
@@ -56,23 +56,23 @@ pub(super) fn arithmetic<'a>(
     }
 }
 
-/// Two texts, or two lists, as one. Nothing is made before it is known that there is room.
-fn joined<'a>(a: &Val<'a>, b: &Val<'a>, meter: &'a Meter<'a>) -> Result<Val<'a>, Trouble> {
+/// Concatenates two strings or two lists. The memory is counted before it is allocated.
+fn joined<'a>(a: &Val<'a>, b: &Val<'a>, meter: &'a Meter<'a>) -> Result<Val<'a>, EvaluationError> {
     let mut held = Held::nothing(meter);
     match (a, b) {
         (Val::Text(a), Val::Text(b)) => {
             let (a, b) = (a.as_str(), b.as_str());
             meter.charge_bytes(a.len() + b.len())?;
             held.grow(a.len() + b.len())?;
-            Ok(Val::Text(super::value::Text::Made(Made::new([a, b].concat(), held))))
+            Ok(Val::Text(super::value::Text::Owned(Made::new([a, b].concat(), held))))
         }
         (Val::Bytes(a), Val::Bytes(b)) => {
             let (a, b) = (a.as_slice(), b.as_slice());
             meter.charge_bytes(a.len() + b.len())?;
             held.grow(a.len() + b.len())?;
-            Ok(Val::Bytes(super::value::Bytes::Made(Made::new([a, b].concat(), held))))
+            Ok(Val::Bytes(super::value::Bytes::Owned(Made::new([a, b].concat(), held))))
         }
-        // The library adds a map's keys.
+        // The `cel` crate adds a map's keys.
         (Val::List(_), Val::Map(b)) => joined(a, &Val::List(b.keys(meter)?), meter),
         (Val::List(a), Val::List(b)) => {
             let count = a.len() + b.len();
@@ -81,17 +81,19 @@ fn joined<'a>(a: &Val<'a>, b: &Val<'a>, meter: &'a Meter<'a>) -> Result<Val<'a>,
             let mut items = Vec::with_capacity(count);
             items.extend((0..a.len()).filter_map(|index| a.get(index)));
             items.extend((0..b.len()).filter_map(|index| b.get(index)));
-            Ok(Val::List(List::Made(Made::new(items, held))))
+            Ok(Val::List(List::Owned(Made::new(items, held))))
         }
-        _ => Err(Trouble::types(operators::ADD, vec![a.type_name(), b.type_name()])),
+        _ => Err(EvaluationError::types(operators::ADD, vec![a.type_name(), b.type_name()])),
     }
 }
 
-/// The number with the other sign.
-pub(super) fn negate(value: Val<'_>) -> Result<Val<'_>, Trouble> {
+/// Negates a number.
+pub(super) fn negate(value: Val<'_>) -> Result<Val<'_>, EvaluationError> {
     match value {
-        Val::Int(it) => it.checked_neg().map(Val::Int).ok_or_else(|| Trouble::range(operators::NEGATE)),
+        Val::Int(it) => {
+            it.checked_neg().map(Val::Int).ok_or_else(|| EvaluationError::range(operators::NEGATE))
+        }
         Val::Double(it) => Ok(Val::Double(-it)),
-        other => Err(Trouble::types(operators::NEGATE, vec![other.type_name()])),
+        other => Err(EvaluationError::types(operators::NEGATE, vec![other.type_name()])),
     }
 }

@@ -1,23 +1,23 @@
-//! Patterns of `matches`: compiled once, within bounds, and charged for what they can cost.
+//! Patterns of `matches`: compiled once, within limits, and charged for their cost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use regex_automata::meta::{Config, Regex};
 
+use super::error::EvaluationError;
 use super::meter::Meter;
-use super::trouble::Trouble;
 
-/// The longest pattern, in bytes.
+/// Longest pattern, in bytes.
 pub const PATTERN_MAX: usize = 512;
-/// How large a pattern may become when it is compiled, in bytes.
+/// Largest compiled pattern, in bytes.
 const COMPILED_MAX: usize = 1 << 20;
-/// What it costs to compile a pattern that is not written in the expression itself, in units of work.
+/// Cost of compiling a pattern that is not a literal of the expression, in units of work.
 const COMPILE_COST: u64 = 2_000_000;
-/// How much a pattern may hold while it is matched, in bytes.
+/// Most memory of a pattern while it matches, in bytes.
 const CACHE_MAX: usize = 512 << 10;
 
-/// A pattern that was compiled.
+/// A compiled pattern.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
@@ -26,7 +26,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Units of work that a pattern takes for 16 bytes of text, and its size in bytes; `None` if it is not one, or too large.
+    /// Compiles a pattern; the error says why it is rejected.
     pub fn measure(text: &str) -> Option<(u64, usize)> {
         let pattern = Pattern::build(text).ok()?;
         Some((pattern.weight, pattern.size()))
@@ -51,18 +51,18 @@ impl Pattern {
         Ok(Pattern { regex, weight })
     }
 
-    /// How large it is, in bytes.
+    /// Its size in bytes.
     pub(super) fn size(&self) -> usize {
         self.regex.memory_usage()
     }
 
-    fn is_match(&self, text: &str, meter: &Meter<'_>) -> Result<bool, Trouble> {
+    fn is_match(&self, text: &str, meter: &Meter<'_>) -> Result<bool, EvaluationError> {
         meter.charge((1 + text.len() as u64 / 16).saturating_mul(self.weight))?;
         Ok(self.regex.is_match(text))
     }
 }
 
-/// The patterns of one evaluation: those that are written in the expression, and those that it made itself.
+/// The patterns of one evaluation: the literals of the expression, and those that it computed.
 #[derive(Debug)]
 pub(super) struct Patterns<'a> {
     written: &'a BTreeMap<String, Pattern>,
@@ -74,13 +74,18 @@ impl<'a> Patterns<'a> {
         Patterns { written, made: BTreeMap::new() }
     }
 
-    pub(super) fn is_match(&mut self, text: &str, pattern: &str, meter: &Meter<'_>) -> Result<bool, Trouble> {
+    pub(super) fn is_match(
+        &mut self,
+        text: &str,
+        pattern: &str,
+        meter: &Meter<'_>,
+    ) -> Result<bool, EvaluationError> {
         if let Some(pattern) = self.written.get(pattern) {
             return pattern.is_match(text, meter);
         }
         meter.charge_bytes(pattern.len())?;
         if pattern.len() > PATTERN_MAX {
-            return Err(Trouble::failed("matches", "is given a pattern of more than 512 bytes"));
+            return Err(EvaluationError::failed("matches", "is given a pattern of more than 512 bytes"));
         }
         if !self.made.contains_key(pattern) {
             meter.charge(COMPILE_COST)?;
@@ -88,7 +93,7 @@ impl<'a> Patterns<'a> {
         }
         match self.made.get(pattern) {
             Some(Ok(pattern)) => pattern.is_match(text, meter),
-            Some(Err(why)) => Err(Trouble::failed("matches", why)),
+            Some(Err(why)) => Err(EvaluationError::failed("matches", why)),
             None => Ok(false),
         }
     }

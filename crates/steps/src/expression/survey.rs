@@ -1,4 +1,4 @@
-//! What an expression names, how deep it is and which patterns it holds, before it is ever evaluated.
+//! Checks an expression before it is evaluated: its names, its depth and its patterns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,11 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use super::functions::FUNCTIONS;
 use super::pattern::Pattern;
 
-/// How deep the tree may be that is evaluated, on the stack of the evaluation.
+/// Deepest tree, which is evaluated recursively.
 const TREE_MAX: u32 = 48;
-/// How deep loops (`all`, `exists`, `map`, `filter`) may be nested.
+/// Deepest nesting of loops (`all`, `exists`, `map`, `filter`).
 const LOOPS_MAX: u32 = 3;
-/// How large the patterns of one expression may become together, in bytes.
+/// Largest size of all compiled patterns of one expression, in bytes.
 const PATTERNS_MAX: usize = 4 << 20;
 
 /// The names of types are values too: `type(x) == string`.
@@ -35,7 +35,7 @@ pub(super) fn type_of_name(name: &str) -> Option<&'static str> {
     TYPES.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
 }
 
-/// What is known of an expression after one walk through its tree.
+/// What one pass over the tree found.
 #[derive(Default)]
 pub(super) struct Survey<'a> {
     known: &'a [&'a str],
@@ -46,7 +46,7 @@ pub(super) struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    /// Looks at a tree over these variables; else says in a sentence what is wrong with it.
+    /// Checks a tree over these variables. The error is a sentence.
     pub(super) fn of(tree: &IdedExpr, known: &'a [&'a str]) -> Result<Survey<'a>, String> {
         let mut survey = Survey { known, ..Survey::default() };
         survey.visit(tree, 0)?;
@@ -54,9 +54,9 @@ impl<'a> Survey<'a> {
     }
 
     fn visit(&mut self, at: &IdedExpr, depth: u32) -> Result<(), String> {
-        // A loop is several levels of the tree that it is made into.
+        // A loop is expanded into several levels of the tree.
         if self.tree > TREE_MAX {
-            return Err(format!("it is nested more than {TREE_MAX} deep; make it of shorter parts"));
+            return Err(format!("it is nested more than {TREE_MAX} deep; split it into shorter parts"));
         }
         self.tree += 1;
         let found = self.look(at, depth);
@@ -137,7 +137,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// A pattern that is written in the expression is compiled with it.
+    /// Compiles a pattern that is a literal of the expression.
     fn pattern(&mut self, text: &str) -> Result<(), String> {
         if self.patterns.contains_key(text) {
             return Ok(());

@@ -7,7 +7,7 @@ use super::*;
 
 const NAMES: [&str; 3] = ["cluster", "nodes", "object"];
 
-fn said(text: &str, data: Value) -> Said {
+fn said(text: &str, data: Value) -> Evaluation {
     let stop = AtomicBool::new(false);
     Expression::compile(text, &NAMES).expect(text).evaluate(data.as_object().unwrap(), &stop)
 }
@@ -18,7 +18,7 @@ fn conditions_are_true_false_or_unclear() {
         "nodes": [{"name": "a", "ready": true}, {"name": "b", "ready": false}],
         "object": {"spec": {"replicas": 3}, "status": {"readyReplicas": 2}}});
     let check =
-        |text: &str, expect: bool| assert_eq!(said(text, data.clone()), Said::Truth(expect), "{text}");
+        |text: &str, expect: bool| assert_eq!(said(text, data.clone()), Evaluation::Value(expect), "{text}");
     check("nodes.all(n, n.ready)", false);
     check("nodes.exists(n, n.name == 'a' && n.ready)", true);
     check("size(nodes) == 2", true);
@@ -30,9 +30,15 @@ fn conditions_are_true_false_or_unclear() {
     check("cluster.version.matches('^v1[.]3[0-9]')", true);
     check("nodes.all(a, nodes.exists(b, a.name == b.name))", true);
     check("'type' in {'type': 1}", true);
-    assert_eq!(said("object.status.gone == 1", data.clone()), Said::Unclear("there is no gone".to_owned()));
-    assert!(matches!(said("object.spec.replicas == 1 || nodes[9].ready", data.clone()), Said::Unclear(_)));
-    assert_eq!(said("size(nodes)", data), Said::Never("it says neither true nor false".to_owned()));
+    assert_eq!(
+        said("object.status.gone == 1", data.clone()),
+        Evaluation::Undetermined("there is no gone".to_owned())
+    );
+    assert!(matches!(
+        said("object.spec.replicas == 1 || nodes[9].ready", data.clone()),
+        Evaluation::Undetermined(_)
+    ));
+    assert_eq!(said("size(nodes)", data), Evaluation::Invalid("it is neither true nor false".to_owned()));
 }
 
 #[test]
@@ -66,7 +72,7 @@ fn the_deepest_that_is_taken_can_be_evaluated_on_a_small_stack() {
     for text in [sum, nested, many, not] {
         let evaluate = move || said(&text, json!({"nodes": []}));
         let worker = std::thread::Builder::new().stack_size(2 << 20).spawn(evaluate).unwrap();
-        assert_eq!(worker.join().unwrap(), Said::Truth(true));
+        assert_eq!(worker.join().unwrap(), Evaluation::Value(true));
     }
 }
 
@@ -74,9 +80,12 @@ fn the_deepest_that_is_taken_can_be_evaluated_on_a_small_stack() {
 fn an_expression_that_looks_at_too_much_ends_and_says_so() {
     let nodes: Vec<Value> = (0..3000).map(|n| json!({"name": n})).collect();
     let found = said("nodes.all(a, nodes.all(b, true))", json!({"nodes": nodes}));
-    assert_eq!(found, Said::Never("it takes more than 20000000 units of work".to_owned()));
+    assert_eq!(found, Evaluation::Invalid("it takes more than 20000000 units of work".to_owned()));
     let nodes: Vec<Value> = (0..1000).map(|n| json!({"name": n})).collect();
-    assert_eq!(said("nodes.all(a, nodes.exists(b, a == b))", json!({"nodes": nodes})), Said::Truth(true));
+    assert_eq!(
+        said("nodes.all(a, nodes.exists(b, a == b))", json!({"nodes": nodes})),
+        Evaluation::Value(true)
+    );
 }
 
 /// Each of these froze the process for seconds or ended it before work and memory were counted.
@@ -106,7 +115,7 @@ fn hostile_expressions_end_within_their_limits() {
     let data = json!({"nodes": nodes});
     for text in hostile {
         let found = said(&text, data.clone());
-        assert!(matches!(found, Said::Never(_)), "{text}: {found:?}");
+        assert!(matches!(found, Evaluation::Invalid(_)), "{text}: {found:?}");
     }
 }
 
@@ -127,9 +136,9 @@ fn patterns_are_small_and_compiled_once() {
     let names: Vec<Value> = (0..5000).map(|n| json!({"name": format!("worker-{n}.example.com")})).collect();
     let text =
         r"nodes.all(n, n.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))";
-    assert_eq!(said(text, json!({"nodes": names})), Said::Truth(true));
+    assert_eq!(said(text, json!({"nodes": names})), Evaluation::Value(true));
     let words = r"nodes.all(n, n.name.matches('^\\w+-\\d+[.]\\w+[.]com$'))";
-    assert_eq!(said(words, json!({"nodes": names})), Said::Truth(true));
+    assert_eq!(said(words, json!({"nodes": names})), Evaluation::Value(true));
 }
 
 #[test]
@@ -140,7 +149,7 @@ fn an_evaluation_that_nobody_wants_any_more_ends() {
     let stop = AtomicBool::new(true);
     let meter = Meter::new(&stop);
     let found = expression.evaluate_within(data.as_object().unwrap(), &meter);
-    assert_eq!(found, Said::TimedOut("it takes more than 10 s".to_owned()));
+    assert_eq!(found, Evaluation::TimedOut("it takes more than 10 s".to_owned()));
     assert!(meter.work() < 10_000, "{}", meter.work());
 }
 
@@ -192,7 +201,7 @@ fn no_message_quotes_a_value() {
         "object.data.password",
     ] {
         let found = said(text, data.clone());
-        assert!(!matches!(found, Said::Truth(_)), "{text}: {found:?}");
+        assert!(!matches!(found, Evaluation::Value(_)), "{text}: {found:?}");
         let message = format!("{found:?}");
         for part in ["hunter", "correct", "horse", "8273645"] {
             assert!(!message.contains(part), "{text}: {message}");
@@ -329,9 +338,9 @@ proptest! {
         let stop = AtomicBool::new(false);
         let ours = compiled.unwrap().evaluate(data.as_object().unwrap(), &stop);
         match library_says(&text, &data) {
-            Ok(Some(truth)) => prop_assert_eq!(ours, Said::Truth(truth)),
-            Ok(None) => prop_assert_eq!(ours, Said::Never("it says neither true nor false".to_owned())),
-            Err(()) => prop_assert!(matches!(ours, Said::Unclear(_)), "{:?}", ours),
+            Ok(Some(truth)) => prop_assert_eq!(ours, Evaluation::Value(truth)),
+            Ok(None) => prop_assert_eq!(ours, Evaluation::Invalid("it is neither true nor false".to_owned())),
+            Err(()) => prop_assert!(matches!(ours, Evaluation::Undetermined(_)), "{:?}", ours),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Values while an expression is evaluated: what was given is borrowed, what is made is shared, and nothing is copied.
+//! Values of an evaluation: inputs are borrowed, results are shared, and nothing is copied.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
+use super::error::{DataError, EvaluationError};
 use super::meter::{Held, Made, Meter};
-use super::trouble::{Trouble, Unclear};
 
 /// A value of an expression.
 #[derive(Debug, Clone)]
@@ -26,32 +26,32 @@ pub(super) enum Val<'a> {
     Moment(cel::Value),
 }
 
-/// A text that was given or made.
+/// A string, borrowed or made.
 #[derive(Debug, Clone)]
 pub(super) enum Text<'a> {
-    Given(&'a str),
-    Made(Rc<Made<'a, String>>),
+    Borrowed(&'a str),
+    Owned(Rc<Made<'a, String>>),
 }
 
-/// Bytes that were given or made.
+/// Bytes, borrowed or made.
 #[derive(Debug, Clone)]
 pub(super) enum Bytes<'a> {
-    Given(&'a [u8]),
-    Made(Rc<Made<'a, Vec<u8>>>),
+    Borrowed(&'a [u8]),
+    Owned(Rc<Made<'a, Vec<u8>>>),
 }
 
-/// A list that was given or made.
+/// A list, borrowed or made.
 #[derive(Debug, Clone)]
 pub(super) enum List<'a> {
-    Given(&'a [Value]),
-    Made(Rc<Made<'a, Vec<Val<'a>>>>),
+    Borrowed(&'a [Value]),
+    Owned(Rc<Made<'a, Vec<Val<'a>>>>),
 }
 
-/// A map that was given or made.
+/// A map, borrowed or made.
 #[derive(Debug, Clone)]
 pub(super) enum Mapping<'a> {
-    Given(&'a Map<String, Value>),
-    Made(Rc<Made<'a, Entries<'a>>>),
+    Borrowed(&'a Map<String, Value>),
+    Owned(Rc<Made<'a, Entries<'a>>>),
 }
 
 /// The entries of a map: each key as it was written, and its value.
@@ -68,8 +68,8 @@ pub(super) enum Key {
 impl Text<'_> {
     pub(super) fn as_str(&self) -> &str {
         match self {
-            Text::Given(text) => text,
-            Text::Made(made) => &made.value,
+            Text::Borrowed(text) => text,
+            Text::Owned(made) => &made.value,
         }
     }
 }
@@ -77,8 +77,8 @@ impl Text<'_> {
 impl Bytes<'_> {
     pub(super) fn as_slice(&self) -> &[u8] {
         match self {
-            Bytes::Given(bytes) => bytes,
-            Bytes::Made(made) => &made.value,
+            Bytes::Borrowed(bytes) => bytes,
+            Bytes::Owned(made) => &made.value,
         }
     }
 }
@@ -86,15 +86,15 @@ impl Bytes<'_> {
 impl<'a> List<'a> {
     pub(super) fn len(&self) -> usize {
         match self {
-            List::Given(items) => items.len(),
-            List::Made(made) => made.value.len(),
+            List::Borrowed(items) => items.len(),
+            List::Owned(made) => made.value.len(),
         }
     }
 
     pub(super) fn get(&self, index: usize) -> Option<Val<'a>> {
         match self {
-            List::Given(items) => items.get(index).map(Val::of),
-            List::Made(made) => made.value.get(index).cloned(),
+            List::Borrowed(items) => items.get(index).map(Val::of),
+            List::Owned(made) => made.value.get(index).cloned(),
         }
     }
 }
@@ -102,41 +102,43 @@ impl<'a> List<'a> {
 impl<'a> Mapping<'a> {
     pub(super) fn len(&self) -> usize {
         match self {
-            Mapping::Given(members) => members.len(),
-            Mapping::Made(made) => made.value.len(),
+            Mapping::Borrowed(members) => members.len(),
+            Mapping::Owned(made) => made.value.len(),
         }
     }
 
     pub(super) fn member(&self, name: &str) -> Option<Val<'a>> {
         match self {
-            Mapping::Given(members) => members.get(name).map(Val::of),
-            Mapping::Made(_) => self.get(&Key::Text(name.to_owned())),
+            Mapping::Borrowed(members) => members.get(name).map(Val::of),
+            Mapping::Owned(_) => self.get(&Key::Text(name.to_owned())),
         }
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<Val<'a>> {
         match (self, key) {
-            (Mapping::Given(members), Key::Text(name)) => members.get(name).map(Val::of),
-            (Mapping::Given(_), _) => None,
-            (Mapping::Made(made), key) => made.value.get(key).map(|(_, value)| value.clone()),
+            (Mapping::Borrowed(members), Key::Text(name)) => members.get(name).map(Val::of),
+            (Mapping::Borrowed(_), _) => None,
+            (Mapping::Owned(made), key) => made.value.get(key).map(|(_, value)| value.clone()),
         }
     }
 
     /// The keys as a list.
-    pub(super) fn keys(&self, meter: &'a Meter<'a>) -> Result<List<'a>, Trouble> {
+    pub(super) fn keys(&self, meter: &'a Meter<'a>) -> Result<List<'a>, EvaluationError> {
         meter.charge(self.len() as u64)?;
         let mut held = Held::nothing(meter);
         held.grow(self.len() * size_of::<Val<'_>>())?;
         let keys = match self {
-            Mapping::Given(members) => members.keys().map(|name| Val::Text(Text::Given(name))).collect(),
-            Mapping::Made(made) => made.value.values().map(|(key, _)| key.clone()).collect(),
+            Mapping::Borrowed(members) => {
+                members.keys().map(|name| Val::Text(Text::Borrowed(name))).collect()
+            }
+            Mapping::Owned(made) => made.value.values().map(|(key, _)| key.clone()).collect(),
         };
-        Ok(List::Made(Made::new(keys, held)))
+        Ok(List::Owned(Made::new(keys, held)))
     }
 }
 
 impl Key {
-    /// The key that a value is, if it can be one.
+    /// A value as a key, if it can be one.
     pub(super) fn of(value: &Val<'_>) -> Option<Key> {
         match value {
             Val::Bool(it) => Some(Key::Bool(*it)),
@@ -147,7 +149,7 @@ impl Key {
         }
     }
 
-    /// What a value asks a map for: besides keys, whole numbers as doubles. `Some(None)` asks for what no map has.
+    /// A value as the key of a lookup: besides keys, whole numbers as doubles. `Some(None)` is a key that no map has.
     pub(super) fn asked(value: &Val<'_>) -> Option<Option<Key>> {
         match value {
             Val::Double(it) => Some(whole(*it).map(Key::Number)),
@@ -156,14 +158,14 @@ impl Key {
     }
 }
 
-/// A double as the whole number that it is.
+/// A double as a whole number.
 pub(super) fn whole(double: f64) -> Option<i128> {
     let fits = double > i64::MIN as f64 && double < u64::MAX as f64 && double.fract() == 0.0;
     fits.then_some(double as i128)
 }
 
 impl<'a> Val<'a> {
-    /// JSON as an expression sees it. Whole numbers are `int`, so that they can be compared and counted with literals.
+    /// JSON as a value. Whole numbers are `int`, so that they can be compared and computed with literals.
     pub(super) fn of(value: &'a Value) -> Val<'a> {
         match value {
             Value::Null => Val::Null,
@@ -173,27 +175,27 @@ impl<'a> Val<'a> {
                 (None, Some(it)) => Val::UInt(it),
                 (None, None) => Val::Double(it.as_f64().unwrap_or(f64::NAN)),
             },
-            Value::String(it) => Val::Text(Text::Given(it)),
-            Value::Array(items) => Val::List(List::Given(items)),
-            Value::Object(members) => Val::Map(Mapping::Given(members)),
+            Value::String(it) => Val::Text(Text::Borrowed(it)),
+            Value::Array(items) => Val::List(List::Borrowed(items)),
+            Value::Object(members) => Val::Map(Mapping::Borrowed(members)),
         }
     }
 
-    /// A text that was made.
-    pub(super) fn text(text: String, meter: &'a Meter<'a>) -> Result<Val<'a>, Trouble> {
+    /// A string that was made.
+    pub(super) fn text(text: String, meter: &'a Meter<'a>) -> Result<Val<'a>, EvaluationError> {
         let mut held = Held::nothing(meter);
         held.grow(text.len())?;
-        Ok(Val::Text(Text::Made(Made::new(text, held))))
+        Ok(Val::Text(Text::Owned(Made::new(text, held))))
     }
 
     /// Bytes that were made.
-    pub(super) fn bytes(bytes: Vec<u8>, meter: &'a Meter<'a>) -> Result<Val<'a>, Trouble> {
+    pub(super) fn bytes(bytes: Vec<u8>, meter: &'a Meter<'a>) -> Result<Val<'a>, EvaluationError> {
         let mut held = Held::nothing(meter);
         held.grow(bytes.len())?;
-        Ok(Val::Bytes(Bytes::Made(Made::new(bytes, held))))
+        Ok(Val::Bytes(Bytes::Owned(Made::new(bytes, held))))
     }
 
-    /// The name of its type, as `type(x)` has it.
+    /// The name of its type, as `type(x)` returns it.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             Val::Null => "null_type",
@@ -211,8 +213,8 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether two values are equal. Those of different types are not, but for numbers.
-    pub(super) fn equals(&self, other: &Val<'a>, meter: &'a Meter<'a>) -> Result<bool, Trouble> {
+    /// Whether two values are equal. Values of different types are not, except numbers.
+    pub(super) fn equals(&self, other: &Val<'a>, meter: &'a Meter<'a>) -> Result<bool, EvaluationError> {
         meter.charge(1)?;
         match (self, other) {
             (Val::Null, Val::Null) => Ok(true),
@@ -239,13 +241,13 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// How two values are ordered, for the operator of this name.
+    /// The order of two values, for the operator of this name.
     pub(super) fn compare(
         &self,
         other: &Val<'a>,
         operator: &str,
         meter: &Meter<'_>,
-    ) -> Result<Ordering, Trouble> {
+    ) -> Result<Ordering, EvaluationError> {
         let ordered = match (self, other) {
             (Val::Bool(a), Val::Bool(b)) => Some(a.cmp(b)),
             (Val::Text(a), Val::Text(b)) => {
@@ -261,7 +263,7 @@ impl<'a> Val<'a> {
             (Val::Moment(a), Val::Moment(b)) => a.partial_cmp(b),
             _ => self.numeric(other),
         };
-        ordered.ok_or_else(|| Trouble::types(operator, vec![self.type_name(), other.type_name()]))
+        ordered.ok_or_else(|| EvaluationError::types(operator, vec![self.type_name(), other.type_name()]))
     }
 
     fn numeric(&self, other: &Val<'_>) -> Option<Ordering> {
@@ -279,9 +281,9 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Whether this is in that.
-    pub(super) fn is_in(&self, container: &Val<'a>, meter: &'a Meter<'a>) -> Result<bool, Trouble> {
-        let types = || Trouble::types("@in", vec![self.type_name(), container.type_name()]);
+    /// Whether a list or map contains a value.
+    pub(super) fn is_in(&self, container: &Val<'a>, meter: &'a Meter<'a>) -> Result<bool, EvaluationError> {
+        let types = || EvaluationError::types("@in", vec![self.type_name(), container.type_name()]);
         match container {
             Val::List(list) => {
                 for index in 0..list.len() {
@@ -301,14 +303,14 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// What stands at an index or under a key.
+    /// The element at an index or under a key.
     pub(super) fn at(
         &self,
         index: &Val<'a>,
         operator: &str,
         meter: &'a Meter<'a>,
-    ) -> Result<Val<'a>, Trouble> {
-        let types = || Trouble::types(operator, vec![self.type_name(), index.type_name()]);
+    ) -> Result<Val<'a>, EvaluationError> {
+        let types = || EvaluationError::types(operator, vec![self.type_name(), index.type_name()]);
         match self {
             Val::List(list) => {
                 let at = match index {
@@ -318,25 +320,25 @@ impl<'a> Val<'a> {
                     _ => return Err(types()),
                 };
                 let found = usize::try_from(at).ok().and_then(|at| list.get(at));
-                found.ok_or(Trouble::Unclear(Unclear::Index))
+                found.ok_or(EvaluationError::DataError(DataError::Index))
             }
             Val::Map(map) => {
                 let key = asked(index, meter)?.ok_or_else(types)?;
-                key.and_then(|key| map.get(&key)).ok_or(Trouble::Unclear(Unclear::MissingKey))
+                key.and_then(|key| map.get(&key)).ok_or(EvaluationError::DataError(DataError::MissingKey))
             }
             _ => Err(types()),
         }
     }
 }
 
-fn asked(value: &Val<'_>, meter: &Meter<'_>) -> Result<Option<Option<Key>>, Trouble> {
+fn asked(value: &Val<'_>, meter: &Meter<'_>) -> Result<Option<Option<Key>>, EvaluationError> {
     if let Val::Text(text) = value {
         meter.charge_bytes(text.as_str().len())?;
     }
     Ok(Key::asked(value))
 }
 
-fn same(a: &[u8], b: &[u8], meter: &Meter<'_>) -> Result<bool, Trouble> {
+fn same(a: &[u8], b: &[u8], meter: &Meter<'_>) -> Result<bool, EvaluationError> {
     if a.len() != b.len() {
         return Ok(false);
     }
@@ -344,7 +346,7 @@ fn same(a: &[u8], b: &[u8], meter: &Meter<'_>) -> Result<bool, Trouble> {
     Ok(a == b)
 }
 
-fn same_map<'a>(a: &Mapping<'a>, b: &Mapping<'a>, meter: &'a Meter<'a>) -> Result<bool, Trouble> {
+fn same_map<'a>(a: &Mapping<'a>, b: &Mapping<'a>, meter: &'a Meter<'a>) -> Result<bool, EvaluationError> {
     if a.len() != b.len() {
         return Ok(false);
     }
@@ -353,7 +355,7 @@ fn same_map<'a>(a: &Mapping<'a>, b: &Mapping<'a>, meter: &'a Meter<'a>) -> Resul
         None => Ok(false),
     };
     match a {
-        Mapping::Given(members) => {
+        Mapping::Borrowed(members) => {
             for (name, value) in *members {
                 meter.charge_bytes(name.len())?;
                 if !equal(Val::of(value), b.member(name))? {
@@ -361,7 +363,7 @@ fn same_map<'a>(a: &Mapping<'a>, b: &Mapping<'a>, meter: &'a Meter<'a>) -> Resul
                 }
             }
         }
-        Mapping::Made(made) => {
+        Mapping::Owned(made) => {
             for (key, (_, value)) in &made.value {
                 if let Key::Text(name) = key {
                     meter.charge_bytes(name.len())?;

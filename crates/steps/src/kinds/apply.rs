@@ -1,4 +1,4 @@
-//! `kubernetes/apply`: makes objects as they are written, and deletes what an earlier list held.
+//! `kubernetes/apply`: applies objects as they are written, and prunes those of an earlier list.
 
 use kubelink::apply::{Applied, ApplyOptions, Documents, Effect, Force, apply};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::prune::prune;
 use super::with::With;
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
 use crate::template::sampled;
 
@@ -21,7 +21,7 @@ impl Apply {
     pub(super) fn read(with: &mut With<'_>) -> Result<Apply, Problem> {
         let unknown = with.is_template("manifests");
         let documents = with.raw("manifests").map(|found| match found {
-            // A template for the whole: its value is only known, and only read, when the plan is made.
+            // A template for the whole list: its value is known, and read, only when the plan is made.
             Value::String(_) if unknown => Documents::of(Vec::new()),
             Value::String(text) => Documents::parse(text),
             Value::Array(objects) if unknown => {
@@ -41,7 +41,11 @@ impl Apply {
         Ok(Apply { documents, prune, force })
     }
 
-    pub(super) async fn look(&self, cx: &ClusterContext, step: &StepContext) -> Result<Look, StepError> {
+    pub(super) async fn poll(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+    ) -> Result<PollStatus, StepError> {
         let force = if self.force { Force::Yes } else { Force::No };
         let options = ApplyOptions { force, ..ApplyOptions::default() };
         let progress = cx.progress(step);
@@ -51,7 +55,11 @@ impl Apply {
             done.objects.extend(gone.into_iter().map(|target| (target, Effect::Pruned)));
         }
         let log = done.objects.iter().map(|(target, effect)| format!("{target} {effect}\n")).collect();
-        Ok(Look::Done(Outcome { message: Some(summary(&done)), log: Some(log), ..Outcome::default() }))
+        Ok(PollStatus::Done(StepOutcome {
+            message: Some(summary(&done)),
+            log: Some(log),
+            ..StepOutcome::default()
+        }))
     }
 }
 

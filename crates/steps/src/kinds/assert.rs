@@ -1,16 +1,16 @@
-//! `assert`: goes on only if a condition over the cluster's facts holds. A condition that does not hold is terminal.
+//! `assert`: continues only if a condition over the cluster's facts holds. A condition that does not hold is terminal.
 
 use kubelink::facts;
 use serde_json::{Map, Value, json};
 
 use super::with::{With, text};
-use crate::aside;
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepError};
-use crate::expression::{Expression, Said};
+use crate::engine::{PollStatus, StepError, StepOutcome};
+use crate::expression::{Evaluation, Expression};
+use crate::offload;
 use crate::problem::Problem;
 
-/// What a condition may look at.
+/// What a condition may refer to.
 const FACTS: [&str; 4] = ["cluster", "nodes", "operators", "parameters"];
 
 #[derive(Debug)]
@@ -27,14 +27,14 @@ impl Assert {
         Ok(Assert { that, message, parameters: Value::Object(parameters.clone()) })
     }
 
-    pub(super) async fn look(&self, cx: &ClusterContext) -> Result<Look, StepError> {
+    pub(super) async fn poll(&self, cx: &ClusterContext) -> Result<PollStatus, StepError> {
         let facts = self.facts(cx).await?;
         let that = self.that.clone();
-        self.outcome(aside(move |stop| that.evaluate(&facts, stop)).await)
+        self.outcome(offload(move |stop| that.evaluate(&facts, stop)).await)
     }
 
-    /// What an evaluation means for the step; `None` is one that ended early.
-    fn outcome(&self, said: Option<Said>) -> Result<Look, StepError> {
+    /// The result of the step for an evaluation; `None` is one that was stopped early.
+    fn outcome(&self, said: Option<Evaluation>) -> Result<PollStatus, StepError> {
         let failed = |why: String| {
             let message = match &self.message {
                 Some(message) => format!("{message} ({why})"),
@@ -42,20 +42,22 @@ impl Assert {
             };
             Err(StepError::terminal("AssertFailed", message))
         };
-        match said.unwrap_or_else(|| Said::TimedOut("its evaluation ended early".to_owned())) {
-            Said::Truth(true) => Ok(Look::Done(Outcome::said(format!("it holds that {}", self.that.text())))),
-            Said::Truth(false) => failed(format!("it does not hold that {}", self.that.text())),
-            Said::Unclear(why) | Said::Never(why) => {
+        match said.unwrap_or_else(|| Evaluation::TimedOut("its evaluation ended early".to_owned())) {
+            Evaluation::Value(true) => {
+                Ok(PollStatus::Done(StepOutcome::with_message(format!("it holds that {}", self.that.text()))))
+            }
+            Evaluation::Value(false) => failed(format!("it does not hold that {}", self.that.text())),
+            Evaluation::Undetermined(why) | Evaluation::Invalid(why) => {
                 failed(format!("{} cannot be told: {why}", self.that.text()))
             }
-            Said::TimedOut(why) => {
+            Evaluation::TimedOut(why) => {
                 let message = format!("{} is not evaluated yet: {why}", self.that.text());
                 Err(StepError::transient("EvaluationInterrupted", message))
             }
         }
     }
 
-    /// Only what the condition looks at is asked for.
+    /// Reads only the facts that the condition refers to.
     async fn facts(&self, cx: &ClusterContext) -> Result<Map<String, Value>, StepError> {
         let mut found = Map::new();
         found.insert("parameters".to_owned(), self.parameters.clone());
@@ -85,7 +87,7 @@ impl Assert {
     }
 }
 
-/// An expression among the members. A template in it would be text put into a program, and is refused.
+/// An expression among the members. A template in it would insert text into a program, and is rejected.
 pub(super) fn expression(
     with: &mut With<'_>,
     name: &'static str,
@@ -110,10 +112,10 @@ mod tests {
         let that = Expression::compile("parameters.ok", &FACTS).unwrap();
         let assert = Assert { that, message: None, parameters: json!({}) };
         let kind = |said| assert.outcome(said).map(drop).map_err(|error| error.kind());
-        assert_eq!(kind(Some(Said::TimedOut("slow".to_owned()))), Err(StepErrorKind::Transient));
+        assert_eq!(kind(Some(Evaluation::TimedOut("slow".to_owned()))), Err(StepErrorKind::Transient));
         assert_eq!(kind(None), Err(StepErrorKind::Transient));
-        assert_eq!(kind(Some(Said::Never("large".to_owned()))), Err(StepErrorKind::Terminal));
-        assert_eq!(kind(Some(Said::Truth(false))), Err(StepErrorKind::Terminal));
-        assert_eq!(kind(Some(Said::Truth(true))), Ok(()));
+        assert_eq!(kind(Some(Evaluation::Invalid("large".to_owned()))), Err(StepErrorKind::Terminal));
+        assert_eq!(kind(Some(Evaluation::Value(false))), Err(StepErrorKind::Terminal));
+        assert_eq!(kind(Some(Evaluation::Value(true))), Ok(()));
     }
 }

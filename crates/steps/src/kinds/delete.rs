@@ -1,4 +1,4 @@
-//! `kubernetes/delete`: makes sure that objects are gone.
+//! `kubernetes/delete`: ensures that objects are gone.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use kubelink::delete::{DeleteOptions, Deleted, delete, delete_matching};
 use super::place::Place;
 use super::with::{Which, With};
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
 
 #[derive(Debug)]
@@ -25,13 +25,13 @@ impl Delete {
         Ok(Delete { place, which, wait })
     }
 
-    /// All at once: whoever takes the name of an object that is gone is never deleted for it.
-    pub(super) async fn look(
+    /// Deletes all objects together, each by its uid, so that a new object of the same name is never deleted.
+    pub(super) async fn poll(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
         limit: Duration,
-    ) -> Result<Look, StepError> {
+    ) -> Result<PollStatus, StepError> {
         let options = DeleteOptions { wait: self.wait.then_some(limit), ..DeleteOptions::default() };
         let progress = cx.progress(step);
         let message = match &self.which {
@@ -51,6 +51,6 @@ impl Delete {
                 format!("{} deleted of {}", gone.len(), self.place.told(selector))
             }
         };
-        Ok(Look::Done(Outcome::said(message)))
+        Ok(PollStatus::Done(StepOutcome::with_message(message)))
     }
 }

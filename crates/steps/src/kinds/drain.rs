@@ -1,8 +1,8 @@
-//! `node/drain`: empties a node, or each that matches a selector, one after another.
+//! `node/drain`: drains a node, or each that matches a selector, one after another.
 //!
-//! How far a drain has come is written on the cluster itself: a node that bears this run's cordon and no pods is done. So a
-//! drain that goes on after a crash passes over those in a moment, and nothing has to be remembered between two nodes. It is a
-//! wait, not an action: the work may be handed back while pods do not go, for a customer's operation or a shutdown.
+//! The progress of a drain is recorded on the cluster itself: a node with this run's cordon and no pods is done. A drain that
+//! continues after a crash skips those quickly, and needs no memory between two nodes. It is a wait, not an action: the work
+//! may be released while pods remain, for a customer's operation or a shutdown.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -13,144 +13,148 @@ use kubelink::drain::{Blocker, DrainError, DrainOptions, Drained, EmptyDir, Unma
 use kubelink::{Progress, Target};
 use serde_json::{Value, json};
 
-use super::Turn;
+use super::PollLimits;
 use super::nodes::Nodes;
 use super::with::With;
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Obstacle, Outcome, Report, StepContext, StepError};
+use crate::engine::{Obstacle, PollStatus, Report, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
 
-/// For so long a drain waits for pods before it says what holds them and looks anew.
+/// How long one drain call waits for pods before it reports what blocks them and polls again.
 const SLICE: Duration = Duration::from_secs(30);
 
-/// At most this many names in a sentence; the rest is a number.
+/// Most names in a sentence; the rest is a number.
 const NAMED_MAX: usize = 10;
 
-/// How to drain.
+/// Options of a drain.
 #[derive(Debug, Clone, Default)]
-pub struct DrainWays {
-    /// A grace period instead of each pod's own.
+pub struct DrainSettings {
+    /// Grace period instead of each pod's own.
     pub grace: Option<Duration>,
-    /// Whether pods may lose an emptyDir.
+    /// Whether pods may lose their emptyDir volumes.
     pub delete_empty_dir: bool,
-    /// Whether pods may go that no controller starts again.
+    /// Whether pods without a controller may be deleted.
     pub force: bool,
-    /// Whether it is enough that all evictions are granted.
+    /// Whether the drain is done when all evictions are granted.
     pub skip_wait_for_delete: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Drain {
     nodes: Nodes,
-    ways: DrainWays,
-    /// The nodes that this very process has emptied in this step.
+    settings: DrainSettings,
+    /// The nodes that this process has drained in this step.
     empty: Mutex<BTreeSet<String>>,
 }
 
 impl Drain {
     pub(super) fn read(with: &mut With<'_>) -> Result<Drain, Problem> {
         let nodes = Nodes::read(with)?;
-        let ways = DrainWays {
+        let settings = DrainSettings {
             grace: with.duration("gracePeriod")?,
             delete_empty_dir: with.truth("deleteEmptyDir")?.unwrap_or(false),
             force: with.truth("force")?.unwrap_or(false),
             skip_wait_for_delete: with.truth("skipWaitForDelete")?.unwrap_or(false),
         };
-        Ok(Drain { nodes, ways, empty: Mutex::default() })
+        Ok(Drain { nodes, settings, empty: Mutex::default() })
     }
 
     /// Drains the next node.
-    pub(super) async fn look(
+    pub(super) async fn poll(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
-        turn: Turn,
-    ) -> Result<Look, StepError> {
+        limits: PollLimits,
+    ) -> Result<PollStatus, StepError> {
         let names = self.nodes.names(cx).await?;
         let next = {
             let empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
             names.iter().find(|name| !empty.contains(*name)).cloned()
         };
         if let Some(node) = next {
-            match empty_node(cx, step, &node, &self.ways, turn.limit).await? {
-                Emptied::Not(report) => return Ok(Look::Held(report)),
-                Emptied::Yes(drained) => step.teller.say(told(&node, &drained)),
+            match drain_node(cx, step, &node, &self.settings, limits.limit).await? {
+                DrainResult::Blocked(report) => return Ok(PollStatus::Blocked(report)),
+                DrainResult::Drained(drained) => step.reporter.message(told(&node, &drained)),
             }
             self.empty.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
         }
         let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
         let done = names.iter().filter(|name| empty.contains(*name)).count();
         if done < names.len() {
-            return Ok(Look::Waiting(format!("{done} of {} nodes are drained", names.len())));
+            return Ok(PollStatus::Waiting(format!("{done} of {} nodes are drained", names.len())));
         }
         empty.clear();
         let message = match names.as_slice() {
             [node] => format!("node {node} is drained"),
             nodes => format!("{} nodes are drained: {}", nodes.len(), nodes.join(", ")),
         };
-        Ok(Look::Done(Outcome { message: Some(message), memory: json!({"nodes": names}), log: None }))
+        Ok(PollStatus::Done(StepOutcome {
+            message: Some(message),
+            memory: json!({"nodes": names}),
+            log: None,
+        }))
     }
 
-    /// The nodes that this run cordoned take pods again.
-    pub(super) async fn take_back(
+    /// Uncordons the nodes that this run cordoned.
+    pub(super) async fn undo(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
         memory: &Value,
     ) -> Result<Option<String>, StepError> {
-        self.nodes.take_back(cx, step, memory).await
+        self.nodes.undo(cx, step, memory).await
     }
 }
 
-/// What became of a node within a time.
+/// Result of draining a node for a limited time.
 #[derive(Debug)]
-pub enum Emptied {
-    /// It is empty.
-    Yes(Drained),
-    /// Pods are left; which, and what holds them.
-    Not(Report),
+pub enum DrainResult {
+    /// The node is drained.
+    Drained(Drained),
+    /// Pods remain; the report names them and what blocks them.
+    Blocked(Report),
 }
 
-/// Drains one node for at most `limit` or a slice of time, whichever ends first. The node stays cordoned by this run.
-pub async fn empty_node(
+/// Drains one node for at most `limit` or one slice of time, whichever is shorter. The node stays cordoned by this run.
+pub async fn drain_node(
     cx: &ClusterContext,
     step: &StepContext,
     node: &str,
-    ways: &DrainWays,
+    settings: &DrainSettings,
     limit: Duration,
-) -> Result<Emptied, StepError> {
-    // Asked first, and not only watched: a cluster that does not answer is known as such at once.
+) -> Result<DrainResult, StepError> {
+    // A read first, and not only a watch, shows at once that a cluster is unreachable.
     let target = Target::of::<k8s_openapi::api::core::v1::Node>(None, node);
     if cx.link.get(&target).await?.is_none() {
         return Err(StepError::terminal("NotFound", format!("there is no node {node}")));
     }
     let options = DrainOptions {
-        empty_dir: if ways.delete_empty_dir { EmptyDir::Delete } else { EmptyDir::Refuse },
-        unmanaged: if ways.force { Unmanaged::Delete } else { Unmanaged::Refuse },
-        grace: ways.grace,
-        until: if ways.skip_wait_for_delete { Until::Granted } else { Until::Gone },
+        empty_dir: if settings.delete_empty_dir { EmptyDir::Delete } else { EmptyDir::Refuse },
+        unmanaged: if settings.force { Unmanaged::Delete } else { Unmanaged::Refuse },
+        grace: settings.grace,
+        until: if settings.skip_wait_for_delete { Until::Granted } else { Until::Gone },
         ..DrainOptions::new(cx.holder(step), limit.min(SLICE))
     };
     match drain(&cx.link, node, &options, &notes(cx, step), &step.stop).await {
-        Ok(drained) => Ok(Emptied::Yes(drained)),
-        Err(DrainError::Stalled { blockers, .. }) => Ok(Emptied::Not(held(node, &blockers))),
+        Ok(drained) => Ok(DrainResult::Drained(drained)),
+        Err(DrainError::Stalled { blockers, .. }) => Ok(DrainResult::Blocked(held(node, &blockers))),
         Err(error) => Err(error.into()),
     }
 }
 
-/// What is said about the node as a whole; each pod's own story would drown it.
+/// Reports progress about the node as a whole; progress of single pods is left out.
 fn notes(cx: &ClusterContext, step: &StepContext) -> Progress {
-    let teller = step.teller.clone();
+    let reporter = step.reporter.clone();
     Progress::new(cx.clock.clone(), move |note| {
         let Some(node) = note.about.strip_prefix("node ") else { return };
         match note.blockers.as_slice() {
-            [] => teller.say(format!("{}: {}", note.about, note.sentence)),
-            blockers => teller.report(held(node, blockers)),
+            [] => reporter.message(format!("{}: {}", note.about, note.sentence)),
+            blockers => reporter.report(held(node, blockers)),
         }
     })
 }
 
-/// What a drain waits for. The pods and their budgets are the customer's.
+/// The report of a blocked drain. The pods and their budgets are the customer's.
 fn held(node: &str, blockers: &[Blocker]) -> Report {
     let count: usize = blockers.iter().map(|it| it.pods.len()).sum();
     let mut message = match count {
@@ -178,7 +182,7 @@ fn held(node: &str, blockers: &[Blocker]) -> Report {
     Report { message, obstacles }
 }
 
-/// Names in a sentence; of very many only the first.
+/// TemplateNames in a sentence, at most `NAMED_MAX`.
 fn names(all: &[String]) -> String {
     match all.len() {
         count if count <= NAMED_MAX => all.join(", "),

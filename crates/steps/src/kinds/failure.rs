@@ -1,4 +1,4 @@
-//! What went wrong on a cluster, as the engine understands it.
+//! Conversion of kubelink errors into errors of a step.
 
 use api::admin::Owner;
 use api::error::{Class, Classify};
@@ -6,12 +6,14 @@ use kubelink::apply::ApplyError;
 use kubelink::drain::DrainError;
 use kubelink::{Failure, LinkError};
 
-use crate::engine::{Look, Obstacle, Report, StepError, StepErrorKind};
+use crate::engine::{Obstacle, PollStatus, Report, StepError, StepErrorKind};
 
 impl From<LinkError> for StepError {
     fn from(error: LinkError) -> StepError {
         let pause = error.retry_after();
-        StepError::new(kind(&error), code(&error.failure), error.to_string()).after(pause).because(error)
+        StepError::new(kind(&error), code(&error.failure), error.to_string())
+            .with_retry_after(pause)
+            .with_source(error)
     }
 }
 
@@ -20,11 +22,11 @@ impl From<DrainError> for StepError {
         let (kind, code) = match &error {
             DrainError::Refused { .. } => (StepErrorKind::Terminal, "DrainRefused"),
             DrainError::Stalled { .. } => (StepErrorKind::Transient, "DrainStalled"),
-            // Somebody wanted it to end, who also says what comes next.
+            // The step was stopped on request; the requester decides what follows.
             DrainError::Cancelled { .. } => (StepErrorKind::Transient, "Stopped"),
             DrainError::Link(error) => (kind(error), code(&error.failure)),
         };
-        StepError::new(kind, code, error.to_string()).because(error)
+        StepError::new(kind, code, error.to_string()).with_source(error)
     }
 }
 
@@ -41,11 +43,11 @@ impl From<ApplyError> for StepError {
                 (kind(failure), code(&failure.failure), failure.retry_after())
             }
         };
-        StepError::new(kind, code, error.to_string()).after(pause).because(error)
+        StepError::new(kind, code, error.to_string()).with_retry_after(pause).with_source(error)
     }
 }
 
-/// What may be done: a cluster that does not answer is waited for, everything else is as its class says.
+/// The kind of an error: an unreachable cluster is waited for, everything else follows its class.
 fn kind(error: &LinkError) -> StepErrorKind {
     match (&error.failure, error.class()) {
         (Failure::Refused(_) | Failure::Connection(_) | Failure::NoAnswer(_), _) => {
@@ -78,15 +80,17 @@ fn code(failure: &Failure) -> &'static str {
     }
 }
 
-/// What a verb waited for when its time was over; any other failure stays one.
-pub fn still_waiting(error: LinkError) -> Result<Look, StepError> {
+/// The status of a wait whose time is over; any other failure stays an error.
+pub fn still_waiting(error: LinkError) -> Result<PollStatus, StepError> {
     match &error.failure {
-        Failure::TimeLimit { waiting_for, .. } => Ok(Look::Held(waiting(&error.target, waiting_for))),
+        Failure::TimeLimit { waiting_for, .. } => {
+            Ok(PollStatus::Blocked(waiting(&error.target, waiting_for)))
+        }
         _ => Err(error.into()),
     }
 }
 
-/// The report of a wait for something of an object in the cluster.
+/// The report of a wait for an object in the cluster.
 pub(crate) fn waiting(object: &str, what: &str) -> Report {
     let obstacle =
         Obstacle { what: object.to_owned(), message: format!("waiting for {what}"), owner: Owner::Customer };

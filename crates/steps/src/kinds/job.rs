@@ -1,4 +1,4 @@
-//! `kubernetes/job`: runs a Job to its end and keeps its log.
+//! `kubernetes/job`: runs a Job until it finishes and keeps its log.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use super::failure::still_waiting;
 use super::with::{With, text};
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
 
-/// How much of a failed Job's log is told with the failure itself.
+/// How much of a failed Job's log is part of the error message.
 const TOLD_MAX: usize = 2048;
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Job {
         Job { namespace: "sample".to_owned(), spec: JobSpec::default() }
     }
 
-    /// A Job as an object, or as text in YAML; its name is ours.
+    /// A Job as an object, or as YAML text; its name is replaced.
     fn of_manifest(value: Value) -> Result<Job, String> {
         let value = match value {
             Value::String(yaml) => serde_saphyr::from_str(&yaml).map_err(|_| "it is not YAML".to_owned())?,
@@ -81,12 +81,12 @@ impl Job {
         }
     }
 
-    pub(super) async fn look(
+    pub(super) async fn poll(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
         limit: Duration,
-    ) -> Result<Look, StepError> {
+    ) -> Result<PollStatus, StepError> {
         let request = self.request(cx, step);
         let ended = match run_job(&cx.link, &request, limit, &cx.progress(step)).await {
             Ok(ended) => ended,
@@ -101,7 +101,7 @@ impl Job {
             Ok(()) => {
                 let (message, memory) =
                     (Some(format!("{job} succeeded{missing}")), json!({"job": ended.name}));
-                Ok(Look::Done(Outcome { message, log, memory }))
+                Ok(PollStatus::Done(StepOutcome { message, log, memory }))
             }
             Err(why) => {
                 let last =
@@ -112,8 +112,8 @@ impl Job {
         }
     }
 
-    /// Stops a Job that was under way. One that came to its end has done what it did.
-    pub(super) async fn take_back(
+    /// Stops a running Job. A finished one keeps its effects.
+    pub(super) async fn undo(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
@@ -128,7 +128,7 @@ impl Job {
     }
 }
 
-/// Variables, by name or as Kubernetes lists them.
+/// Environment variables, by name or as Kubernetes lists them.
 fn env(value: &Value) -> Result<Vec<EnvVar>, String> {
     fn named(members: &Map<String, Value>) -> Result<Vec<EnvVar>, String> {
         let variable = |(name, value): (&String, &Value)| {
@@ -147,7 +147,7 @@ fn env(value: &Value) -> Result<Vec<EnvVar>, String> {
     }
 }
 
-/// An object of Kubernetes. The reader's words quote what it read, which may be a password: only the place is told.
+/// An object of Kubernetes. The message of the parser quotes its input, which may contain a password: only the path is reported.
 fn typed<T: DeserializeOwned>(value: Value, what: &str) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
         "." => format!("it is not {what}"),

@@ -1,6 +1,6 @@
 //! Label selectors as text, checked before a cluster is asked. Pure.
 
-/// Refuses what is not a label selector, or would select everything.
+/// Rejects text that is not a label selector, or would select everything.
 pub fn check_selector(text: &str) -> Result<(), String> {
     let parts =
         split(text).ok_or_else(|| format!("{text:?} is not a label selector: its brackets do not match"))?;
@@ -12,7 +12,7 @@ pub fn check_selector(text: &str) -> Result<(), String> {
     })
 }
 
-/// At the commas outside of brackets.
+/// Splits at the commas outside of brackets.
 fn split(text: &str) -> Option<Vec<&str>> {
     let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {

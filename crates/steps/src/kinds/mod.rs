@@ -1,20 +1,20 @@
 //! The kinds of steps that a task may use, by the names in their `uses`.
 //!
-//! Each kind is a verb of kubelink made into a step: it may be tried again at any moment, says what it waits for, and takes
-//! back what it did where that is natural. A step is read once when its task is stored ([`check_step`]) and once when a plan
-//! is made ([`build_step`]), by the same code.
+//! Each kind makes a verb of kubelink a step: it can be repeated at any time, reports what it waits for, and has an undo where
+//! that is natural. A step is read once when its task is stored ([`check_step`]) and once when a plan is made ([`build_step`]),
+//! by the same code.
 //!
-//! | `uses` | while it runs | taken back by |
+//! | `uses` | while it runs | undone by |
 //! |---|---|---|
 //! | `pause` | a wait | |
 //! | `assert` | an action | |
 //! | `kubernetes/apply`, `/patch`, `/delete` | an action | |
 //! | `kubernetes/wait`, `/restart` | a wait | |
-//! | `kubernetes/job` | a wait | stopping a Job that is under way |
+//! | `kubernetes/job` | a wait | stopping a running Job |
 //! | `node/cordon`, `node/uncordon` | an action | cordon: uncordoning what this run cordoned |
 //! | `node/drain` | a wait | uncordoning what this run cordoned |
 //!
-//! A wait can be handed back to the store while it lasts, for a customer's operation or a shutdown; an action ends first.
+//! A wait can be released at any time, for a customer's operation or a shutdown; an action finishes first.
 
 mod apply;
 mod assert;
@@ -33,7 +33,7 @@ mod step;
 mod wait;
 mod with;
 
-pub use drain::{DrainWays, Emptied, empty_node};
+pub use drain::{DrainResult, DrainSettings, drain_node};
 pub use failure::still_waiting;
 pub(crate) use failure::waiting;
 pub use labels::check_selector;
@@ -45,11 +45,11 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, StepContext, StepError};
+use crate::engine::{PollStatus, StepContext, StepError};
 use crate::problem::Problem;
-use with::{Stage, With};
+use with::{ReadStage, With};
 
-/// Refuses what cannot be the name of an object, or would lead a request elsewhere.
+/// Rejects text that cannot be the name of an object, or would change the path of a request.
 pub fn check_name(name: &str) -> Result<String, String> {
     kubelink::names::check_name(name).map(|()| name.to_owned())
 }
@@ -69,7 +69,7 @@ pub const KINDS: [&str; 11] = [
     "node/drain",
 ];
 
-/// A step's work, with what it was given.
+/// A kind of step with its parameters.
 #[derive(Debug)]
 enum Kind {
     Pause(pause::Pause),
@@ -85,12 +85,12 @@ enum Kind {
     Drain(drain::Drain),
 }
 
-/// The bounds of one look.
+/// Time limits of one poll.
 #[derive(Debug, Clone, Copy)]
-struct Turn {
-    /// When the step began.
+struct PollLimits {
+    /// When the step started.
     began: Instant,
-    /// How long this look may take.
+    /// Time limit of this poll.
     limit: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Kind {
         place: &str,
         members: &Map<String, Value>,
         parameters: &Map<String, Value>,
-        stage: Stage,
+        stage: ReadStage,
     ) -> Result<Kind, Problem> {
         let inside = format!("{place}.with");
         let mut with = With::new(&inside, members, stage);
@@ -125,25 +125,30 @@ impl Kind {
         Ok(kind)
     }
 
-    /// Does it, or looks how far it has come.
-    async fn look(&self, cx: &ClusterContext, step: &StepContext, turn: Turn) -> Result<Look, StepError> {
+    /// Runs the action, or polls the wait.
+    async fn poll(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+        limits: PollLimits,
+    ) -> Result<PollStatus, StepError> {
         match self {
-            Kind::Pause(it) => it.look(turn).await,
-            Kind::Assert(it) => it.look(cx).await,
-            Kind::Apply(it) => it.look(cx, step).await,
-            Kind::Patch(it) => it.look(cx).await,
-            Kind::Delete(it) => it.look(cx, step, turn.limit).await,
-            Kind::Wait(it) => it.look(cx, step, turn.limit).await,
-            Kind::Restart(it) => it.look(cx, step, turn.limit).await,
-            Kind::Job(it) => it.look(cx, step, turn.limit).await,
+            Kind::Pause(it) => it.poll(limits).await,
+            Kind::Assert(it) => it.poll(cx).await,
+            Kind::Apply(it) => it.poll(cx, step).await,
+            Kind::Patch(it) => it.poll(cx).await,
+            Kind::Delete(it) => it.poll(cx, step, limits.limit).await,
+            Kind::Wait(it) => it.poll(cx, step, limits.limit).await,
+            Kind::Restart(it) => it.poll(cx, step, limits.limit).await,
+            Kind::Job(it) => it.poll(cx, step, limits.limit).await,
             Kind::Cordon(it) => it.cordon(cx, step).await,
             Kind::Uncordon(it) => it.uncordon(cx, step).await,
-            Kind::Drain(it) => it.look(cx, step, turn).await,
+            Kind::Drain(it) => it.poll(cx, step, limits).await,
         }
     }
 
-    /// How long one look of a wait may take, after which the cluster is asked anew, so that one that no longer answers is
-    /// noticed; `None` for actions.
+    /// Time limit of one poll of a wait, after which the cluster is contacted again, so that an unreachable one is noticed; `None`
+    /// for actions.
     fn slice(&self) -> Option<Duration> {
         match self {
             Kind::Pause(_) | Kind::Wait(_) | Kind::Restart(_) | Kind::Job(_) => Some(Duration::from_secs(20)),
@@ -157,21 +162,21 @@ impl Kind {
         }
     }
 
-    fn has_take_back(&self) -> bool {
+    fn has_undo(&self) -> bool {
         matches!(self, Kind::Job(_) | Kind::Cordon(_) | Kind::Drain(_))
     }
 
-    /// Takes back what it did; says what, or nothing if there was nothing.
-    async fn take_back(
+    /// Undoes the step; returns what was undone, or none if there was nothing to undo.
+    async fn undo(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
         memory: &Value,
     ) -> Result<Option<String>, StepError> {
         match self {
-            Kind::Job(it) => it.take_back(cx, step, memory).await,
-            Kind::Cordon(it) => it.take_back(cx, step, memory).await,
-            Kind::Drain(it) => it.take_back(cx, step, memory).await,
+            Kind::Job(it) => it.undo(cx, step, memory).await,
+            Kind::Cordon(it) => it.undo(cx, step, memory).await,
+            Kind::Drain(it) => it.undo(cx, step, memory).await,
             _ => Ok(None),
         }
     }

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::with::{Which, With};
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
 
-/// Which nodes.
+/// One node, or all that match a selector.
 #[derive(Debug, Clone)]
 pub(crate) struct Nodes(Which);
 
@@ -20,7 +20,7 @@ impl Nodes {
         with.which("node").map(Nodes)
     }
 
-    /// Their names, in order. A selector that matches nothing is a mistake of whoever wrote it, and terminal.
+    /// Their names, in order. A selector that matches nothing is an error of its author, and terminal.
     pub(super) async fn names(&self, cx: &ClusterContext) -> Result<Vec<String>, StepError> {
         match &self.0 {
             Which::Named(name) => Ok(vec![name.clone()]),
@@ -34,8 +34,12 @@ impl Nodes {
         }
     }
 
-    /// `node/cordon`: they take no new pods.
-    pub(super) async fn cordon(&self, cx: &ClusterContext, step: &StepContext) -> Result<Look, StepError> {
+    /// `node/cordon`: the nodes accept no new pods.
+    pub(super) async fn cordon(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+    ) -> Result<PollStatus, StepError> {
         let holder = cx.holder(step);
         let (mut ours, mut told) = (Vec::new(), Vec::new());
         for node in self.names(cx).await? {
@@ -46,11 +50,15 @@ impl Nodes {
             }
         }
         let memory = json!({"nodes": ours});
-        Ok(Look::Done(Outcome { message: Some(told.join(", ")), memory, log: None }))
+        Ok(PollStatus::Done(StepOutcome { message: Some(told.join(", ")), memory, log: None }))
     }
 
-    /// `node/uncordon`: they take pods again, if a manifest of ours had cordoned them. The cordons of people stay.
-    pub(super) async fn uncordon(&self, cx: &ClusterContext, step: &StepContext) -> Result<Look, StepError> {
+    /// `node/uncordon`: the nodes accept pods again, if a manifest cordoned them. Cordons set by people remain.
+    pub(super) async fn uncordon(
+        &self,
+        cx: &ClusterContext,
+        step: &StepContext,
+    ) -> Result<PollStatus, StepError> {
         let holder = cx.holder(step);
         let mut told = Vec::new();
         for node in self.names(cx).await? {
@@ -67,11 +75,11 @@ impl Nodes {
                 Uncordoned::ByOther(None) => format!("node {node} stays cordoned by someone else"),
             });
         }
-        Ok(Look::Done(Outcome::said(told.join(", "))))
+        Ok(PollStatus::Done(StepOutcome::with_message(told.join(", "))))
     }
 
-    /// Undoes the cordons that this run made on them. Whether a cordon is the run's is told by the record on the node.
-    pub(super) async fn take_back(
+    /// Removes the cordons that this run set. The record on the node tells whose cordon it is.
+    pub(super) async fn undo(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
@@ -89,7 +97,7 @@ impl Nodes {
     }
 }
 
-/// Uncordons those of `nodes` that this run cordoned, and says which.
+/// Uncordons those of `nodes` that this run cordoned, and returns which.
 pub(crate) async fn uncordon_ours(
     cx: &ClusterContext,
     step: &StepContext,

@@ -1,4 +1,4 @@
-//! `kubernetes/patch`: changes fields of an object that exists.
+//! `kubernetes/patch`: changes fields of an existing object.
 
 use kubelink::patch::{Change, patch};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::place::Place;
 use super::with::{With, text};
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepError};
+use crate::engine::{PollStatus, StepError, StepOutcome};
 use crate::problem::Problem;
 
 #[derive(Debug)]
@@ -49,10 +49,10 @@ impl Patch {
         Ok(Patch { place, name, change, subresource })
     }
 
-    pub(super) async fn look(&self, cx: &ClusterContext) -> Result<Look, StepError> {
+    pub(super) async fn poll(&self, cx: &ClusterContext) -> Result<PollStatus, StepError> {
         let target = self.place.target(&cx.link, &self.name).await?;
         let changed = patch(&cx.link, &target, &self.change, self.subresource.as_deref()).await?;
         let what = if changed { "patched" } else { "was so already" };
-        Ok(Look::Done(Outcome::said(format!("{target} {what}"))))
+        Ok(PollStatus::Done(StepOutcome::with_message(format!("{target} {what}"))))
     }
 }

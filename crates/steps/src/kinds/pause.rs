@@ -1,15 +1,15 @@
-//! `pause`: lets time pass. After a crash or a hand-back it begins anew, so that at least this time passes undisturbed.
+//! `pause`: waits for a duration. After a crash or a release it starts again, so that the whole duration passes undisturbed.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Turn;
+use super::PollLimits;
 use super::with::With;
-use crate::engine::{Look, Obstacle, Outcome, Report, StepError};
+use crate::engine::{Obstacle, PollStatus, Report, StepError, StepOutcome};
 use crate::problem::Problem;
 
-/// The longest pause; whoever wants to wait for longer wants a schedule.
+/// Longest pause; a longer one should be a schedule.
 const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug)]
@@ -27,13 +27,13 @@ impl Pause {
         Ok(Pause { duration })
     }
 
-    pub(super) async fn look(&self, turn: Turn) -> Result<Look, StepError> {
-        let end = turn.began + self.duration;
-        tokio::time::sleep_until(end.min(Instant::now() + turn.limit)).await;
+    pub(super) async fn poll(&self, limits: PollLimits) -> Result<PollStatus, StepError> {
+        let end = limits.began + self.duration;
+        tokio::time::sleep_until(end.min(Instant::now() + limits.limit)).await;
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             let lasted = api::duration::TimeSpan::new(self.duration);
-            return Ok(Look::Done(Outcome::said(format!("paused for {lasted}"))));
+            return Ok(PollStatus::Done(StepOutcome::with_message(format!("paused for {lasted}"))));
         }
         let left = api::duration::TimeSpan::new(Duration::from_secs(left.as_secs() + 1));
         let obstacle = Obstacle {
@@ -41,6 +41,9 @@ impl Pause {
             message: format!("ends in {left}"),
             owner: api::admin::Owner::System,
         };
-        Ok(Look::Held(Report { message: format!("pauses for {left} more"), obstacles: vec![obstacle] }))
+        Ok(PollStatus::Blocked(Report {
+            message: format!("pauses for {left} more"),
+            obstacles: vec![obstacle],
+        }))
     }
 }

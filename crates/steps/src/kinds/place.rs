@@ -1,4 +1,4 @@
-//! Objects that a step names by kind and name, found on the cluster.
+//! Objects that a step names by kind and name, resolved on the cluster.
 
 use kube::Api;
 use kube::core::{ApiResource, DynamicObject};
@@ -9,7 +9,7 @@ use super::with::With;
 use crate::engine::StepError;
 use crate::problem::Problem;
 
-/// Where namespaced objects are that name no namespace, as for kubectl.
+/// Namespace of namespaced objects that name none, as for kubectl.
 const DEFAULT_NAMESPACE: &str = "default";
 
 /// A kind, and where its objects are.
@@ -27,7 +27,7 @@ impl Place {
         Ok(Place { api_version, kind, namespace })
     }
 
-    /// What the cluster calls the kind, and the namespace to look in.
+    /// The API resource of the kind, and the namespace of its objects.
     pub(super) async fn find(&self, link: &Link) -> Result<(ApiResource, Option<String>), StepError> {
         let (resource, scope) = link.resolve(&self.api_version, &self.kind).await?;
         match (scope, &self.namespace) {
@@ -55,7 +55,7 @@ impl Place {
         })
     }
 
-    /// `Deployment web/frontend`, or what matches a selector.
+    /// `Deployment web/frontend`, or the kind with a selector.
     pub(super) fn told(&self, which: &str) -> String {
         match &self.namespace {
             Some(namespace) => format!("{} {namespace}/{which}", self.kind),

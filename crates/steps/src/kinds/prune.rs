@@ -1,8 +1,8 @@
-//! What an apply deletes: what carries the selector's labels, was applied by us, and is not in the list.
+//! Pruning after an apply: deletes objects that carry the selector's labels, were applied by Shipshape, and are not in the list.
 //!
-//! That we applied it is told by the fields that the API server says are ours, as kubectl asks for its own annotation: what a
-//! person labelled by hand, and what a controller made from a template with the same labels, is left alone. Namespaces,
-//! volumes and claims are never pruned, for what goes with them does not come back.
+//! Shipshape applied an object if the API server lists it as a field manager, as kubectl uses its own annotation. Objects that a
+//! person labelled by hand, and objects that a controller made from a template with the same labels, are left alone.
+//! Namespaces, volumes and claims are never pruned, since their contents cannot be restored.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use kubelink::{Failure, Target};
 use crate::cluster::ClusterContext;
 use crate::engine::{StepContext, StepError};
 
-/// Where to look besides the kinds that are in the list.
+/// Kinds to list besides those that are applied.
 const KINDS: [(&str, &str); 17] = [
     ("v1", "ConfigMap"),
     ("v1", "Pod"),
@@ -38,11 +38,11 @@ const KINDS: [(&str, &str); 17] = [
     ("autoscaling/v2", "HorizontalPodAutoscaler"),
 ];
 
-/// Never pruned.
+/// Kinds that are never pruned.
 const KEPT: [&str; 4] =
     ["Namespace", "PersistentVolume", "PersistentVolumeClaim", "CustomResourceDefinition"];
 
-/// How many objects are listed at once.
+/// Page size of a list.
 const PAGE: u32 = 500;
 
 /// Deletes what is no longer wanted, and returns it.
@@ -77,7 +77,7 @@ fn key(target: &Target) -> Key {
     (target.resource.group.clone(), target.resource.kind.clone(), namespace, target.name.clone())
 }
 
-/// The kinds to look at, each once.
+/// The kinds to list, each once.
 async fn resources(cx: &ClusterContext, applied: &Applied) -> Result<Vec<ApiResource>, StepError> {
     let mut found: Vec<ApiResource> = Vec::new();
     let is_there = |found: &[ApiResource], resource: &ApiResource| {
@@ -120,7 +120,7 @@ async fn carriers(
     }
 }
 
-/// Whether we applied it, and nobody else looks after it.
+/// Whether Shipshape applied the object and no controller owns it.
 fn is_ours(found: &PartialObjectMeta<DynamicObject>) -> bool {
     let applied = found
         .managed_fields()

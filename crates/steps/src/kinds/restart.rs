@@ -1,4 +1,4 @@
-//! `kubernetes/restart`: restarts a workload's pods, once, and waits for the rollout.
+//! `kubernetes/restart`: restarts a workload's pods once, and waits for the rollout.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use kubelink::rollout::{Workload, restart, rollout};
 use super::failure::still_waiting;
 use super::with::{With, text};
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepContext, StepError};
+use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
 
 #[derive(Debug)]
@@ -33,16 +33,16 @@ impl Restart {
         Ok(Restart { workload, namespace, name })
     }
 
-    pub(super) async fn look(
+    pub(super) async fn poll(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
         limit: Duration,
-    ) -> Result<Look, StepError> {
+    ) -> Result<PollStatus, StepError> {
         let Restart { workload, namespace, name } = self;
         restart(&cx.link, *workload, namespace, name, &cx.run(step)).await?;
         match rollout(&cx.link, *workload, namespace, name, limit, &cx.progress(step)).await {
-            Ok(words) => Ok(Look::Done(Outcome::said(words))),
+            Ok(words) => Ok(PollStatus::Done(StepOutcome::with_message(words))),
             Err(error) => still_waiting(error),
         }
     }

@@ -1,4 +1,4 @@
-//! A step as it is written, made into a step as the engine walks it.
+//! Builds a step of the engine from a step of a task.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,21 +6,24 @@ use std::time::Duration;
 use api::admin::{StepForm, UndoForm};
 use api::doc::ResultCode;
 use api::duration::{DurationText, TimeSpan};
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::with::Stage;
-use super::{Kind, Turn};
+use super::with::ReadStage;
+use super::{Kind, PollLimits};
 use crate::cluster::ClusterContext;
-use crate::engine::{Body, Look, Outcome, Retry, STEP_TIME, Step, StepContext, StepError};
+use crate::engine::{
+    Body, PollStatus, Retry, STEP_TIME, Step, StepContext, StepError, StepErrorKind, StepOutcome,
+};
 use crate::problem::Problem;
-use crate::template::{self, Given, Names, is_whole_template};
+use crate::template::{self, TemplateNames, TemplateValues, is_whole_template};
 
-/// So many steps of a task's own may take one step back.
+/// Most steps in the undo of one step.
 pub const UNDO_MAX: usize = 10;
-/// A look that found what it waits for missing has waited by itself; the next one follows at once.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Longer than this no step may take.
+/// Interval between two polls of a kind that has waited by itself.
+const POLL_AGAIN: Duration = Duration::from_millis(10);
+/// Longest timeout of a step.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const ATTEMPTS_MAX: u32 = 20;
 const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
@@ -30,26 +33,27 @@ pub fn step_name(form: &StepForm) -> String {
     if form.name.is_empty() { form.uses.replace('/', "-") } else { form.name.clone() }
 }
 
-/// Refuses a step that could not be carried out whatever the parameters are.
-pub fn check_step(form: &StepForm, place: &str, names: &Names) -> Result<(), Problem> {
-    read(form, place, Stage::Stored, |with, place| {
+/// Rejects a step that could not run with any parameters.
+pub fn check_step(form: &StepForm, place: &str, names: &TemplateNames) -> Result<(), Problem> {
+    read(form, place, ReadStage::Stored, |with, place| {
         template::check(with, place, names)?;
         Ok(with.clone())
     })?;
     for (at, undo) in undo_of(form, place)? {
         if undo.undo.is_some() {
-            return Err(Problem::at(
-                format!("{at}.undo"),
-                "what takes a step back cannot be taken back itself",
-            ));
+            return Err(Problem::at(format!("{at}.undo"), "an undo cannot have an undo itself"));
         }
         check_step(undo, &at, names)?;
     }
     Ok(())
 }
 
-/// Makes a step whose members are all known.
-pub fn build_step(form: &StepForm, place: &str, given: Given<'_>) -> Result<Step<ClusterContext>, Problem> {
+/// Builds a step whose members are all known.
+pub fn build_step(
+    form: &StepForm,
+    place: &str,
+    given: TemplateValues<'_>,
+) -> Result<Step<ClusterContext>, Problem> {
     let built = build(form, place, given)?;
     let mut undo = Vec::new();
     for (at, form) in undo_of(form, place)? {
@@ -58,7 +62,7 @@ pub fn build_step(form: &StepForm, place: &str, given: Given<'_>) -> Result<Step
     Ok(assemble(step_name(form), built, undo))
 }
 
-/// A step's work with its bounds.
+/// A kind with its timeout and retries.
 #[derive(Debug)]
 struct Built {
     kind: Kind,
@@ -66,9 +70,9 @@ struct Built {
     retry: Retry,
 }
 
-fn build(form: &StepForm, place: &str, given: Given<'_>) -> Result<Built, Problem> {
+fn build(form: &StepForm, place: &str, given: TemplateValues<'_>) -> Result<Built, Problem> {
     let bounds = bounds(form, place)?;
-    let kind = read_with(form, place, Stage::Planned, given.parameters, |with, place| {
+    let kind = read_with(form, place, ReadStage::Planned, given.parameters, |with, place| {
         template::fill(with, place, given)
     })?;
     let timeout = timeout(form, place, &kind)?;
@@ -78,7 +82,7 @@ fn build(form: &StepForm, place: &str, given: Given<'_>) -> Result<Built, Proble
 fn read(
     form: &StepForm,
     place: &str,
-    stage: Stage,
+    stage: ReadStage,
     prepare: impl FnOnce(&Value, &str) -> Result<Value, Problem>,
 ) -> Result<(), Problem> {
     bounds(form, place)?;
@@ -89,7 +93,7 @@ fn read(
 fn read_with(
     form: &StepForm,
     place: &str,
-    stage: Stage,
+    stage: ReadStage,
     parameters: &Map<String, Value>,
     prepare: impl FnOnce(&Value, &str) -> Result<Value, Problem>,
 ) -> Result<Kind, Problem> {
@@ -105,7 +109,7 @@ fn read_with(
     Kind::read(&form.uses, place, members, parameters, stage)
 }
 
-/// Objects that are written as YAML text are read before anything is put into them: a value can never become YAML.
+/// Parses members that are written as YAML text before templates are filled in, so that a value can never become YAML.
 fn parsed(mut with: Value, uses: &str, inside: &str) -> Result<Value, Problem> {
     let name = match uses {
         "kubernetes/apply" => "manifests",
@@ -117,7 +121,7 @@ fn parsed(mut with: Value, uses: &str, inside: &str) -> Result<Value, Problem> {
         return Ok(with);
     }
     let place = format!("{inside}.{name}");
-    // The parser's words quote the text, which may hold a Secret: only the place is told.
+    // The message of the parser quotes the text, which may contain a Secret: only the position is reported.
     let values: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
         let at = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
         Problem::at(&place, format!("it is not YAML{}", at.unwrap_or_default()))
@@ -132,14 +136,13 @@ fn parsed(mut with: Value, uses: &str, inside: &str) -> Result<Value, Problem> {
     Ok(with)
 }
 
-/// The steps that take this one back, with their places.
+/// The steps of the undo, with their places.
 fn undo_of<'a>(form: &'a StepForm, place: &str) -> Result<Vec<(String, &'a StepForm)>, Problem> {
     match &form.undo {
         None => Ok(Vec::new()),
         Some(UndoForm::One(one)) => Ok(vec![(format!("{place}.undo"), one)]),
         Some(UndoForm::Many(many)) if many.len() > UNDO_MAX => {
-            let message =
-                format!("{} steps take this one back, and at most {UNDO_MAX} are accepted", many.len());
+            let message = format!("the undo has {} steps; at most {UNDO_MAX} are allowed", many.len());
             Err(Problem::at(format!("{place}.undo"), message))
         }
         Some(UndoForm::Many(many)) => {
@@ -156,15 +159,12 @@ fn bounds(form: &StepForm, place: &str) -> Result<Retry, Problem> {
     }
     let backoff = retry.backoff.as_ref().map_or(Retry::default().backoff, DurationText::duration);
     if backoff > BACKOFF_MAX {
-        return Err(Problem::at(
-            format!("{place}.retry.backoff"),
-            "a pause between attempts lasts at most 1h",
-        ));
+        return Err(Problem::at(format!("{place}.retry.backoff"), "the backoff may be at most 1h"));
     }
     Ok(Retry { attempts: retry.attempts, backoff })
 }
 
-/// How long a step may take. A pause takes as long as it lasts, unless something else was said.
+/// The timeout of a step. By default a pause takes as long as it lasts.
 fn timeout(form: &StepForm, place: &str, kind: &Kind) -> Result<Duration, Problem> {
     let place = format!("{place}.timeout");
     let paused = match kind {
@@ -175,15 +175,15 @@ fn timeout(form: &StepForm, place: &str, kind: &Kind) -> Result<Duration, Proble
         return Ok(paused.map_or(STEP_TIME, |paused| STEP_TIME.max(paused + Duration::from_secs(60))));
     };
     if timeout.is_zero() || timeout > TIMEOUT_MAX {
-        return Err(Problem::at(place, "a step may take more than 0s and at most 24h"));
+        return Err(Problem::at(place, "the timeout must be more than 0s and at most 24h"));
     }
     if paused.is_some_and(|paused| paused >= timeout) {
-        return Err(Problem::at(place, "the pause would not end in this time"));
+        return Err(Problem::at(place, "the pause is longer than this timeout"));
     }
     Ok(timeout)
 }
 
-/// A step of the engine from the parts.
+/// Assembles a step of the engine.
 fn assemble(name: String, built: Built, undo: Vec<Built>) -> Step<ClusterContext> {
     let Built { kind, timeout, retry } = built;
     let kind = Arc::new(kind);
@@ -193,30 +193,30 @@ fn assemble(name: String, built: Built, undo: Vec<Built>) -> Step<ClusterContext
             let kind = kind.clone();
             Step::action(name, move |cx: Arc<ClusterContext>, step: StepContext| {
                 let kind = kind.clone();
-                async move { to_the_end(&kind, &cx, &step, timeout).await }
+                async move { run_to_completion(&kind, &cx, &step, timeout).await }
             })
         }
         Some(slice) => {
             let kind = kind.clone();
             Step::wait(name, timeout, move |cx: Arc<ClusterContext>, step: StepContext| {
                 let (kind, clock) = (kind.clone(), clock.clone());
-                async move { clock.look(&kind, &cx, &step, slice).await }
+                async move { clock.poll(&kind, &cx, &step, slice).await }
             })
         }
     };
-    if let Body::Wait { every, .. } = &mut step.body {
-        *every = LOOK_AGAIN;
+    if let Body::Wait { interval, .. } = &mut step.body {
+        *interval = POLL_AGAIN;
     }
     (step.timeout, step.retry) = (timeout, retry);
-    if !kind.has_take_back() && undo.is_empty() {
+    if !kind.has_undo() && undo.is_empty() {
         return step;
     }
-    let own = if kind.has_take_back() { STEP_TIME } else { Duration::ZERO };
+    let own = if kind.has_undo() { STEP_TIME } else { Duration::ZERO };
     let undo_timeout = undo.iter().map(|it| it.timeout).sum::<Duration>() + own;
     let undo = Arc::new(undo);
     let mut step = step.undo(move |cx: Arc<ClusterContext>, step: StepContext, memory: Value| {
         let (kind, undo) = (kind.clone(), undo.clone());
-        async move { take_back(&kind, &undo, &cx, &step, &memory).await }
+        async move { run_undo(&kind, &undo, &cx, &step, &memory).await }
     });
     if let Some(undo) = &mut step.undo {
         undo.timeout = undo_timeout;
@@ -224,51 +224,52 @@ fn assemble(name: String, built: Built, undo: Vec<Built>) -> Step<ClusterContext
     step
 }
 
-/// A little less than what the engine allows, so that it is the step that says what was missing.
+/// A little less than the engine's timeout, so that the step itself reports what was missing.
 fn within(timeout: Duration) -> Duration {
     timeout - (timeout / 20).min(Duration::from_secs(1))
 }
 
-/// Looks until it is done. For actions, which are done at the first look, and for what takes a step back.
-async fn to_the_end(
+/// Polls until done. For actions, which are done at the first poll, and for the steps of an undo.
+async fn run_to_completion(
     kind: &Kind,
     cx: &ClusterContext,
     step: &StepContext,
     timeout: Duration,
-) -> Result<Outcome, StepError> {
+) -> Result<StepOutcome, StepError> {
     let clock = Stopwatch { timeout, began: Mutex::new(None) };
     loop {
-        match clock.look(kind, cx, step, timeout).await?.waiting() {
+        match clock.poll(kind, cx, step, timeout).await?.waiting() {
             Ok(outcome) => return Ok(outcome),
-            Err(report) => step.teller.report(report),
+            Err(report) => step.reporter.report(report),
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_AGAIN).await;
     }
 }
 
-/// Takes back what the kind did, and then what the task says.
-async fn take_back(
+/// Runs the undo of the kind, then the steps of the task's undo.
+async fn run_undo(
     kind: &Kind,
     undo: &[Built],
     cx: &ClusterContext,
     step: &StepContext,
     memory: &Value,
 ) -> Result<Option<String>, StepError> {
-    let mut told: Vec<String> = kind.take_back(cx, step, memory).await?.into_iter().collect();
+    let mut told: Vec<String> = kind.undo(cx, step, memory).await?.into_iter().collect();
     for (index, it) in undo.iter().enumerate() {
         // A Job or a restart of the undo is not that of the step.
         let step = StepContext { step: format!("{}-undo-{index}", step.step), ..step.clone() };
-        let mut tries = 1;
+        let backoff = ExponentialBuilder::default()
+            .with_min_delay(it.retry.backoff)
+            .without_max_delay()
+            .with_max_times(it.retry.attempts.saturating_sub(1) as usize);
+        let mut delays = backoff.build();
         let outcome = loop {
-            match to_the_end(&it.kind, cx, &step, it.timeout).await {
-                Err(error)
-                    if tries < it.retry.attempts
-                        && error.kind() == crate::engine::StepErrorKind::Transient =>
-                {
-                    tokio::time::sleep(it.retry.backoff * 2u32.saturating_pow(tries - 1)).await;
-                    tries += 1;
-                }
-                end => break end?,
+            match run_to_completion(&it.kind, cx, &step, it.timeout).await {
+                Err(error) if error.kind() == StepErrorKind::Transient => match delays.next() {
+                    Some(delay) => tokio::time::sleep(delay).await,
+                    None => return Err(error),
+                },
+                result => break result?,
             }
         };
         told.extend(outcome.message);
@@ -276,7 +277,7 @@ async fn take_back(
     Ok((!told.is_empty()).then(|| told.join("; ")))
 }
 
-/// Knows when a step began, so that its looks end in time. It starts anew with every end.
+/// Measures the time since a step started, so that its polls end in time. It is reset when the step ends.
 #[derive(Debug)]
 struct Stopwatch {
     timeout: Duration,
@@ -284,28 +285,28 @@ struct Stopwatch {
 }
 
 impl Stopwatch {
-    async fn look(
+    async fn poll(
         &self,
         kind: &Kind,
         cx: &ClusterContext,
         step: &StepContext,
         slice: Duration,
-    ) -> Result<Look, StepError> {
+    ) -> Result<PollStatus, StepError> {
         let began = *self.began().get_or_insert_with(Instant::now);
         let deadline = began + within(self.timeout);
         let left = deadline.saturating_duration_since(Instant::now());
-        let turn = Turn { began, limit: slice.min(left) };
-        match kind.look(cx, step, turn).await.map(Look::waiting) {
-            Ok(Err(report)) if Instant::now() < deadline => Ok(Look::Held(report)),
+        let turn = PollLimits { began, limit: slice.min(left) };
+        match kind.poll(cx, step, turn).await.map(PollStatus::waiting) {
+            Ok(Err(report)) if Instant::now() < deadline => Ok(PollStatus::Blocked(report)),
             Ok(Err(report)) => {
                 self.began().take();
                 let timeout = TimeSpan::new(self.timeout);
-                let message = format!("it did not end within {timeout}: {}", report.message);
+                let message = format!("it did not finish within {timeout}: {}", report.message);
                 Err(StepError::transient(ResultCode::TIME_LIMIT, message))
             }
             Ok(Ok(outcome)) => {
                 self.began().take();
-                Ok(Look::Done(outcome))
+                Ok(PollStatus::Done(outcome))
             }
             Err(error) => {
                 self.began().take();

@@ -15,24 +15,24 @@ use super::assert::expression;
 use super::failure::still_waiting;
 use super::place::Place;
 use super::with::{Which, With};
-use crate::aside;
 use crate::cluster::ClusterContext;
-use crate::engine::{Look, Outcome, StepContext, StepError};
-use crate::expression::{Expression, Said};
+use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
+use crate::expression::{Evaluation, Expression};
+use crate::offload;
 use crate::problem::Problem;
 
-/// Objects that are evaluated together.
+/// Number of objects that are evaluated together.
 const BLOCK: usize = 16;
-/// Pause before a block is evaluated again that was not finished in time.
+/// Delay before a block that was not finished in time is evaluated again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What the evaluation of a block says.
+/// Result of the evaluation of a block.
 enum Answer {
     /// The condition holds for all of its objects.
     Holds,
-    /// It settles the verdict.
+    /// It decides the verdict.
     Settled(Verdict<usize>),
-    /// Its time was over, which says nothing of the objects.
+    /// It was not finished in time, which says nothing about the objects.
     TimedOut,
 }
 
@@ -52,12 +52,12 @@ impl Wait {
         Ok(Wait { place, which, until, parameters: Value::Object(parameters.clone()) })
     }
 
-    pub(super) async fn look(
+    pub(super) async fn poll(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
         limit: Duration,
-    ) -> Result<Look, StepError> {
+    ) -> Result<PollStatus, StepError> {
         let api = self.place.api(&cx.link).await?;
         let (watched, told) = match &self.which {
             Which::Named(name) => (Watched::Named(name.clone()), self.place.told(name)),
@@ -69,25 +69,28 @@ impl Wait {
         match waited {
             Ok(count) => {
                 let what = if count == 1 { told } else { format!("{count} of {told}") };
-                Ok(Look::Done(Outcome::said(format!("{what}: it holds that {}", self.until.text()))))
+                Ok(PollStatus::Done(StepOutcome::with_message(format!(
+                    "{what}: it holds that {}",
+                    self.until.text()
+                ))))
             }
             Err(error) => still_waiting(error),
         }
     }
 
-    /// Evaluates the condition over the objects, off the threads that serve others.
+    /// Evaluates the condition over the objects on a thread for evaluations.
     fn judge<'a>(&self, objects: &'a [&'a DynamicObject]) -> BoxFuture<'a, Verdict<usize>> {
         let (until, parameters, single) = (self.until.clone(), self.parameters.clone(), objects.len() == 1);
         let evaluate = move |block: Vec<DynamicObject>| {
             let (until, parameters) = (until.clone(), parameters.clone());
-            aside(move |stop| evaluate_block(&until, block, single, parameters, stop))
+            offload(move |stop| evaluate_block(&until, block, single, parameters, stop))
         };
         judge_in_blocks(objects, evaluate).boxed()
     }
 }
 
-/// Evaluates block after block until one has a verdict, so that no more objects are copied than are looked at. A block that is
-/// not finished is evaluated again: the wait has its own limit.
+/// Evaluates block after block until one has a verdict, so that only the objects of these blocks are copied. A block that was
+/// not finished is evaluated again: the wait has its own timeout.
 async fn judge_in_blocks<T: Clone, F>(objects: &[&T], mut evaluate: impl FnMut(Vec<T>) -> F) -> Verdict<usize>
 where
     F: Future<Output = Option<Answer>>,
@@ -121,12 +124,16 @@ fn evaluate_block(
         let name = object.name_any();
         variables.insert("object".to_owned(), serde_json::to_value(object).unwrap_or_default());
         match until.evaluate(&variables, stop) {
-            Said::Truth(true) => {}
-            Said::Truth(false) if single => return Answer::Settled(Verdict::Waiting(text.to_owned())),
-            Said::Truth(false) => return Answer::Settled(Verdict::Waiting(format!("{text} of {name}"))),
-            Said::Unclear(why) => return Answer::Settled(Verdict::Waiting(format!("{text} ({why})"))),
-            Said::Never(why) => return Answer::Settled(Verdict::Hopeless(format!("{text}: {why}"))),
-            Said::TimedOut(_) => return Answer::TimedOut,
+            Evaluation::Value(true) => {}
+            Evaluation::Value(false) if single => return Answer::Settled(Verdict::Waiting(text.to_owned())),
+            Evaluation::Value(false) => {
+                return Answer::Settled(Verdict::Waiting(format!("{text} of {name}")));
+            }
+            Evaluation::Undetermined(why) => {
+                return Answer::Settled(Verdict::Waiting(format!("{text} ({why})")));
+            }
+            Evaluation::Invalid(why) => return Answer::Settled(Verdict::Hopeless(format!("{text}: {why}"))),
+            Evaluation::TimedOut(_) => return Answer::TimedOut,
         }
     }
     Answer::Holds

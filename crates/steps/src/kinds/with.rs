@@ -1,8 +1,7 @@
-//! Reads what a step is given, member by member, and refuses what no one asked for. Pure.
+//! Reads the parameters of a step, member by member, and rejects unknown ones. Pure.
 //!
-//! A task is read twice: when it is stored, where templates still stand for values that nobody knows yet, and when a plan is
-//! made, where everything is known. A kind reads its members once for both; while a template stands there, it is handed a
-//! sample.
+//! A task is read twice: when it is stored, with templates in place of values that are not known yet, and when a plan is made,
+//! with all values. A kind reads its members by the same code for both; in place of a template it receives a sample.
 
 use std::time::Duration;
 
@@ -16,10 +15,10 @@ use crate::template::has_template;
 
 /// When a step is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ReadStage {
     /// When the task is stored: templates stand for values.
     Stored,
-    /// When the plan is made: all values are there.
+    /// When the plan is made: all values are known.
     Planned,
 }
 
@@ -28,11 +27,11 @@ pub(super) enum Stage {
 pub(super) struct With<'a> {
     place: &'a str,
     members: &'a Map<String, Value>,
-    stage: Stage,
+    stage: ReadStage,
     asked: Vec<&'static str>,
 }
 
-/// Which objects a step is about.
+/// The objects of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Which {
     Named(String),
@@ -40,7 +39,7 @@ pub(super) enum Which {
 }
 
 impl<'a> With<'a> {
-    pub(super) fn new(place: &'a str, members: &'a Map<String, Value>, stage: Stage) -> With<'a> {
+    pub(super) fn new(place: &'a str, members: &'a Map<String, Value>, stage: ReadStage) -> With<'a> {
         With { place, members, stage, asked: Vec::new() }
     }
 
@@ -49,17 +48,17 @@ impl<'a> With<'a> {
         Problem::at(format!("{}.{name}", self.place), message)
     }
 
-    /// Whether a member is there.
+    /// Whether a member exists.
     pub(super) fn has(&self, name: &str) -> bool {
         self.members.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// Whether a template stands for a member, or for a part of it.
+    /// Whether a member is a template, or contains one.
     pub(super) fn is_template(&self, name: &str) -> bool {
-        self.stage == Stage::Stored && self.members.get(name).is_some_and(has_template)
+        self.stage == ReadStage::Stored && self.members.get(name).is_some_and(has_template)
     }
 
-    /// A member that `read` understands; `sample` while a template stands for it.
+    /// A member that `read` parses; `sample` in place of a template.
     pub(super) fn member<T>(
         &mut self,
         name: &'static str,
@@ -77,7 +76,7 @@ impl<'a> With<'a> {
         read(value).map(Some).map_err(|message| self.problem(name, message))
     }
 
-    /// A member as it is, templates and all.
+    /// A member as it is written, including templates.
     pub(super) fn raw(&mut self, name: &'static str) -> Option<&'a Value> {
         self.asked.push(name);
         self.members.get(name).filter(|value| !value.is_null())
@@ -87,7 +86,7 @@ impl<'a> With<'a> {
         self.member(name, "sample".to_owned(), text)
     }
 
-    /// The name of an object or a part of a path: nothing that could lead elsewhere.
+    /// The name of an object or a segment of a path, which cannot change the path.
     pub(super) fn name(&mut self, name: &'static str) -> Result<Option<String>, Problem> {
         self.member(name, "sample".to_owned(), |value| {
             let found = text(value)?;
@@ -131,7 +130,7 @@ impl<'a> With<'a> {
         })
     }
 
-    /// `named` or `selector`, one of the two.
+    /// Exactly one of `named` and `selector`.
     pub(super) fn which(&mut self, named: &'static str) -> Result<Which, Problem> {
         let (name, selector) = (self.name(named)?, self.selector("selector")?);
         let either = self.is_template(named) || self.is_template("selector");
@@ -159,12 +158,12 @@ impl<'a> With<'a> {
         Ok((self.required("apiVersion", api_version)?, self.required("kind", kind)?))
     }
 
-    /// The value of a member that must be there.
+    /// The value of a required member.
     pub(super) fn required<T>(&self, name: &str, found: Option<T>) -> Result<T, Problem> {
         found.ok_or_else(|| self.problem(name, format!("{name} is required")))
     }
 
-    /// Refuses members that no one asked for.
+    /// Rejects unknown members.
     pub(super) fn finish(self) -> Result<(), Problem> {
         let unknown =
             |(name, value): &(&String, &Value)| !value.is_null() && !self.asked.contains(&name.as_str());
@@ -191,24 +190,24 @@ mod tests {
 
     use super::super::{build_step, check_step};
     use super::*;
-    use crate::template::{Given, Names};
+    use crate::template::{TemplateNames, TemplateValues};
 
     fn form(uses: &str, with: Value) -> StepForm {
         serde_json::from_value(json!({"uses": uses, "with": with})).unwrap()
     }
 
     fn stored(form: &StepForm) -> Result<(), String> {
-        let names = Names { parameters: BTreeSet::from(["x".to_owned()]) };
+        let names = TemplateNames { parameters: BTreeSet::from(["x".to_owned()]) };
         check_step(form, "steps[0]", &names).map_err(|problem| problem.to_string())
     }
 
     fn planned(form: &StepForm, x: &str) -> Result<(), String> {
         let (parameters, cluster) = (json!({"x": x}), json!({}));
-        let given = Given { parameters: parameters.as_object().unwrap(), cluster: &cluster };
+        let given = TemplateValues { parameters: parameters.as_object().unwrap(), cluster: &cluster };
         build_step(form, "steps[0]", given).map(drop).map_err(|problem| problem.to_string())
     }
 
-    /// What becomes a part of a request's path is checked when the task is stored, and again where a template fills it.
+    /// A segment of a request's path is checked when the task is stored, and again when a template is filled in.
     #[test]
     fn nothing_in_a_step_leads_a_request_elsewhere() {
         let object = |member: &str, value: &str| {

@@ -1,4 +1,4 @@
-//! The certificates that a cluster shows to its customer: asked for in the vault, put into the cluster, renewed there.
+//! The serving certificates of a cluster: requested in the vault, copied into the cluster, renewed there.
 
 use cloud::CertificateWish;
 use kubelink::{Link, Target};
@@ -7,9 +7,9 @@ use store::WorkLease;
 
 use super::Lifecycle;
 use crate::credentials::{CertificateUse, carry_certificates, configure_api_server, configure_ingress};
-use crate::engine::{Look, Outcome, StepError};
+use crate::engine::{PollStatus, StepError, StepOutcome};
 
-/// The name that a certificate is for.
+/// The DNS name of a certificate.
 fn dns_name(what: CertificateUse, domain: &str) -> String {
     match what {
         CertificateUse::ApiServer => format!("api.{domain}"),
@@ -17,42 +17,42 @@ fn dns_name(what: CertificateUse, domain: &str) -> String {
     }
 }
 
-/// Asks for both certificates and looks whether they are issued. A cluster whose customer keeps its names has none of ours.
-pub async fn ensure_issued(cx: &Lifecycle) -> Result<Look, StepError> {
-    let ours = cx.ours().await?;
-    if !ours.is_domain_managed() {
-        return Ok(Look::Done(Outcome::said("the customer keeps the cluster's names")));
+/// Requests both certificates and polls whether they are issued. A cluster with a domain of its customer's has none.
+pub async fn ensure_issued(cx: &Lifecycle) -> Result<PollStatus, StepError> {
+    let cluster = cx.snapshot().await?;
+    if !cluster.is_domain_managed() {
+        return Ok(PollStatus::Done(StepOutcome::with_message("the customer manages the cluster's domain")));
     }
-    let credentials = cx.credentials().await?;
+    let managed = cx.managed().await?;
     let mut waits = Vec::new();
     for what in CertificateUse::ALL {
-        let name = what.name(&credentials);
-        let wish = CertificateWish { name: name.clone(), dns_names: vec![dns_name(what, &ours.domain)] };
+        let name = what.name(&managed);
+        let wish = CertificateWish { name: name.clone(), dns_names: vec![dns_name(what, &cluster.domain)] };
         if cx.cloud.vault.ensure_certificate(&wish).await?.version.is_none() {
             waits.push(name);
         }
     }
     match waits.as_slice() {
-        [] => Ok(Look::Done(Outcome::said("both certificates are issued"))),
-        _ => Ok(Look::Waiting(format!("certificate {} is being issued", waits.join(" and ")))),
+        [] => Ok(PollStatus::Done(StepOutcome::with_message("both certificates are issued"))),
+        _ => Ok(PollStatus::Waiting(format!("certificate {} is being issued", waits.join(" and ")))),
     }
 }
 
-/// Puts the newest versions of both certificates into the cluster, and records until when they are good.
+/// Copies the newest versions of both certificates into the cluster, and records when they expire.
 pub async fn carry(cx: &Lifecycle, hold: WorkLease) -> Result<String, StepError> {
-    carry_certificates(&cx.credentials().await?, &cx.link().await?, hold, cx.clock.now()).await
+    carry_certificates(&cx.managed().await?, &cx.link().await?, hold, cx.clock.now()).await
 }
 
-/// Makes the API server or the default ingress show its certificate.
+/// Configures the API server or the default ingress to use its certificate.
 pub async fn configure(cx: &Lifecycle, what: CertificateUse) -> Result<String, StepError> {
-    let (ours, link) = (cx.credentials().await?, cx.link().await?);
+    let (managed, link) = (cx.managed().await?, cx.link().await?);
     match what {
-        CertificateUse::ApiServer => configure_api_server(&ours, &link).await,
-        CertificateUse::Ingress => configure_ingress(&ours, &link).await,
+        CertificateUse::ApiServer => configure_api_server(&managed, &link).await,
+        CertificateUse::Ingress => configure_ingress(&managed, &link).await,
     }
 }
 
-/// An object of a kind that only the cluster knows.
+/// An object of a kind that is resolved on the cluster.
 pub async fn object(
     link: &Link,
     api_version: &str,
@@ -64,17 +64,17 @@ pub async fn object(
     Ok(Target { resource, namespace: namespace.map(str::to_owned), name: name.to_owned() })
 }
 
-/// The status of a condition of an object: `True`, `False` or `Unknown`; none when it has no such condition.
+/// The status of a condition of an object: `True`, `False` or `Unknown`; none if it has no such condition.
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     let conditions = object["status"]["conditions"].as_array()?;
     conditions.iter().find(|it| it["type"] == kind)?["status"].as_str()
 }
 
-/// Removes both certificates from the vault.
+/// Deletes both certificates from the vault.
 pub async fn remove(cx: &Lifecycle) -> Result<(), StepError> {
-    let credentials = cx.credentials().await?;
+    let managed = cx.managed().await?;
     for what in CertificateUse::ALL {
-        cx.cloud.vault.delete_certificate(&what.name(&credentials)).await?;
+        cx.cloud.vault.delete_certificate(&what.name(&managed)).await?;
     }
     Ok(())
 }

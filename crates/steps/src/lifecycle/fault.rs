@@ -1,7 +1,7 @@
-//! What goes wrong in a cloud, as the engine and the customer understand it.
+//! Conversion of cloud errors into errors of a step and of the customer.
 //!
-//! A list of patterns in order, the first that fits decides: what the customer can mend is told with its code and ends at
-//! once, what only needs time is tried again, the rest is our fault and told as that.
+//! The first pattern that matches decides: an error that the customer can fix is returned with its code and ends the operation,
+//! a temporary one is retried, and anything else is an internal error.
 
 use api::doc::OperationError;
 use api::error::{Class, Classify as _};
@@ -10,19 +10,19 @@ use cloud::{CloudError, Fault};
 
 use crate::engine::{StepError, StepErrorKind};
 
-/// The code of a deployment that failed for a reason the customer cannot mend.
+/// The code of a deployment that failed for a reason that the customer cannot fix.
 pub const DEPLOYMENT_FAILED: &str = "DeploymentFailed";
-/// The code of whatever is no customer's business.
+/// The code of errors that are internal to the service.
 pub const INTERNAL: &str = "InternalServerError";
 
-/// What a pattern means.
+/// One row of the table of errors.
 struct Pattern {
-    /// Found in the code or the words of the fault.
+    /// Matched against the code and the message of the fault.
     word: &'static str,
-    /// The customer's code: one of the contract's. For a deployment that failed, the cloud's own word is among the details.
+    /// The customer's code, one of the API contract. For a failed deployment, the cloud's own code is among the details.
     code: &'static str,
     kind: StepErrorKind,
-    /// For the customer; the cloud's own words when none.
+    /// For the customer; the cloud's own message if none.
     message: Option<&'static str>,
 }
 
@@ -52,7 +52,7 @@ const PATTERNS: &[Pattern] = &[
         code: DEPLOYMENT_FAILED,
         kind: StepErrorKind::Terminal,
         message: Some(
-            "The location has no room for this size of machine in one of the zones. Choose another size or location, or try again later.",
+            "The location has no capacity for this machine size in one of the zones. Choose another size or location, or try again later.",
         ),
     },
     Pattern {
@@ -60,7 +60,7 @@ const PATTERNS: &[Pattern] = &[
         code: DEPLOYMENT_FAILED,
         kind: StepErrorKind::Terminal,
         message: Some(
-            "A machine of the cluster did not come up in time. Delete the cluster and create it again.",
+            "A machine of the cluster did not start in time. Delete the cluster and create it again.",
         ),
     },
     Pattern {
@@ -77,7 +77,7 @@ const PATTERNS: &[Pattern] = &[
     },
 ];
 
-/// What a customer is told: a code, a sentence, and the field at fault.
+/// An error for the customer: a code, a sentence, and the field at fault.
 pub fn told(code: &str, message: impl Into<String>, target: Option<&str>) -> OperationError {
     OperationError {
         code: code.to_owned(),
@@ -88,7 +88,7 @@ pub fn told(code: &str, message: impl Into<String>, target: Option<&str>) -> Ope
 }
 
 impl Pattern {
-    /// What a customer is told of a fault that it fits, in the cloud's words or in ours.
+    /// The customer's error for a fault that matches, with the cloud's message or ours.
     fn told(&self, said: &str) -> OperationError {
         let mut error = told(self.code, self.message.unwrap_or(said), None);
         if self.code == DEPLOYMENT_FAILED {
@@ -98,13 +98,13 @@ impl Pattern {
     }
 }
 
-/// An error that the customer can mend, with its code and the field at fault; it ends the operation.
+/// An error that the customer can fix, with its code and the field at fault; it ends the operation.
 pub fn refused(code: &str, message: impl Into<String>, target: Option<&str>) -> StepError {
     let message = message.into();
-    StepError::terminal(code, message.clone()).for_customer(told(code, message, target))
+    StepError::terminal(code, message.clone()).with_customer_error(told(code, message, target))
 }
 
-/// What cannot be removed because something of the customer's uses it: they can make way, and may be about to.
+/// The error of a resource that cannot be deleted because the customer uses it. It is transient: they may be about to stop.
 pub fn in_use(what: &str, by: &str) -> StepError {
     let said = format!("{what} is in use by {by}");
     let is = |id: &str, kind: &str| id.to_lowercase().contains(&format!("/{kind}/"));
@@ -120,17 +120,17 @@ pub fn in_use(what: &str, by: &str) -> StepError {
     if code == DEPLOYMENT_FAILED {
         error.details.push(told("InUse", said.clone(), None));
     }
-    StepError::transient("InUse", said).for_customer(error)
+    StepError::transient("InUse", said).with_customer_error(error)
 }
 
-/// What a resource's or an installation's bad end means.
+/// The error of a failed resource or installation.
 pub fn of(fault: &Fault, what: impl Into<String>) -> StepError {
     let what = format!("{}: {}: {}", what.into(), fault.code, fault.message);
     match pattern(&fault.code, &fault.message) {
         Some(pattern) => {
-            StepError::new(pattern.kind, pattern.code, what).for_customer(pattern.told(&fault.message))
+            StepError::new(pattern.kind, pattern.code, what).with_customer_error(pattern.told(&fault.message))
         }
-        None => StepError::transient(DEPLOYMENT_FAILED, what).for_customer(told(
+        None => StepError::transient(DEPLOYMENT_FAILED, what).with_customer_error(told(
             DEPLOYMENT_FAILED,
             "Deployment failed.",
             None,
@@ -171,11 +171,11 @@ impl From<CloudError> for StepError {
             CloudError::Unavailable { .. } => ("CloudUnavailable", None),
             CloudError::Strange { .. } => ("CloudStrange", None),
         };
-        let mut step = StepError::new(kind, code, said).after(error.retry_after());
+        let mut step = StepError::new(kind, code, said).with_retry_after(error.retry_after());
         if let Some(customer) = customer {
-            step = step.for_customer(customer);
+            step = step.with_customer_error(customer);
         }
-        step.because(error)
+        step.with_source(error)
     }
 }
 
@@ -196,11 +196,11 @@ impl From<InstallError> for StepError {
             InstallError::Denied { .. } => ("Forbidden", Some(told("Forbidden", said.clone(), None)), None),
             InstallError::Unavailable { retry_after, .. } => ("InstallerUnavailable", None, *retry_after),
         };
-        let mut step = StepError::new(kind, code, said).after(after);
+        let mut step = StepError::new(kind, code, said).with_retry_after(after);
         if let Some(customer) = customer {
-            step = step.for_customer(customer);
+            step = step.with_customer_error(customer);
         }
-        step.because(error)
+        step.with_source(error)
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     fn a_fault_is_told_by_the_first_pattern_that_fits() {
         let check = |code: &str, message: &str, expect: &str, kind: StepErrorKind| {
             let error = of(&fault(code, message), "it failed");
-            assert_eq!(error.customer().map(|it| it.code.as_str()), Some(expect), "{code} {message}");
+            assert_eq!(error.customer_error().map(|it| it.code.as_str()), Some(expect), "{code} {message}");
             assert_eq!(error.kind(), kind, "{code} {message}");
         };
         use StepErrorKind::{Terminal, Transient};
@@ -229,19 +229,23 @@ mod tests {
         );
         check("ZonalAllocationFailed", "no room", DEPLOYMENT_FAILED, Terminal);
         let full = of(&fault("ZonalAllocationFailed", "no room"), "it failed");
-        let details: Vec<(&str, &str)> =
-            full.customer().iter().flat_map(|it| &it.details).map(|it| (&*it.code, &*it.message)).collect();
+        let details: Vec<(&str, &str)> = full
+            .customer_error()
+            .iter()
+            .flat_map(|it| &it.details)
+            .map(|it| (&*it.code, &*it.message))
+            .collect();
         assert_eq!(details, [("ZonalAllocationFailed", "no room")]);
         check("Odd", "something", DEPLOYMENT_FAILED, Transient);
         let odd = of(&fault("Odd", "with our innards"), "it failed");
-        assert_eq!(odd.customer().map(|it| it.message.as_str()), Some("Deployment failed."));
+        assert_eq!(odd.customer_error().map(|it| it.message.as_str()), Some("Deployment failed."));
     }
 
     #[test]
     fn what_a_customer_uses_is_told_by_a_code_of_the_contract_and_by_who_uses_it() {
         let check = |what: &str, by: &str, expect: &str, details: usize| {
             let error = in_use(what, by);
-            let told = error.customer().unwrap();
+            let told = error.customer_error().unwrap();
             assert_eq!((told.code.as_str(), told.details.len()), (expect, details), "{what} by {by}");
             assert!(error.kind() == StepErrorKind::Transient && told.message.contains(by), "{told:?}");
         };
@@ -256,8 +260,8 @@ mod tests {
         let quota = CloudError::Quota { quota: "cores".to_owned(), limit: 10, used: 8, wanted: 44 };
         let error = StepError::from(quota);
         assert_eq!((error.kind(), error.code().as_str()), (StepErrorKind::Terminal, "ResourceQuotaExceeded"));
-        assert!(error.customer().is_some_and(|it| it.message.contains("cores")));
+        assert!(error.customer_error().is_some_and(|it| it.message.contains("cores")));
         let strange = StepError::from(CloudError::Strange { what: "get".to_owned(), source: None });
-        assert!(strange.customer().is_none() && strange.kind() == StepErrorKind::Terminal);
+        assert!(strange.customer_error().is_none() && strange.kind() == StepErrorKind::Terminal);
     }
 }

@@ -1,5 +1,5 @@
-//! The token by which a cluster pulls images: made under a name that is recorded first, its password sealed beside the
-//! document and put into the cluster's pull secret, and issued anew before it runs out.
+//! The registry token of a cluster. Its name is recorded before the token is created, its password is sealed beside the document
+//! and copied into the cluster's pull secret, and a new password is issued before it expires.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,9 @@ use crate::engine::StepError;
 
 pub use crate::credentials::is_token_old as is_old;
 
-/// Makes sure that there is a token with a password. Its name is recorded before it is made, so that a crash in between leaves
-/// nothing that nobody knows of.
+/// Ensures a token with a password. The name is recorded before the token is created, so that a crash leaves no unknown token.
 pub async fn ensure_token(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryToken, StepError> {
-    let name = format!("token-{}", cx.cluster);
+    let name = format!("token-{}", cx.cluster());
     let recorded = cx
         .record(hold, |record| {
             let fresh =
@@ -33,18 +32,18 @@ pub async fn ensure_token(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryTok
         .await?;
     let known = recorded.registry_token.clone();
     if let Some(known) = known.filter(|it| it.issued.is_some())
-        && cx.secret(REGISTRY_PASSWORD).await?.is_some()
+        && cx.records.secret(REGISTRY_PASSWORD).await?.is_some()
     {
         return Ok(known);
     }
     issue(cx, hold).await
 }
 
-/// Issues a further password and seals it. The one before it stays good, so that a crash in between costs nothing.
+/// Issues a further password and seals it. The previous one stays valid, so that a crash does no harm.
 pub async fn issue(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryToken, StepError> {
-    let ours = cx.ours().await?;
-    let name = ours.made().registry_token.as_ref().map(|it| it.name.clone());
-    let name = name.unwrap_or_else(|| format!("token-{}", cx.cluster));
+    let cluster = cx.snapshot().await?;
+    let name = cluster.record().registry_token.as_ref().map(|it| it.name.clone());
+    let name = name.unwrap_or_else(|| format!("token-{}", cx.cluster()));
     cx.cloud.registry.ensure_token(&name).await?;
     let issued = cx.cloud.registry.issue_password(&name).await?;
     let token = RegistryToken {
@@ -55,21 +54,21 @@ pub async fn issue(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryToken, Ste
     };
     let password = Secret::new(issued.password.expose().as_bytes().to_vec());
     let recorded = token.clone();
-    cx.record_with(hold, &[(REGISTRY_PASSWORD, &password)], move |provisioned| {
-        provisioned.record.registry_token = Some(recorded.clone());
-    })
-    .await?;
+    cx.records
+        .update(hold, &[(REGISTRY_PASSWORD, &password)], move |provisioned| {
+            provisioned.record.registry_token = Some(recorded.clone());
+        })
+        .await?;
     Ok(token)
 }
 
-/// Puts the token's password into the cluster's pull secret, beside what the customer pulls with. Whether that changed the
-/// cluster.
+/// Adds the token's password to the cluster's pull secret, beside the customer's. Returns whether that changed the cluster.
 pub async fn configure(cx: &Lifecycle) -> Result<bool, StepError> {
-    let ours = cx.ours().await?;
+    let cluster = cx.snapshot().await?;
     let missing = || StepError::terminal("NotRecorded", "the cluster has no registry token");
-    let token = ours.made().registry_token.clone().ok_or_else(missing)?;
-    let password = cx.secret_text(REGISTRY_PASSWORD).await?.ok_or_else(missing)?;
-    let customers = cx.secret_text(PULL_SECRET).await?;
+    let token = cluster.record().registry_token.clone().ok_or_else(missing)?;
+    let password = cx.records.secret_text(REGISTRY_PASSWORD).await?.ok_or_else(missing)?;
+    let customers = cx.records.secret_text(PULL_SECRET).await?;
     let merged = pull_secret(customers.as_ref().map(|it| it.expose().as_str()), &token, password.expose());
     let link = cx.link().await?;
     let secret = KubeSecret {
@@ -87,7 +86,7 @@ pub async fn configure(cx: &Lifecycle) -> Result<bool, StepError> {
     Ok(effect != Effect::Unchanged)
 }
 
-/// The customer's pull secret with our registry in it.
+/// The customer's pull secret with the service's registry added.
 fn pull_secret(customers: Option<&str>, token: &RegistryToken, password: &str) -> String {
     let parsed = customers.and_then(|text| serde_json::from_str::<Value>(text).ok());
     let mut merged = parsed.filter(Value::is_object).unwrap_or_else(|| json!({}));
@@ -121,7 +120,7 @@ mod tests {
         assert!(!is_old(Some(&ends_in(69, 21)), now));
         assert!(is_old(Some(&ends_in(70, 20)), now));
         assert!(is_old(Some(&ends_in(90, 0)), now) && is_old(Some(&ends_in(1, -1)), now));
-        assert!(is_old(Some(&ends_in(140, 400)), now), "however long the registry would take it");
+        assert!(is_old(Some(&ends_in(140, 400)), now), "whatever lifetime the registry allows");
     }
 
     #[test]

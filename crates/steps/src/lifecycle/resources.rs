@@ -1,55 +1,57 @@
-//! Resources of a cloud, made as wanted and waited for, or removed and waited for.
+//! Ensures or deletes resources of a cloud, and polls until that is done.
 
 use cloud::{CloudError, Infrastructure, Put, Resource, ResourceId, State};
 
 use super::fault;
-use crate::engine::{Look, Outcome, StepError};
+use crate::engine::{PollStatus, StepError, StepOutcome};
 
-/// Makes resources be as wanted, in this order, each when those before it are there. Looks once; what is waited for is in the
-/// answer. One that came to a bad end is asked for again, and its fault is the error.
-pub async fn ensure(cloud: &dyn Infrastructure, wanted: &[Put]) -> Result<Look, StepError> {
+/// Ensures resources in this order, each after those before it are ready. Polls once. A failed resource is requested again, and
+/// its fault is the error.
+pub async fn ensure(cloud: &dyn Infrastructure, wanted: &[Put]) -> Result<PollStatus, StepError> {
     for put in wanted {
         let found = cloud.get(&put.id).await?;
         let name = put.id.name();
         if let Some(Resource { state: State::Deleting, .. }) = &found {
-            return Ok(Look::Waiting(format!("{name} is still being removed")));
+            return Ok(PollStatus::Waiting(format!("{name} is still being deleted")));
         }
         let now = cloud.put(put.clone()).await?;
         if let Some(Resource { state: State::Failed { fault: why }, .. }) = found {
-            return Err(fault::of(&why, format!("{name} came to a bad end")));
+            return Err(fault::of(&why, format!("{name} failed")));
         }
         match now.state {
             State::Succeeded => {}
-            State::Creating | State::Updating => return Ok(Look::Waiting(format!("{name} is being made"))),
-            State::Deleting => return Ok(Look::Waiting(format!("{name} is still being removed"))),
+            State::Creating | State::Updating => {
+                return Ok(PollStatus::Waiting(format!("{name} is being created")));
+            }
+            State::Deleting => return Ok(PollStatus::Waiting(format!("{name} is still being deleted"))),
             State::Failed { fault: why } => {
-                return Err(fault::of(&why, format!("{name} came to a bad end")));
+                return Err(fault::of(&why, format!("{name} failed")));
             }
         }
     }
-    Ok(Look::Done(Outcome::default()))
+    Ok(PollStatus::Done(StepOutcome::default()))
 }
 
-/// A resource that must be there.
+/// A resource that must exist.
 pub async fn expect(cloud: &dyn Infrastructure, id: &ResourceId) -> Result<Resource, StepError> {
     let found = cloud.get(id).await?;
-    // What a put has made may not be seen at once.
-    found.ok_or_else(|| StepError::transient("NotSeen", format!("{id} is not seen yet")))
+    // A created resource may not be visible at once.
+    found.ok_or_else(|| StepError::transient("NotSeen", format!("{id} is not visible yet")))
 }
 
-/// Removes resources and looks whether they are gone. What is in use by another of its group is waited for, because that goes
-/// too. What something elsewhere uses is an error that names it, once nothing else is on its way.
-pub async fn remove(cloud: &dyn Infrastructure, ids: &[ResourceId]) -> Result<Look, StepError> {
+/// Deletes resources and polls until they are gone. A resource in use by another one of its group is waited for, since that one
+/// is deleted too. If something elsewhere uses it, the error names that, once no other deletion is in progress.
+pub async fn remove(cloud: &dyn Infrastructure, ids: &[ResourceId]) -> Result<PollStatus, StepError> {
     let (mut left, mut held, mut blocked) = (Vec::new(), Vec::new(), None);
     for id in ids {
         let found = cloud.get(id).await?;
         if !matches!(found, Some(Resource { state: State::Deleting, .. })) {
-            // Also what is not seen: it may only not be shown yet, and what is gone has been removed.
+            // Also if it is not found: it may not be visible yet, and a deleted one stays deleted.
             match cloud.delete(id).await {
                 Ok(()) if found.is_none() => continue,
                 Ok(()) => {}
                 Err(CloudError::InUse { what, by }) => {
-                    // It goes after what uses it, which may come later in the list.
+                    // It is deleted after the resource that uses it, which may come later in the list.
                     if is_elsewhere(id, &by) {
                         blocked.get_or_insert_with(|| fault::in_use(&what, &by));
                     }
@@ -64,18 +66,18 @@ pub async fn remove(cloud: &dyn Infrastructure, ids: &[ResourceId]) -> Result<Lo
     }
     let going = match left.as_slice() {
         [] => None,
-        [one] => Some(format!("{one} is being removed")),
-        [first, rest @ ..] => Some(format!("{first} and {} more are being removed", rest.len())),
+        [one] => Some(format!("{one} is being deleted")),
+        [first, rest @ ..] => Some(format!("{first} and {} more are being deleted", rest.len())),
     };
     match (going, held.into_iter().next(), blocked) {
         (None, _, Some(blocked)) => Err(blocked),
-        (Some(going), Some(held), _) => Ok(Look::Waiting(format!("{going}; {held}"))),
-        (Some(said), None, _) | (None, Some(said), None) => Ok(Look::Waiting(said)),
-        (None, None, None) => Ok(Look::Done(Outcome::default())),
+        (Some(going), Some(held), _) => Ok(PollStatus::Waiting(format!("{going}; {held}"))),
+        (Some(said), None, _) | (None, Some(said), None) => Ok(PollStatus::Waiting(said)),
+        (None, None, None) => Ok(PollStatus::Done(StepOutcome::default())),
     }
 }
 
-/// Whether what uses a resource is in another group than it, so that it does not go with it.
+/// Whether the user of a resource is in another group, so that it is not deleted with it.
 fn is_elsewhere(id: &ResourceId, by: &str) -> bool {
     let Ok(by) = by.parse::<ResourceId>() else { return false };
     let group = |it: &ResourceId| ResourceId::group(it.subscription(), it.resource_group());

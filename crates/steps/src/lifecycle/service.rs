@@ -1,25 +1,25 @@
-//! What this service has for itself in a cloud, beside its customers' clusters.
+//! The service's own resources in a cloud, beside its customers' clusters.
 
 use api::domain;
 use cloud::{Put, ResourceId, Shape};
 use serde::{Deserialize, Serialize};
 
-/// What this service has for itself in a cloud.
+/// The service's own resources in a cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// The zone under which clusters are reached that name only a label, where locations have none of their own.
+    /// The DNS zone of clusters that name only a label, where locations have no zones of their own.
     pub domain: String,
-    /// What the zones of locations have in common: in `eastus`, with `clusters.example`, it is `eastus.clusters.example`.
+    /// The common parent of the zones of locations: in `eastus`, with `clusters.example`, the zone is `eastus.clusters.example`.
     #[serde(default)]
     pub zone: Option<String>,
     /// The service's own subscription.
     pub subscription: String,
     /// The service's own resource group.
     pub group: String,
-    /// Where that is.
+    /// Its location.
     pub location: String,
-    /// The addresses of the network from which the service reaches API servers.
+    /// The address space of the network from which the service reaches API servers.
     #[serde(default = "address_space")]
     pub address_space: String,
 }
@@ -29,7 +29,7 @@ fn address_space() -> String {
 }
 
 impl Service {
-    /// A service of that domain, in a group of its own.
+    /// A service with that domain, in a group of its own.
     pub fn new(domain: &str, subscription: &str, group: &str, location: &str) -> Service {
         Service {
             domain: domain.to_owned(),
@@ -41,13 +41,13 @@ impl Service {
         }
     }
 
-    /// The same, with a zone for each location below that one.
+    /// Adds a zone for each location, below that one.
     #[must_use]
     pub fn with_zones(self, zone: Option<&str>) -> Service {
         Service { zone: zone.map(str::to_owned), ..self }
     }
 
-    /// The zone of the names of clusters in a location.
+    /// The DNS zone of clusters in a location.
     pub fn domain_in(&self, location: &str) -> String {
         match &self.zone {
             Some(zone) => domain::zone_in(location, Some(zone)),
@@ -55,7 +55,7 @@ impl Service {
         }
     }
 
-    /// The whole domain name of a cluster in a location that asked for `domain`.
+    /// The whole domain name of a cluster in a location that requested `domain`.
     pub fn domain_of(&self, domain: &str, location: &str) -> String {
         domain::managed(domain, &self.domain_in(location)).unwrap_or_else(|| domain.to_owned())
     }
@@ -65,7 +65,7 @@ impl Service {
         ResourceId::group(&self.subscription, &self.group)
     }
 
-    /// A zone of clusters' names.
+    /// A DNS zone of clusters.
     pub fn zone_id(&self, zone: &str) -> ResourceId {
         self.group_id().sibling("Microsoft.Network", "dnsZones", zone)
     }
@@ -83,7 +83,7 @@ impl Service {
         Put { id, location: self.location.clone(), tags: [].into(), shape, token: None }
     }
 
-    /// What a zone of clusters' names needs.
+    /// The resources of a DNS zone of clusters.
     pub fn zone_puts(&self, zone: &str) -> Vec<Put> {
         vec![
             self.put(self.group_id(), Shape::ResourceGroup { managed_by: None }),
@@ -91,7 +91,7 @@ impl Service {
         ]
     }
 
-    /// What private endpoints to API servers need.
+    /// The resources that private endpoints to API servers need.
     pub fn network(&self) -> Vec<Put> {
         let subnet = Shape::Subnet {
             address_prefix: self.address_space.clone(),

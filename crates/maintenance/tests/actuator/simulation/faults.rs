@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use api::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
-use steps::engine::trial::VirtualClock;
+use steps::engine::fault_harness::VirtualClock;
 use store::{FaultInjector, FaultPoint, StoreError};
 use tokio::sync::Notify;
 use tokio::time::Instant;

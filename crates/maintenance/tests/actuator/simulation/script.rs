@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maintenance::actuator::Errand;
-use steps::engine::{Body, Look, Outcome, Plan, Step, StepContext, StepError, StepErrorKind};
+use steps::engine::{Body, Plan, PollStatus, Step, StepContext, StepError, StepErrorKind, StepOutcome};
 use tokio::time::sleep;
 
 use super::random::Random;
@@ -83,7 +83,7 @@ fn action(name: &'static str, takes: Duration, act: Act) -> Step<World> {
             Act::Fails { kind, times } if world.fails(&cx, times) => {
                 Err(StepError::new(kind, "Simulated", "as it was written"))
             }
-            Act::Ends | Act::Fails { .. } => Ok(Outcome::said(format!("{} is done", cx.step))),
+            Act::Ends | Act::Fails { .. } => Ok(StepOutcome::with_message(format!("{} is done", cx.step))),
         }
     })
 }
@@ -94,9 +94,9 @@ fn waiting(name: &'static str, looks: u64) -> Step<World> {
         sleep(Duration::from_millis(5)).await;
         let times = u32::try_from(looks).unwrap_or(1);
         Ok(if world.fails(&cx, times) {
-            Look::Waiting("for more looks".to_owned())
+            PollStatus::Waiting("for more looks".to_owned())
         } else {
-            Look::Done(Outcome::default())
+            PollStatus::Done(StepOutcome::default())
         })
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::duration::TimeSpan;
 use serde_json::{Map, Value, json};
-use steps::kinds::{DrainWays, check_name, check_selector};
+use steps::kinds::{DrainSettings, check_name, check_selector};
 use uuid::uuid;
 
 use super::{BuiltinTask, CodedTask, from_code};
@@ -50,7 +50,7 @@ pub struct CycleNodesParameters {
     /// The nodes to cycle.
     pub nodes: NodeSelection,
     /// How each node is drained.
-    pub drain: DrainWays,
+    pub drain: DrainSettings,
     /// Longest time for one node.
     pub node_timeout: Duration,
 }
@@ -86,7 +86,7 @@ impl CycleNodesParameters {
             }
             (None, None) => return Err(TaskProblem::at("parameters.node", "node or selector is required")),
         };
-        let drain = DrainWays {
+        let drain = DrainSettings {
             grace: duration("gracePeriod")?.map(TimeSpan::duration),
             delete_empty_dir: flag("deleteEmptyDir"),
             force: flag("force"),

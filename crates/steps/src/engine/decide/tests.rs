@@ -4,34 +4,42 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::{Done, Look, Outcome, Step, Undoing};
+use crate::engine::{CompletedStep, PollStatus, Step, StepOutcome, UndoState};
 
 const WORK: Uuid = Uuid::from_u128(0x1234);
 
 fn plan(names: &[&str]) -> Plan<()> {
     names.iter().fold(Plan::new(), |plan, name| {
         plan.step(
-            Step::action(*name, |_, _| async { Ok(Outcome::default()) }).undo(|_, _, _| async { Ok(None) }),
+            Step::action(*name, |_, _| async { Ok(StepOutcome::default()) })
+                .undo(|_, _, _| async { Ok(None) }),
         )
     })
 }
 
 fn done(names: &[&str]) -> Journal {
-    let done = |name: &&str| Done { name: (*name).to_owned(), ..Done::default() };
+    let done = |name: &&str| CompletedStep { name: (*name).to_owned(), ..CompletedStep::default() };
     Journal { done: names.iter().map(done).collect(), ..Journal::default() }
 }
 
 fn undoing(journal: Journal, step: Option<&str>, settled: &[&str]) -> Journal {
-    let undo = Undoing {
+    let undo = UndoState {
         step: step.map(str::to_owned),
         settled: settled.iter().map(|it| (*it).to_owned()).collect(),
-        ..Undoing::new(Ending::Cancelled, "", "")
+        ..UndoState::new(Ending::Cancelled, "", "")
     };
     Journal { undo: Some(undo), ..journal }
 }
 
-fn waiting(code: WaitingCode, times: u32) -> Waiting {
-    Waiting { code, message: String::new(), since: Timestamp::UNIX_EPOCH, times, told: 0, theirs: 0 }
+fn waiting(code: WaitingCode, times: u32) -> WaitState {
+    WaitState {
+        code,
+        message: String::new(),
+        since: Timestamp::UNIX_EPOCH,
+        times,
+        logged: 0,
+        customer_failures: 0,
+    }
 }
 
 #[test]
@@ -52,40 +60,44 @@ fn a_plan_goes_on_after_what_is_done_and_a_changed_plan_is_matched_by_name() {
 fn work_is_handed_back_only_where_the_plan_says_that_it_may_be() {
     let mut plan = plan(&["a", "b"]);
     plan.steps[0].safe_point = false;
-    plan = plan.step(Step::wait("c", Duration::ZERO, |_, _| async { Ok(Look::Done(Outcome::default())) }));
-    assert!(safe_before(&plan, 0, false));
-    assert!(!safe_before(&plan, 1, false), "the step before is no safe point");
-    assert!(safe_before(&plan, 2, false) && safe_before(&plan, 2, true), "a wait may be left at any time");
-    assert!(!safe_before(&plan, 0, true), "an action may be half done");
+    plan = plan
+        .step(Step::wait("c", Duration::ZERO, |_, _| async { Ok(PollStatus::Done(StepOutcome::default())) }));
+    assert!(is_safe_before(&plan, 0, false));
+    assert!(!is_safe_before(&plan, 1, false), "the step before is no safe point");
+    assert!(
+        is_safe_before(&plan, 2, false) && is_safe_before(&plan, 2, true),
+        "a wait may be left at any time"
+    );
+    assert!(!is_safe_before(&plan, 0, true), "an action may be half done");
 }
 
 #[test]
 fn only_transient_errors_are_tried_again_and_the_pause_doubles() {
     let retry = Retry { attempts: 4, backoff: Duration::from_secs(2) };
     let pauses: Vec<_> =
-        (1..=4).map(|tried| next_try(StepErrorKind::Transient, tried, retry, None)).collect();
+        (1..=4).map(|tried| next_try_delay(StepErrorKind::Transient, tried, retry, None)).collect();
     let seconds = |it| Some(Duration::from_secs(it));
     assert_eq!(pauses, [seconds(2), seconds(4), seconds(8), None]);
     for kind in [StepErrorKind::Terminal, StepErrorKind::Unreachable, StepErrorKind::Precondition] {
-        assert_eq!(next_try(kind, 1, retry, None), None);
+        assert_eq!(next_try_delay(kind, 1, retry, None), None);
     }
-    let wished = next_try(StepErrorKind::Transient, 1, retry, Some(Duration::from_secs(9)));
+    let wished = next_try_delay(StepErrorKind::Transient, 1, retry, Some(Duration::from_secs(9)));
     assert_eq!(wished, seconds(9));
 }
 
 #[test]
 fn an_error_of_each_kind_has_its_verdict() {
-    let check = |kind, attempt, before: Option<Waiting>| {
-        verdict(&StepError::new(kind, "X", "x"), attempt, 5, before.as_ref(), WORK)
+    let check = |kind, attempt, before: Option<WaitState>| {
+        decide_attempt(&StepError::new(kind, "X", "x"), attempt, 5, before.as_ref(), WORK)
     };
-    assert_eq!(check(StepErrorKind::Terminal, 1, None), Verdict::End(Ending::Failed));
-    assert_eq!(check(StepErrorKind::Transient, 5, None), Verdict::End(Ending::RetriesExceeded));
+    assert_eq!(check(StepErrorKind::Terminal, 1, None), AttemptDecision::End(Ending::Failed));
+    assert_eq!(check(StepErrorKind::Transient, 5, None), AttemptDecision::End(Ending::RetriesExceeded));
     assert!(matches!(
         check(StepErrorKind::Transient, 4, None),
-        Verdict::Rest { code: WaitingCode::BackingOff, spent: true, .. }
+        AttemptDecision::Rest { code: WaitingCode::BackingOff, spent: true, .. }
     ));
     let parked = |kind, before| match check(kind, 5, before) {
-        Verdict::Rest { rest, spent: false, .. } => rest.as_secs(),
+        AttemptDecision::Rest { rest, spent: false, .. } => rest.as_secs(),
         other => panic!("{other:?}"),
     };
     assert_eq!(parked(StepErrorKind::Precondition, None), 60);
@@ -111,11 +123,11 @@ proptest! {
     #[test]
     fn a_back_off_grows_stays_within_its_bounds_and_differs_between_works(attempt in 1..200_i32, a: u128, b: u128) {
         let (one, two) = (Uuid::from_u128(a), Uuid::from_u128(b));
-        let rest = back_off(attempt, one);
+        let rest = retry_backoff(attempt, one);
         prop_assert!(rest >= BACK_OFF.mul_f64(0.79) && rest <= BACK_OFF_MAX, "{:?}", rest);
-        prop_assert!(back_off(attempt + 1, one) >= rest);
+        prop_assert!(retry_backoff(attempt + 1, one) >= rest);
         if attempt < 5 && a as u16 != b as u16 {
-            prop_assert_ne!(rest, back_off(attempt, two));
+            prop_assert_ne!(rest, retry_backoff(attempt, two));
         }
     }
 
@@ -131,7 +143,7 @@ proptest! {
         while let Some(index) = next_step(&plan, &journal) {
             let name = plan.steps[index].name.clone();
             prop_assert!(!over.contains(&name) && ran.insert(name.clone()));
-            journal.done.push(Done { name, ..Done::default() });
+            journal.done.push(CompletedStep { name, ..CompletedStep::default() });
         }
         prop_assert_eq!(ran.len(), steps.difference(&over).count());
     }

@@ -15,9 +15,10 @@ use store::{
 };
 use uuid::Uuid;
 
-use crate::engine::trial::VirtualClock;
+use crate::engine::fault_harness::VirtualClock;
 use crate::engine::{
-    ATTEMPTS_MAX, Control, Ended, Journal, Order, Outcome, Plan, Refusal, Step, StepError, refuse, run,
+    ATTEMPTS_MAX, Journal, Plan, PlanError, RunControl, RunOutcome, RunRequest, Step, StepError, StepOutcome,
+    finish_without_plan, run,
 };
 
 /// What steps leave in the world: their names, in order.
@@ -48,7 +49,10 @@ impl World {
 pub(super) fn mark(name: &'static str) -> Step<World> {
     Step::action(name, move |world: Arc<World>, _| async move {
         world.mark(name);
-        Ok(Outcome { memory: json!({ "left": name }), ..Outcome::said(format!("{name} is marked")) })
+        Ok(StepOutcome {
+            memory: json!({ "left": name }),
+            ..StepOutcome::with_message(format!("{name} is marked"))
+        })
     })
     .undo(move |world, _, _| async move { Ok(world.unmark(name).then(|| format!("{name} was taken away"))) })
 }
@@ -66,7 +70,7 @@ pub(super) fn failing(
 
 /// A step that never ends by itself.
 pub(super) fn endless(name: &'static str) -> Step<World> {
-    Step::action(name, |_, _| std::future::pending::<Result<Outcome, StepError>>())
+    Step::action(name, |_, _| std::future::pending::<Result<StepOutcome, StepError>>())
 }
 
 pub(super) fn plan(steps: impl IntoIterator<Item = Step<World>>) -> Plan<World> {
@@ -77,7 +81,7 @@ pub(super) struct Bed {
     pub(super) store: Store,
     pub(super) clock: SharedClock,
     pub(super) world: Arc<World>,
-    pub(super) control: Control,
+    pub(super) control: RunControl,
     pub(super) id: Uuid,
     /// While this is so, nothing can be read.
     pub(super) mute: Arc<AtomicBool>,
@@ -116,7 +120,15 @@ impl Bed {
         let store = Store::open(options).await.unwrap();
         let id = Uuid::now_v7();
         store.enqueue(vec![NewWork::new(id, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
-        Bed { store, clock, world: Arc::default(), control: Control::new(), id, mute, _directory: directory }
+        Bed {
+            store,
+            clock,
+            world: Arc::default(),
+            control: RunControl::new(),
+            id,
+            mute,
+            _directory: directory,
+        }
     }
 
     pub(super) async fn claim(&self) -> ClaimedWork {
@@ -132,8 +144,8 @@ impl Bed {
     }
 
     /// Walks the plan for a holder, without writing how it ended.
-    pub(super) async fn walk(&self, claimed: &ClaimedWork, plan: &Plan<World>) -> Ended {
-        let order = Order {
+    pub(super) async fn walk(&self, claimed: &ClaimedWork, plan: &Plan<World>) -> RunOutcome {
+        let order = RunRequest {
             store: &self.store,
             claimed,
             plan,
@@ -148,28 +160,30 @@ impl Bed {
     }
 
     /// Says for a holder that the plan could not be made, and writes what came of that.
-    pub(super) async fn refused(&self, claimed: &ClaimedWork, error: StepError) -> Ended {
+    pub(super) async fn refused(&self, claimed: &ClaimedWork, error: StepError) -> RunOutcome {
         let journal = Journal::read(claimed.checkpoint.as_ref());
         let (control, clock) = (self.control.clone(), self.clock.clone());
-        let refusal = Refusal::Error(error);
-        let ended = refuse(&self.store, claimed, journal, control, clock, "service:test", &refusal).await;
+        let refusal = PlanError::Step(error);
+        let ended =
+            finish_without_plan(&self.store, claimed, journal, control, clock, "service:test", &refusal)
+                .await;
         self.write(ended.clone()).await;
         ended
     }
 
     /// Claims and walks, and writes how it ended.
-    pub(super) async fn attempt(&self, plan: &Plan<World>) -> Ended {
+    pub(super) async fn attempt(&self, plan: &Plan<World>) -> RunOutcome {
         let claimed = self.claim().await;
         let ended = self.walk(&claimed, plan).await;
         self.write(ended.clone()).await;
         ended
     }
 
-    pub(super) async fn write(&self, ended: Ended) {
+    pub(super) async fn write(&self, ended: RunOutcome) {
         match ended {
-            Ended::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
-            Ended::HandedBack { yielding, .. } => self.store.release(yielding).await.unwrap(),
-            Ended::Lost => {}
+            RunOutcome::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
+            RunOutcome::Released { yielding, .. } => self.store.release(yielding).await.unwrap(),
+            RunOutcome::LeaseLost => {}
         }
     }
 
@@ -191,16 +205,16 @@ impl Bed {
     }
 }
 
-pub(super) fn finished(ended: Ended) -> Completion {
+pub(super) fn finished(ended: RunOutcome) -> Completion {
     match ended {
-        Ended::Finished(completion) => completion,
+        RunOutcome::Finished(completion) => completion,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn handed_back(ended: Ended) -> Release {
+pub(super) fn handed_back(ended: RunOutcome) -> Release {
     match ended {
-        Ended::HandedBack { yielding, .. } => yielding,
+        RunOutcome::Released { yielding, .. } => yielding,
         other => panic!("{other:?}"),
     }
 }

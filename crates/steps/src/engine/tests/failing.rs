@@ -7,7 +7,9 @@ use api::work::{Ending, WorkState};
 use serde_json::{Value, json};
 
 use super::bed::{Bed, World, endless, failing, finished, handed_back, mark, plan};
-use crate::engine::{Ended, Look, Outcome, Retry, Step, StepError, StepErrorKind, WaitingCode};
+use crate::engine::{
+    PollStatus, Retry, RunOutcome, Step, StepError, StepErrorKind, StepOutcome, WaitingCode,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_ends_with_the_last_steps_words_and_every_entry_in_order() {
@@ -35,7 +37,7 @@ async fn later_steps_find_what_earlier_ones_left() {
     let bed = Bed::new().await;
     let reads = Step::action("reads", |_, cx| async move {
         let left = cx.memory.get("a").cloned().unwrap_or_default();
-        Ok(Outcome::said(left.to_string()))
+        Ok(StepOutcome::with_message(left.to_string()))
     });
     let completion = finished(bed.attempt(&plan([mark("a"), reads])).await);
     assert_eq!(completion.result.to_json()["message"], json!(r#"{"left":"a"}"#));
@@ -48,7 +50,9 @@ async fn a_transient_error_is_tried_again_within_the_step_with_doubling_pauses()
     let counted = tries.clone();
     let step = Step::action("flaky", move |_, _| {
         let tried = counted.fetch_add(1, Ordering::SeqCst);
-        async move { if tried < 2 { Err(StepError::transient("Busy", "busy")) } else { Ok(Outcome::default()) } }
+        async move {
+            if tried < 2 { Err(StepError::transient("Busy", "busy")) } else { Ok(StepOutcome::default()) }
+        }
     });
     let step = Step { retry: Retry { attempts: 3, backoff: Duration::from_secs(2) }, ..step };
     let begun = tokio::time::Instant::now();
@@ -57,7 +61,7 @@ async fn a_transient_error_is_tried_again_within_the_step_with_doubling_pauses()
     assert_eq!(tries.load(Ordering::SeqCst), 3);
     let failed = bed.log().await.into_iter().filter(|it| it.event == EntryEvent::StepFailed);
     let messages: Vec<_> = failed.filter_map(|it| it.message).collect();
-    assert_eq!(messages, ["busy; tried again after 2s", "busy; tried again after 4s"]);
+    assert_eq!(messages, ["busy; retrying after 2s", "busy; retrying after 4s"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +121,7 @@ async fn work_that_is_parked_for_days_tells_of_it_once_and_again_when_the_reason
             // Slow enough that its progress is shown: that writes no entries either.
             let slow = Step::action("b", move |_, _| async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                Err::<Outcome, _>(error())
+                Err::<StepOutcome, _>(error())
             });
             let yielding = handed_back(bed.attempt(&plan([mark("a"), slow])).await);
             tokio::time::sleep(yielding.delay).await;
@@ -157,7 +161,7 @@ async fn work_that_is_parked_for_days_tells_of_it_once_and_again_when_the_reason
 #[tokio::test(start_paused = true)]
 async fn a_terminal_error_is_the_end_and_its_text_is_kept() {
     let bed = Bed::new().await;
-    let error = || StepError::terminal("NoSuchNode", "node x is not there").because(std::fmt::Error);
+    let error = || StepError::terminal("NoSuchNode", "node x is not there").with_source(std::fmt::Error);
     assert_eq!(finished(bed.attempt(&plan([failing("a", error)])).await).ending, Ending::Failed);
     let result = bed.work().await.result.unwrap().to_json();
     assert_eq!(result["code"], "NoSuchNode");
@@ -187,7 +191,7 @@ async fn a_panic_is_what_its_step_says_it_is() {
         let first = counted.fetch_add(1, Ordering::SeqCst) == 0;
         async move {
             assert!(!first, "out of cheese");
-            Ok(Outcome::default())
+            Ok(StepOutcome::default())
         }
     });
     let retry = Retry { attempts: 2, backoff: Duration::from_secs(1) };
@@ -212,7 +216,7 @@ async fn a_step_that_takes_too_long_is_dropped_and_tried_in_another_attempt() {
         async move {
             std::future::pending::<()>().await;
             drop(counts);
-            Ok(Outcome::default())
+            Ok(StepOutcome::default())
         }
     });
     let step = Step { timeout: Duration::from_secs(7), ..step };
@@ -232,7 +236,7 @@ async fn an_attempt_has_a_time_limit_of_its_own() {
     let begun = tokio::time::Instant::now();
     let ended = bed.attempt(&plan).await;
     assert_eq!(begun.elapsed().as_secs(), 3);
-    assert!(matches!(ended, Ended::HandedBack { why: WaitingCode::BackingOff, .. }));
+    assert!(matches!(ended, RunOutcome::Released { reason: WaitingCode::BackingOff, .. }));
     assert_eq!(bed.journal().await.waiting.unwrap().message, "the attempt's time ran out in step a");
 }
 
@@ -244,11 +248,15 @@ async fn a_wait_looks_until_it_is_so_or_its_time_is_over() {
     let wait = Step::wait("it", Duration::from_secs(100), move |_, _| {
         let seen = counted.fetch_add(1, Ordering::SeqCst);
         async move {
-            Ok(if seen < 3 { Look::Waiting(format!("{seen} of 3")) } else { Look::Done(Outcome::default()) })
+            Ok(if seen < 3 {
+                PollStatus::Waiting(format!("{seen} of 3"))
+            } else {
+                PollStatus::Done(StepOutcome::default())
+            })
         }
     });
     let never = Step::wait("never", Duration::from_secs(25), |_: Arc<World>, _| async {
-        Ok(Look::Waiting("for ever".to_owned()))
+        Ok(PollStatus::Waiting("for ever".to_owned()))
     });
     let begun = tokio::time::Instant::now();
     handed_back(bed.attempt(&plan([wait, never])).await);
@@ -260,7 +268,7 @@ async fn a_wait_looks_until_it_is_so_or_its_time_is_over() {
 async fn what_a_step_leaves_is_small_or_the_step_fails() {
     let bed = Bed::new().await;
     let step = Step::action("a", |_: Arc<World>, _| async {
-        Ok(Outcome { memory: Value::from("x".repeat(70_000)), ..Outcome::default() })
+        Ok(StepOutcome { memory: Value::from("x".repeat(70_000)), ..StepOutcome::default() })
     });
     assert_eq!(finished(bed.attempt(&plan([step])).await).result.to_json()["code"], "MemoryTooLarge");
 }

@@ -9,25 +9,27 @@ use uuid::Uuid;
 
 use super::bed::{Bed, World, endless, finished, handed_back, mark, plan};
 use crate::engine::{
-    Control, Done, Ended, Journal, Look, Outcome, Refusal, Step, StepError, StepErrorKind, WaitingCode,
-    refuse,
+    CompletedStep, Journal, PlanError, PollStatus, RunControl, RunOutcome, Step, StepError, StepErrorKind,
+    StepOutcome, WaitingCode, finish_without_plan,
 };
 
 fn wait_for_ever(name: &'static str) -> Step<World> {
-    Step::wait(name, Duration::from_secs(600), |_, _| async { Ok(Look::Waiting("for ever".to_owned())) })
+    Step::wait(name, Duration::from_secs(600), |_, _| async {
+        Ok(PollStatus::Waiting("for ever".to_owned()))
+    })
 }
 
 /// A step that marks the world and pulls a rein.
 fn pulling(
     name: &'static str,
-    pull: impl Fn(&Control) + Send + Sync + 'static,
-    control: &Control,
+    pull: impl Fn(&RunControl) + Send + Sync + 'static,
+    control: &RunControl,
 ) -> Step<World> {
     let control = control.clone();
     Step::action(name, move |world: Arc<World>, _| {
         world.mark(name);
         pull(&control);
-        async { Ok(Outcome::default()) }
+        async { Ok(StepOutcome::default()) }
     })
 }
 
@@ -40,7 +42,7 @@ async fn a_preempted_plan_leaves_at_the_next_safe_point_and_goes_on_later() {
     assert_eq!(bed.world.marks(), ["a", "b"], "the region between a and b is not left");
     assert_eq!(bed.journal().await.waiting.unwrap().code, WaitingCode::Preempted);
     assert_eq!(bed.work().await.attempt, 0);
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     let completion = finished(bed.attempt(&plan([mark("a"), mark("b"), mark("c")])).await);
     assert_eq!(completion.ending, Ending::Completed);
     assert_eq!(bed.world.marks(), ["a", "b", "c"], "no done step ran again");
@@ -59,17 +61,17 @@ async fn an_operation_in_the_lane_is_heard_with_the_next_checkpoint() {
             store
                 .enqueue(vec![operation])
                 .await
-                .map_err(|error| StepError::transient("Store", "no").because(error))?;
-            Ok(Outcome::default())
+                .map_err(|error| StepError::transient("Store", "no").with_source(error))?;
+            Ok(StepOutcome::default())
         }
     });
     let ended = bed.walk(&claimed, &plan([meets, mark("b")])).await;
-    assert!(matches!(ended, Ended::HandedBack { why: WaitingCode::Preempted, .. }), "{ended:?}");
+    assert!(matches!(ended, RunOutcome::Released { reason: WaitingCode::Preempted, .. }), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_left_at_once_for_an_operation_or_a_shutdown() {
-    for pull in [|it: &Control| it.preempt.cancel(), |it: &Control| it.shutdown.cancel()] {
+    for pull in [|it: &RunControl| it.preempt.cancel(), |it: &RunControl| it.shutdown.cancel()] {
         let bed = Bed::new().await;
         let steps = plan([mark("a"), wait_for_ever("b")]);
         let begun = tokio::time::Instant::now();
@@ -109,7 +111,7 @@ async fn a_lost_holder_ends_at_once_and_writes_nothing() {
     let control = bed.control.clone();
     let steps = plan([endless("a")]);
     let (ended, ()) = tokio::join!(bed.walk(&claimed, &steps), async { control.lost.cancel() });
-    assert_eq!(ended, Ended::Lost);
+    assert_eq!(ended, RunOutcome::LeaseLost);
     assert_eq!(bed.work().await, before);
     assert!(bed.log().await.is_empty());
 }
@@ -119,7 +121,7 @@ async fn a_stale_fence_writes_nothing_and_starts_no_further_step() {
     let bed = Bed::new().await;
     let old = bed.claim().await;
     let new = bed.take_over().await;
-    assert_eq!(bed.walk(&old, &plan([mark("a"), mark("b")])).await, Ended::Lost);
+    assert_eq!(bed.walk(&old, &plan([mark("a"), mark("b")])).await, RunOutcome::LeaseLost);
     assert_eq!(bed.world.marks(), ["a"], "the first checkpoint is refused");
     assert!(bed.log().await.is_empty());
     let refused = bed.store.checkpoint(old.lease, "x", json!({})).await;
@@ -134,7 +136,7 @@ async fn a_changed_plan_is_matched_by_its_names() {
     let mut bed = Bed::new().await;
     let stops = pulling("b", |it| it.preempt.cancel(), &bed.control);
     handed_back(bed.attempt(&plan([mark("a"), stops, mark("old")])).await);
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     finished(bed.attempt(&plan([mark("new"), mark("b"), mark("c")])).await);
     assert_eq!(bed.world.marks(), ["a", "b", "new", "c"]);
 }
@@ -143,10 +145,11 @@ async fn a_changed_plan_is_matched_by_its_names() {
 async fn unknown_members_of_a_checkpoint_stay() {
     let mut bed = Bed::new().await;
     let claimed = bed.claim().await;
-    let checkpoint = json!({"done": [Done { name: "a".into(), memory: json!(1) }], "tomorrow": [1, 2]});
+    let checkpoint =
+        json!({"done": [CompletedStep { name: "a".into(), memory: json!(1) }], "tomorrow": [1, 2]});
     bed.store.checkpoint(claimed.lease, "a", checkpoint).await.unwrap();
     let claimed = bed.take_over().await;
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     bed.control.preempt.cancel();
     let ended = bed.walk(&claimed, &plan([mark("a"), mark("b"), mark("c")])).await;
     bed.write(ended).await;
@@ -164,8 +167,10 @@ async fn work_that_is_not_understood_is_set_aside_at_no_cost_even_when_somebody_
         let journal = Journal::read(claimed.checkpoint.as_ref());
         let error = StepError::new(StepErrorKind::Precondition, "Unreadable", "this is from tomorrow");
         let (control, clock) = (bed.control.clone(), bed.clock.clone());
-        let refusal = Refusal::Unreadable(error);
-        let ended = refuse(&bed.store, &claimed, journal, control, clock, "service:test", &refusal).await;
+        let refusal = PlanError::Unsupported(error);
+        let ended =
+            finish_without_plan(&bed.store, &claimed, journal, control, clock, "service:test", &refusal)
+                .await;
         let yielding = handed_back(ended.clone());
         assert_eq!((yielding.attempt_spent, yielding.unless_cancelled), (false, false));
         bed.write(ended).await;

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use store::{Keyring, Location, Options, Store, WriteMode};
 
 use super::bed::{World, mark, plan};
-use crate::engine::trial::Trial;
-use crate::engine::{Look, Outcome, Step};
+use crate::engine::fault_harness::FaultHarness;
+use crate::engine::{PollStatus, Step, StepOutcome};
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
@@ -16,7 +16,7 @@ async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
     let location = Location::Sqlite(directory.path().join("store.db"));
     let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
     let store = Store::open(Options { write_mode: WriteMode::Inline, ..options }).await.unwrap();
-    let trial: Trial<World> = Trial {
+    let harness: FaultHarness<World> = FaultHarness {
         store,
         clock,
         make: Box::new(|| {
@@ -25,9 +25,9 @@ async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
                     Step::wait("b-is-there", Duration::from_secs(60), |world: Arc<World>, _| async move {
                         let there = world.marks().iter().any(|it| it == "b");
                         Ok(if there {
-                            Look::Done(Outcome::default())
+                            PollStatus::Done(StepOutcome::default())
                         } else {
-                            Look::Waiting("no b yet".into())
+                            PollStatus::Waiting("no b yet".into())
                         })
                     });
                 (plan([once("a"), once("b"), wait, once("c")]), Arc::default())
@@ -46,7 +46,7 @@ async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
             })
         }),
     };
-    trial.all().await;
+    harness.run_all().await;
 }
 
 /// Makes a mark be there, once, however often it is run.
@@ -57,7 +57,7 @@ fn once(name: &'static str) -> Step<World> {
         if !world.marks().iter().any(|it| it == name) {
             world.mark(name);
         }
-        Ok(Outcome::default())
+        Ok(StepOutcome::default())
     });
     Step { undo, ..ensure }
 }

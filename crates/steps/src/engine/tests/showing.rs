@@ -7,7 +7,7 @@ use api::doc::OperationError;
 use api::work::Ending;
 
 use super::bed::{Bed, World, endless, failing, finished, handed_back, mark, plan};
-use crate::engine::{Look, Obstacle, Outcome, Report, Retry, Step, StepError, StepErrorKind};
+use crate::engine::{Obstacle, PollStatus, Report, Retry, Step, StepError, StepErrorKind, StepOutcome};
 
 async fn feed_rows(bed: &Bed) -> usize {
     let start = "1-0-0".parse().unwrap();
@@ -50,14 +50,14 @@ async fn what_a_wait_waits_for_is_shown_at_most_once_a_second() {
     let claimed = bed.claim().await;
     let begun = tokio::time::Instant::now();
     let wait = Step::wait("b", Duration::from_secs(600), move |_: Arc<World>, _| async move {
-        Ok(Look::Waiting(format!("since {:?}", begun.elapsed())))
+        Ok(PollStatus::Waiting(format!("since {:?}", begun.elapsed())))
     });
     let Step { body, .. } = wait;
-    let crate::engine::Body::Wait { look, .. } = body else { panic!("it is a wait") };
-    let every = Duration::from_millis(10);
+    let crate::engine::Body::Wait { poll, .. } = body else { panic!("it is a wait") };
+    let interval = Duration::from_millis(10);
     let wait = Step {
-        body: crate::engine::Body::Wait { every, look },
-        ..Step::action("b", |_, _| async { Ok(Outcome::default()) })
+        body: crate::engine::Body::Wait { interval, poll },
+        ..Step::action("b", |_, _| async { Ok(StepOutcome::default()) })
     };
     let steps = plan([wait]);
     tokio::select! {
@@ -80,7 +80,10 @@ async fn what_a_wait_waits_for_is_shown_at_most_once_a_second() {
 async fn a_log_goes_into_the_history() {
     let bed = Bed::new().await;
     let step = Step::action("job", |_: Arc<World>, _| async {
-        Ok(Outcome { log: Some("line 1\nline 2".to_owned()), ..Outcome::said("the job succeeded") })
+        Ok(StepOutcome {
+            log: Some("line 1\nline 2".to_owned()),
+            ..StepOutcome::with_message("the job succeeded")
+        })
     });
     finished(bed.attempt(&plan([step])).await);
     let log = bed.log().await;
@@ -99,10 +102,10 @@ async fn of_an_error_operators_read_all_and_customers_what_was_written_for_them(
     let yielding = handed_back(bed.attempt(&plan([mark("a"), failing("b", inner)])).await);
     let journal = bed.journal().await;
     assert_eq!(journal.step().unwrap().message, "the database at 10.0.0.7 gave no answer");
-    assert_eq!(journal.for_customer(), "it has not succeeded yet and is tried again");
+    assert_eq!(journal.for_customer(), "it has not succeeded yet and is being retried");
     tokio::time::sleep(yielding.delay).await;
 
-    let written = move || inner().for_customer(told("the subnet is locked"));
+    let written = move || inner().with_customer_error(told("the subnet is locked"));
     let yielding = handed_back(bed.attempt(&plan([mark("a"), failing("b", written)])).await);
     let journal = bed.journal().await;
     assert_eq!(journal.step().unwrap().message, "the database at 10.0.0.7 gave no answer");
@@ -110,7 +113,7 @@ async fn of_an_error_operators_read_all_and_customers_what_was_written_for_them(
     tokio::time::sleep(yielding.delay).await;
 
     handed_back(bed.attempt(&plan([mark("a"), mark("b"), failing("c", inner)])).await);
-    assert_eq!(bed.journal().await.for_customer(), "it has not succeeded yet and is tried again");
+    assert_eq!(bed.journal().await.for_customer(), "it has not succeeded yet and is being retried");
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +124,13 @@ async fn a_wait_goes_on_through_errors_that_are_waited_out_and_shows_both_their_
     let wait = Step::wait("ready", Duration::from_secs(300), move |_: Arc<World>, _| {
         let seen = counted.fetch_add(1, Ordering::SeqCst);
         let error = StepError::new(StepErrorKind::Unreachable, "X", "10.0.0.7 refuses connections");
-        async move { if seen < 9 { Err(error.waited_out()) } else { Ok(Look::Done(Outcome::said("ready"))) } }
+        async move {
+            if seen < 9 {
+                Err(error.keep_waiting())
+            } else {
+                Ok(PollStatus::Done(StepOutcome::with_message("ready")))
+            }
+        }
     });
     let wait = Step { retry: Retry { attempts: 2, backoff: Duration::from_secs(1) }, ..wait };
     let claimed = bed.claim().await;
@@ -130,7 +139,7 @@ async fn a_wait_goes_on_through_errors_that_are_waited_out_and_shows_both_their_
         tokio::time::sleep(Duration::from_secs(15)).await;
         let journal = bed.journal().await;
         assert_eq!(journal.step().unwrap().message, "10.0.0.7 refuses connections");
-        assert_eq!(journal.for_customer(), "it has not succeeded yet and is tried again");
+        assert_eq!(journal.for_customer(), "it has not succeeded yet and is being retried");
     };
     let (ended, ()) = tokio::join!(bed.walk(&claimed, &steps), seen);
     assert_eq!(finished(ended).ending, Ending::Completed);
@@ -138,7 +147,7 @@ async fn a_wait_goes_on_through_errors_that_are_waited_out_and_shows_both_their_
 
     let bed = Bed::new().await;
     let never = Step::wait("never", Duration::from_secs(25), |_: Arc<World>, _| async {
-        Err(StepError::transient("X", "no answer").waited_out())
+        Err(StepError::transient("X", "no answer").keep_waiting())
     });
     assert!(handed_back(bed.attempt(&plan([never])).await).attempt_spent, "its time is over");
 }
@@ -154,10 +163,10 @@ async fn attempts_that_failed_for_something_of_the_customers_are_counted_until_a
     let step = |name: &'static str, customer: Option<&'static str>| {
         let counts = counts.clone();
         Step::action(name, move |_: Arc<World>, cx| {
-            counts.lock().unwrap().push(cx.theirs);
+            counts.lock().unwrap().push(cx.customer_failures);
             let error = StepError::transient("X", "no");
-            let error = customer.into_iter().fold(error, |it, words| it.for_customer(told(words)));
-            async move { Err::<Outcome, _>(error) }
+            let error = customer.into_iter().fold(error, |it, words| it.with_customer_error(told(words)));
+            async move { Err::<StepOutcome, _>(error) }
         })
     };
     attempt(vec![step("a", None)]).await;
@@ -182,7 +191,7 @@ async fn what_a_step_waits_for_is_kept_with_its_owner_since_when_and_its_deadlin
             };
             let mut obstacles = vec![obstacle("PodDisruptionBudget shop/web")];
             obstacles.extend((look > 0).then(|| obstacle("Pod shop/web-1")));
-            Ok(Look::Held(Report { message: "Waiting for pods".to_owned(), obstacles }))
+            Ok(PollStatus::Blocked(Report { message: "Waiting for pods".to_owned(), obstacles }))
         }
     });
     let steps = plan([wait]);

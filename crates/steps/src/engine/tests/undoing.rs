@@ -8,7 +8,7 @@ use serde_json::json;
 use store::Transaction;
 
 use super::bed::{Bed, World, endless, failing, finished, handed_back, mark, plan, texts};
-use crate::engine::{Control, Ended, Look, Outcome, Step, StepError, StepErrorKind};
+use crate::engine::{PollStatus, RunControl, RunOutcome, Step, StepError, StepErrorKind, StepOutcome};
 
 /// Cancels after `pause`, as a person would through the store.
 async fn cancel_after(bed: &Bed, pause: Duration) {
@@ -27,7 +27,7 @@ async fn a_cancel_stops_the_step_in_hand_and_undoes_from_the_last_to_the_first()
     let bed = Bed::new().await;
     let hangs = Step::action("c", |world: Arc<World>, _| async move {
         world.mark("c");
-        std::future::pending::<Result<Outcome, StepError>>().await
+        std::future::pending::<Result<StepOutcome, StepError>>().await
     })
     .undo(|world, _, memory| async move {
         assert!(memory.is_null(), "it did not come to its end");
@@ -66,7 +66,7 @@ async fn a_cancel_ends_a_wait_at_once_when_its_body_looks_at_the_signal() {
 async fn a_cancel_between_two_looks_ends_the_wait() {
     let bed = Bed::new().await;
     let wait = Step::wait("w", Duration::from_secs(600), |_: Arc<World>, _| async {
-        Ok(Look::Waiting("for ever".to_owned()))
+        Ok(PollStatus::Waiting("for ever".to_owned()))
     });
     let begun = tokio::time::Instant::now();
     let steps = plan([mark("a"), wait]);
@@ -82,7 +82,7 @@ async fn a_cancel_that_comes_after_the_last_step_comes_too_late() {
     let last = Step::action("last", move |world: Arc<World>, _| {
         control.cancel.cancel();
         world.mark("last");
-        async { Ok(Outcome::default()) }
+        async { Ok(StepOutcome::default()) }
     });
     assert_eq!(finished(bed.attempt(&plan([mark("a"), last])).await).ending, Ending::Completed);
     assert_eq!(bed.world.marks(), ["a", "last"]);
@@ -156,7 +156,7 @@ async fn a_crash_while_undoing_goes_on_undoing() {
     assert!(journal.is_undoing());
     assert_eq!(journal.undo.unwrap().settled, ["b"]);
     let claimed = bed.take_over().await;
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     let ended = bed.walk(&claimed, &steps()).await;
     bed.write(ended).await;
     let work = bed.work().await;
@@ -178,7 +178,7 @@ async fn a_shutdown_while_undoing_hands_the_rest_of_it_on() {
     let yielding = handed_back(bed.attempt(&steps).await);
     assert!(!yielding.attempt_spent);
     assert_eq!(bed.world.marks(), ["a"]);
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     assert_eq!(finished(bed.attempt(&steps).await).ending, Ending::Failed);
     assert!(bed.world.marks().is_empty());
     assert_eq!(
@@ -201,7 +201,7 @@ async fn a_taken_over_step_counts_as_begun_when_it_is_cancelled() {
     let claimed = bed.take_over().await;
     bed.control.cancel.cancel();
     let ended = bed.walk(&claimed, &steps()).await;
-    assert!(matches!(ended, Ended::Finished(_)));
+    assert!(matches!(ended, RunOutcome::Finished(_)));
     assert_eq!(texts(&finished(ended).result.to_json()["undone"]), ["a was looked after"]);
 }
 
@@ -213,7 +213,7 @@ async fn work_that_is_asked_to_end_while_it_rests_is_undone_when_it_is_taken_up(
     assert!(back.started && back.delay > Duration::from_secs(10));
     cancel_after(&bed, Duration::from_secs(1)).await;
     // Another process takes it up, before its rest is over.
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     let completion = finished(bed.attempt(&steps()).await);
     assert_eq!(completion.ending, Ending::Cancelled);
     assert!(bed.world.marks().is_empty());
@@ -266,7 +266,7 @@ async fn a_shutdown_between_two_tries_of_an_undo_hands_it_on() {
     assert_eq!(begun.elapsed().as_secs(), 100, "nobody waits for the next try");
     assert!(bed.work().await.ending, "no budget holds it up");
     away.store(false, Ordering::SeqCst);
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     assert_eq!(finished(bed.attempt(&steps).await).ending, Ending::Failed);
     assert!(bed.world.marks().is_empty());
 }
@@ -277,7 +277,7 @@ async fn a_wish_for_the_end_is_not_passed_over_while_the_log_cannot_be_read() {
     let steps = || plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
     handed_back(bed.attempt(&steps()).await);
     cancel_after(&bed, Duration::from_secs(1)).await;
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     let claimed = bed.claim().await;
     bed.mute.store(true, Ordering::SeqCst);
     let (mute, again) = (bed.mute.clone(), steps());
@@ -292,12 +292,12 @@ async fn a_wish_for_the_end_is_not_passed_over_while_the_log_cannot_be_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_log_that_cannot_be_read_does_not_keep_a_worker_that_is_lost_or_halted() {
-    for pull in [|it: &Control| it.lost.cancel(), |it: &Control| it.halt.cancel()] {
+    for pull in [|it: &RunControl| it.lost.cancel(), |it: &RunControl| it.halt.cancel()] {
         let mut bed = Bed::mutable().await;
         let steps = || plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
         let rest = handed_back(bed.attempt(&steps()).await).delay;
         tokio::time::sleep(rest).await;
-        bed.control = Control::new();
+        bed.control = RunControl::new();
         let claimed = bed.claim().await;
         bed.mute.store(true, Ordering::SeqCst);
         let (control, again) = (bed.control.clone(), steps());
@@ -305,7 +305,7 @@ async fn a_log_that_cannot_be_read_does_not_keep_a_worker_that_is_lost_or_halted
             tokio::time::sleep(Duration::from_secs(20)).await;
             pull(&control);
         });
-        assert_eq!(ended, Ended::Lost);
+        assert_eq!(ended, RunOutcome::LeaseLost);
     }
 }
 
@@ -315,7 +315,7 @@ async fn asked_to_end_at_rest() -> Bed {
     let steps = plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
     handed_back(bed.attempt(&steps).await);
     cancel_after(&bed, Duration::from_secs(1)).await;
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     bed
 }
 
@@ -330,7 +330,7 @@ async fn begun_work_whose_plan_cannot_be_made_for_now_keeps_the_wish_for_its_end
         let back = handed_back(bed.refused(&claimed, StepError::transient("Store", "no answer")).await);
         assert!(back.started && bed.work().await.ending);
         tokio::time::sleep(back.delay).await;
-        bed.control = Control::new();
+        bed.control = RunControl::new();
         let completion = finished(bed.attempt(&plan([mark("a"), mark("b")])).await);
         assert_eq!(
             (completion.ending, &completion.result.to_json()["by"]),
@@ -350,7 +350,7 @@ async fn begun_work_whose_plan_can_never_be_made_ends_and_says_what_was_not_take
     assert_eq!((completion.ending, &completion.result.to_json()["by"]), (Ending::Cancelled, &json!("ada")));
     let result = completion.result.to_json();
     let left = texts(&result["undoFailed"]);
-    assert_eq!(left, ["b: not taken back: no such task", "a: not taken back: no such task"]);
+    assert_eq!(left, ["b: not undone: no such task", "a: not undone: no such task"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -366,7 +366,7 @@ async fn attempts_that_find_no_plan_do_not_end_begun_work_without_its_undo() {
         rest = back.delay;
     }
     tokio::time::sleep(rest).await;
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     assert_eq!(finished(bed.attempt(&steps).await).ending, Ending::RetriesExceeded);
     assert!(bed.world.marks().is_empty());
 }
@@ -385,7 +385,7 @@ async fn a_step_that_a_lost_holder_may_have_begun_is_undone_though_its_plan_was_
     cancel_after(&bed, Duration::ZERO).await;
     let back = handed_back(bed.refused(&claimed, StepError::transient("Store", "no answer")).await);
     tokio::time::sleep(back.delay).await;
-    bed.control = Control::new();
+    bed.control = RunControl::new();
     let completion = finished(bed.attempt(&steps()).await);
     assert_eq!(completion.ending, Ending::Cancelled);
     assert_eq!(texts(&completion.result.to_json()["undone"]), ["a was looked after"]);

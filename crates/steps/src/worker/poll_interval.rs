@@ -1,24 +1,24 @@
-//! Jitter: what many processes do regularly, they do not do together. It follows from the process's own id, so that a
-//! simulation can be replayed.
+//! Poll intervals with jitter, so that many processes do not poll at the same moment. The jitter is derived from the process's
+//! own id, so that a simulation can be replayed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use uuid::Uuid;
 
-/// Spreads durations.
+/// Draws durations from a range.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct PollInterval {
     state: AtomicU64,
 }
 
-impl Pace {
-    pub(super) fn of(owner: Uuid) -> Pace {
+impl PollInterval {
+    pub(super) fn from_owner(owner: Uuid) -> PollInterval {
         let (high, low) = owner.as_u64_pair();
-        Pace { state: AtomicU64::new(high ^ low.rotate_left(32)) }
+        PollInterval { state: AtomicU64::new(high ^ low.rotate_left(32)) }
     }
 
-    /// Something from `least` to `most`.
+    /// A duration from `least` to `most`.
     pub(super) fn between(&self, least: Duration, most: Duration) -> Duration {
         // SplitMix64: a good spread from a counter, without a lock.
         let mut bits = self.state.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
@@ -37,10 +37,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pace_stays_between_its_bounds_and_moves(owner: u128) {
-            let pace = Pace::of(Uuid::from_u128(owner));
+        fn an_interval_stays_within_its_bounds_and_varies(owner: u128) {
+            let interval = PollInterval::from_owner(Uuid::from_u128(owner));
             let (least, most) = (Duration::from_secs(5), Duration::from_secs(10));
-            let spans: Vec<Duration> = (0..20).map(|_| pace.between(least, most)).collect();
+            let spans: Vec<Duration> = (0..20).map(|_| interval.between(least, most)).collect();
             prop_assert!(spans.iter().all(|span| (least..=most).contains(span)));
             prop_assert!(spans.iter().max() > spans.iter().min());
         }

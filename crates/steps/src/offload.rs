@@ -1,4 +1,4 @@
-//! Work that computes, off the threads that serve others.
+//! Runs computations on threads of their own, so that they do not block the threads that serve requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,21 +8,21 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// So long at most such work may take: an evaluation of one object, or of all that a step looks at.
+/// Longest time of one computation: an evaluation of one object, or of all that a step polls.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(10);
-/// Maintenance work under way at the same time, at most.
+/// Most computations of maintenance at the same time.
 static MAINTENANCE: Semaphore = Semaphore::const_new(4);
-/// Checks for callers of the API under way at the same time, at most. They take no permit from maintenance.
+/// Most checks for callers of the API at the same time. They take no permit from maintenance.
 static CHECKS: Semaphore = Semaphore::const_new(4);
 
-/// Does the work of maintenance, such as evaluations, off the threads that serve others. It is handed a flag that is set when its
-/// time is over or when nobody waits for it any more, and ends then; `None` if it panicked.
-pub async fn aside<T: Send + 'static>(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Option<T> {
+/// Runs a computation of maintenance, such as an evaluation, on a blocking thread. It receives a flag that is set when its time
+/// is over or when nobody waits for it any more, and must then return; `None` if it panicked.
+pub async fn offload<T: Send + 'static>(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Option<T> {
     run(&MAINTENANCE, work).await
 }
 
-/// Does a check for a caller of the API like [`aside`], with permits of its own.
-pub async fn check_aside<T: Send + 'static>(
+/// Runs a check for a caller of the API like [`offload`], with permits of its own.
+pub async fn offload_check<T: Send + 'static>(
     work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
 ) -> Option<T> {
     run(&CHECKS, work).await
@@ -33,7 +33,7 @@ async fn run<T: Send + 'static>(
     work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
 ) -> Option<T> {
     let stop = Stop(Arc::new(AtomicBool::new(false)));
-    // The permit goes with the work, which may outlive the one who waits.
+    // The permit goes with the computation, which may outlive its caller.
     let permit = permits.acquire().await.ok()?;
     let flag = stop.0.clone();
     let work = spawn_blocking(move || {
@@ -51,7 +51,7 @@ async fn run<T: Send + 'static>(
     ended.ok()
 }
 
-/// Sets its flag when it goes.
+/// Sets its flag when dropped.
 struct Stop(Arc<AtomicBool>);
 
 impl Drop for Stop {
@@ -74,11 +74,11 @@ mod tests {
         }
     }
 
-    /// On a runtime of one thread, which the work would hold up if it were done there.
+    /// Uses a runtime of one thread, which the computation would block if it ran there.
     #[tokio::test]
     async fn others_are_served_while_work_is_done() {
         let (free, held) = std::sync::mpsc::channel();
-        let work = aside(move |_| held.recv().is_ok());
+        let work = offload(move |_| held.recv().is_ok());
         let others = async move {
             tokio::task::yield_now().await;
             free.send(()).is_ok()
@@ -90,13 +90,13 @@ mod tests {
     async fn work_that_nobody_waits_for_ends() {
         let (ended, end) = oneshot::channel();
         let (began, begin) = oneshot::channel();
-        let work = aside(move |stop| {
+        let work = offload(move |stop| {
             let _ = began.send(());
             until(stop);
             let _ = ended.send(());
         });
         tokio::select! {
-            _ = work => panic!("it ended by itself"),
+            _ = work => panic!("it returned by itself"),
             begun = begin => begun.unwrap(),
         }
         tokio::time::timeout(Duration::from_secs(60), end).await.unwrap().unwrap();
@@ -109,12 +109,12 @@ mod tests {
         let mut checks = tokio::task::JoinSet::new();
         for _ in 0..8 {
             let held = held.clone();
-            checks.spawn(check_aside(move |_| held.lock().unwrap().recv().is_err()));
+            checks.spawn(offload_check(move |_| held.lock().unwrap().recv().is_err()));
         }
         while CHECKS.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let done = timeout(Duration::from_secs(60), aside(|_| 1)).await;
+        let done = timeout(Duration::from_secs(60), offload(|_| 1)).await;
         drop(free);
         assert_eq!(done.unwrap(), Some(1));
         assert_eq!(checks.join_all().await, [Some(true); 8]);
@@ -122,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_panics_is_told_apart() {
-        assert_eq!(aside(|_| -> u32 { panic!("no") }).await, None);
-        assert_eq!(aside(|_| 1).await, Some(1));
+        assert_eq!(offload(|_| -> u32 { panic!("no") }).await, None);
+        assert_eq!(offload(|_| 1).await, Some(1));
     }
 }
