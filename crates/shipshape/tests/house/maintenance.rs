@@ -1,4 +1,4 @@
-//! Maintenance as an operator meets it: the walk-through of the README, on simulated clusters and on a real one, with the
+//! Maintenance as an operator meets it: the walk-through, on simulated clusters and on a real one, with the
 //! process killed in the middle of it.
 
 use std::path::{Path, PathBuf};
@@ -63,10 +63,11 @@ pub(crate) fn import_sim(home: &Home, name: &str, number: u16) {
     assert_eq!(imported, format!("cluster/{name} imported\n"));
 }
 
-/// The commands between the marks of the README, as one script.
-fn readme_script() -> String {
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    let marked = readme.split("<!-- walk-through begins -->").nth(1).unwrap();
+/// The commands between the marks of the walk-through, as one script.
+fn walk_through_script() -> String {
+    let page = repository().join("docs/walk-through/maintenance.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let marked = page.split("<!-- walk-through begins -->").nth(1).unwrap();
     let marked = marked.split("<!-- walk-through ends -->").next().unwrap();
     let blocks: Vec<&str> =
         marked.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
@@ -97,11 +98,11 @@ fn walk(home: &Home, script: &str) {
 }
 
 #[test]
-fn the_walk_through_of_the_readme_works_as_printed() {
+fn the_maintenance_walk_through_works_as_printed() {
     let home = Home::new();
     let _sim = home.sim(&["--clusters", "2", "--nodes", "4"]);
     let up = home.up(&[]);
-    walk(&home, &readme_script());
+    walk(&home, &walk_through_script());
     up.signal("TERM");
     let ended = up.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -168,7 +169,7 @@ fn the_walk_through_works_on_a_real_cluster_and_goes_on_after_a_kill() {
 
     let up = home.up(&[]);
     // As printed, but for the cluster, whose nodes have other names and which others use too.
-    let script = readme_script()
+    let script = walk_through_script()
         .replace("~/.local/share/shipshape/sim/sim-1/kubeconfig", cluster.kubeconfig_path().to_str().unwrap())
         .replace(
             "harbour -p node=worker-",
