@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn a_skip_is_one_line_with_prerequisite_executable_test_and_reason() {
-        let place = ScratchDirectory::new("parts").unwrap();
+        let place = ScratchDirectory::new("prerequisites").unwrap();
         let file = place.path().join("skipped");
         Skip::here("a-part", "first\nreason").append_to(&file).unwrap();
         Skip::here("b-part", "second").append_to(&file).unwrap();
-        let name = "parts::tests::a_skip_is_one_line_with_prerequisite_executable_test_and_reason";
+        let name = "prerequisites::tests::a_skip_is_one_line_with_prerequisite_executable_test_and_reason";
         assert_eq!(
             std::fs::read_to_string(&file).unwrap(),
             format!("a-part\ttestkit\t{name}\tfirst reason\nb-part\ttestkit\t{name}\tsecond\n")

@@ -1,6 +1,5 @@
-//! Who may come in: each cluster has an authority of its own, a certificate for its server, one for its administrator, and
-//! two tokens: the administrator's, and that of whoever the cluster was made for. They are made once and kept beside the
-//! journal.
+//! Access to a cluster: a certificate authority, certificates of the server and of the administrator, and the tokens
+//! of the administrator and of the customer. They are generated once and stored beside the journal.
 
 mod subject;
 
@@ -19,17 +18,17 @@ use serve::write_private_unsynced;
 
 use crate::http::User;
 
-/// The keys and certificates of a cluster cannot be made, read or kept.
+/// The keys and certificates of a cluster cannot be generated, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// A file cannot be read or written.
-    #[error("the file {} could not be {doing}", path.display())]
+    #[error("failed to {operation} {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
-        doing: &'static str,
-        /// Why not.
+        /// The operation that failed.
+        operation: &'static str,
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -44,9 +43,9 @@ pub enum AccessError {
     Token(String),
 }
 
-/// The texts that make up a cluster's access, in PEM.
+/// The certificates and keys in PEM, and the administrator's token.
 #[derive(Debug, Clone)]
-struct Texts {
+struct KeyMaterial {
     authority: String,
     server: String,
     server_key: String,
@@ -58,85 +57,86 @@ struct Texts {
 /// The access of one cluster.
 #[derive(Debug)]
 pub struct Access {
-    texts: Texts,
+    keys: KeyMaterial,
     customer: String,
     clients: ClientAuthority,
     tls: Arc<ServerConfig>,
 }
 
-/// Beside the others, and made when it is not there: older clusters had none.
+/// Generated if it is missing: older clusters have none.
 const CUSTOMER_FILE: &str = "customer-token";
 const FILES: [&str; 6] = ["ca.crt", "apiserver.crt", "apiserver.key", "admin.crt", "admin.key", "token"];
 
 impl Access {
-    /// The access that is kept in `directory`, made if there is none yet; without a directory, a fresh one.
+    /// Opens the keys in `directory`, or generates them if there are none. Without a directory they are always
+    /// generated.
     pub fn open(directory: Option<&Path>) -> Result<Access, AccessError> {
-        let texts = match directory {
-            None => Texts::make()?,
-            Some(directory) if directory.join(FILES[5]).exists() => Texts::read(directory)?,
+        let keys = match directory {
+            None => KeyMaterial::generate()?,
+            Some(directory) if directory.join(FILES[5]).exists() => KeyMaterial::read(directory)?,
             Some(directory) => {
-                let texts = Texts::make()?;
-                texts.keep(directory)?;
-                texts
+                let keys = KeyMaterial::generate()?;
+                keys.write(directory)?;
+                keys
             }
         };
-        let clients = ClientAuthority::from_pem(&texts.authority)?;
-        let certificate = tls::fixed_certificate(&texts.server, &texts.server_key)?;
+        let clients = ClientAuthority::from_pem(&keys.authority)?;
+        let certificate = tls::fixed_certificate(&keys.server, &keys.server_key)?;
         let tls = tls::server_config(certificate, ClientCertificates::SignedBy(&clients))?;
         let customer = customer_token(directory)?;
-        Ok(Access { texts, customer, clients, tls })
+        Ok(Access { keys, customer, clients, tls })
     }
 
-    /// How the server speaks TLS.
+    /// The TLS configuration of the server.
     pub fn tls(&self) -> Arc<ServerConfig> {
         self.tls.clone()
     }
 
-    /// The user that a verified certificate names.
-    pub fn user_of_certificates(&self, chain: &[CertificateDer<'_>]) -> Option<User> {
+    /// The user of a client certificate, if it is valid.
+    pub fn authenticate_certificate(&self, chain: &[CertificateDer<'_>]) -> Option<User> {
         self.clients.verify(chain, UnixTime::now()).ok()?;
         subject::user(chain.first()?)
     }
 
-    /// The user that a token names.
-    pub fn user_of_token(&self, token: &str) -> Option<User> {
+    /// The user of a token, if it is valid.
+    pub fn authenticate_token(&self, token: &str) -> Option<User> {
         match token {
-            _ if token == self.texts.token => Some(User::admin()),
+            _ if token == self.keys.token => Some(User::admin()),
             _ if token == self.customer => Some(User::customer()),
             _ => None,
         }
     }
 
-    /// The certificate of the authority, in PEM.
+    /// The certificate of the certificate authority, in PEM.
     pub fn authority(&self) -> &str {
-        &self.texts.authority
+        &self.keys.authority
     }
 
     /// A kubeconfig for the administrator, with everything inline.
     pub fn kubeconfig(&self, cluster: &str, url: &str) -> String {
-        let (certificate, key) = (STANDARD.encode(&self.texts.admin), STANDARD.encode(&self.texts.admin_key));
-        let proof = format!("client-certificate-data: {certificate}\n    client-key-data: {key}");
-        self.kubeconfig_of("admin", &proof, cluster, url)
+        let (certificate, key) = (STANDARD.encode(&self.keys.admin), STANDARD.encode(&self.keys.admin_key));
+        let credentials = format!("client-certificate-data: {certificate}\n    client-key-data: {key}");
+        self.render_kubeconfig("admin", &credentials, cluster, url)
     }
 
-    /// A kubeconfig for whoever the cluster was made for, with everything inline.
+    /// A kubeconfig for the customer who owns the cluster, with everything inline.
     pub fn customer_kubeconfig(&self, cluster: &str, url: &str) -> String {
-        self.kubeconfig_of("customer-admin", &format!("token: {}", self.customer), cluster, url)
+        self.render_kubeconfig("customer-admin", &format!("token: {}", self.customer), cluster, url)
     }
 
-    fn kubeconfig_of(&self, user: &str, proof: &str, cluster: &str, url: &str) -> String {
-        let ca = STANDARD.encode(&self.texts.authority);
+    fn render_kubeconfig(&self, user: &str, credentials: &str, cluster: &str, url: &str) -> String {
+        let ca = STANDARD.encode(&self.keys.authority);
         format!(
             "apiVersion: v1\nkind: Config\nclusters:\n- name: {cluster}\n  cluster:\n    server: {url}\n    \
-             certificate-authority-data: {ca}\nusers:\n- name: {user}\n  user:\n    {proof}\n\
+             certificate-authority-data: {ca}\nusers:\n- name: {user}\n  user:\n    {credentials}\n\
              contexts:\n- name: {cluster}\n  context:\n    cluster: {cluster}\n    user: {user}\n\
              current-context: {cluster}\n",
         )
     }
 }
 
-impl Texts {
-    fn make() -> Result<Texts, AccessError> {
+impl KeyMaterial {
+    fn generate() -> Result<KeyMaterial, AccessError> {
         let validity = Validity::UNLIMITED;
         let authority = CertificateAuthority::generate("kubernetes", validity)?;
         let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
@@ -154,13 +154,13 @@ impl Texts {
             purpose: Purpose::Client,
             validity,
         })?;
-        Ok(Texts {
+        Ok(KeyMaterial {
             authority: authority.certificate().to_owned(),
             server: server.certificate,
             server_key: server.key,
             admin: admin.certificate,
             admin_key: admin.key,
-            token: fresh_token()?,
+            token: generate_token()?,
         })
     }
 
@@ -168,25 +168,25 @@ impl Texts {
         [&self.authority, &self.server, &self.server_key, &self.admin, &self.admin_key, &self.token]
     }
 
-    fn keep(&self, directory: &Path) -> Result<(), AccessError> {
+    fn write(&self, directory: &Path) -> Result<(), AccessError> {
         for (name, text) in FILES.iter().zip(self.fields()) {
             let path = directory.join(name);
             write_private_unsynced(&path, text).map_err(|source| AccessError::Io {
                 path,
-                doing: "written",
+                operation: "write",
                 source,
             })?;
         }
         Ok(())
     }
 
-    fn read(directory: &Path) -> Result<Texts, AccessError> {
+    fn read(directory: &Path) -> Result<KeyMaterial, AccessError> {
         let read = |name: &str| {
             let path = directory.join(name);
-            fs::read_to_string(&path).map_err(|source| AccessError::Io { path, doing: "read", source })
+            fs::read_to_string(&path).map_err(|source| AccessError::Io { path, operation: "read", source })
         };
         let [authority, server, server_key, admin, admin_key, token] = FILES;
-        Ok(Texts {
+        Ok(KeyMaterial {
             authority: read(authority)?,
             server: read(server)?,
             server_key: read(server_key)?,
@@ -197,23 +197,23 @@ impl Texts {
     }
 }
 
-fn fresh_token() -> Result<String, AccessError> {
+fn generate_token() -> Result<String, AccessError> {
     let mut token = [0_u8; 32];
     getrandom::fill(&mut token).map_err(|error| AccessError::Token(error.to_string()))?;
     Ok(URL_SAFE_NO_PAD.encode(token))
 }
 
-/// The token that is kept for whoever the cluster was made for.
+/// Reads or generates the customer's token.
 fn customer_token(directory: Option<&Path>) -> Result<String, AccessError> {
-    let Some(path) = directory.map(|it| it.join(CUSTOMER_FILE)) else { return fresh_token() };
+    let Some(path) = directory.map(|it| it.join(CUSTOMER_FILE)) else { return generate_token() };
     match fs::read_to_string(&path) {
-        Ok(kept) => Ok(kept),
+        Ok(token) => Ok(token),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let token = fresh_token()?;
+            let token = generate_token()?;
             let written = write_private_unsynced(&path, &token);
-            written.map_err(|source| AccessError::Io { path, doing: "written", source })?;
+            written.map_err(|source| AccessError::Io { path, operation: "write", source })?;
             Ok(token)
         }
-        Err(source) => Err(AccessError::Io { path, doing: "read", source }),
+        Err(source) => Err(AccessError::Io { path, operation: "read", source }),
     }
 }

@@ -11,7 +11,7 @@ const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// 2.5.4.10
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
-/// The user that a certificate names, if it can be read and names one.
+/// The user in the subject of a certificate, if it has one.
 pub(super) fn user(certificate: &[u8]) -> Option<User> {
     let (mut name, mut groups) = (None, Vec::new());
     let (_, whole, _) = element(certificate)?;
@@ -73,18 +73,18 @@ mod tests {
     use crate::access::Access;
 
     #[test]
-    fn the_administrators_certificate_names_the_administrator() {
+    fn the_administrators_certificate_authenticates_the_administrator() {
         let access = Access::open(None).unwrap();
-        let certificate = CertificateDer::from_pem_slice(access.texts.admin.as_bytes()).unwrap();
-        assert_eq!(access.user_of_certificates(&[certificate]), Some(User::admin()));
+        let certificate = CertificateDer::from_pem_slice(access.keys.admin.as_bytes()).unwrap();
+        assert_eq!(access.authenticate_certificate(&[certificate]), Some(User::admin()));
     }
 
     #[test]
-    fn a_certificate_of_another_cluster_names_nobody() {
+    fn a_certificate_of_another_cluster_is_rejected() {
         let (access, other) = (Access::open(None).unwrap(), Access::open(None).unwrap());
-        let certificate = CertificateDer::from_pem_slice(other.texts.admin.as_bytes()).unwrap();
-        assert_eq!(access.user_of_certificates(&[certificate]), None);
-        assert_eq!(access.user_of_token(&other.texts.token), None);
+        let certificate = CertificateDer::from_pem_slice(other.keys.admin.as_bytes()).unwrap();
+        assert_eq!(access.authenticate_certificate(&[certificate]), None);
+        assert_eq!(access.authenticate_token(&other.keys.token), None);
     }
 
     proptest! {

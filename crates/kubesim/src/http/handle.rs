@@ -93,7 +93,7 @@ where
 
 fn authenticate(cluster: &ClusterInner, credentials: &Credentials, headers: &HeaderMap) -> Option<User> {
     match auth::bearer(headers) {
-        Some(token) => cluster.access.user_of_token(token),
+        Some(token) => cluster.access.authenticate_token(token),
         None => credentials.certificate.clone(),
     }
 }

@@ -99,7 +99,8 @@ impl ConnectionHandler for ClusterConnections {
     }
 
     fn service(&self, peer: Peer) -> RequestService {
-        let credentials = Credentials { certificate: self.0.access.user_of_certificates(&peer.certificates) };
+        let credentials =
+            Credentials { certificate: self.0.access.authenticate_certificate(&peer.certificates) };
         RequestService { cluster: self.0.clone(), credentials }
     }
 }
