@@ -1,31 +1,31 @@
-//! `store check`: every promise of the store, asked of the data itself. It repairs nothing; it says what is wrong.
+//! `store check`: verifies the store's invariants on the data itself. It reports and repairs nothing.
 
 use crate::store::Reader;
 use crate::{PAGE_MAX, StoreError};
 
-/// So many examples of one fault are told; the rest is the same story.
+/// Examples reported for one invariant; more would repeat the same fault.
 const EXAMPLES: usize = 20;
 
-/// One promise, and how it was found to be kept.
+/// An invariant and its violations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The promise.
+    /// The invariant, as a sentence.
     pub promise: &'static str,
-    /// What breaks it; empty when it is kept.
+    /// Violations; empty when the invariant holds.
     pub faults: Vec<String>,
 }
 
 struct Invariant {
     says: &'static str,
-    /// Gives one text for each fault. `{text:x}` is the text of the uuid `x`, `{has:list:item}` whether a list of
-    /// budgets holds an item: the two engines spell these differently.
+    /// Query that returns one text for each violation. `{text:x}` is the text of the uuid `x`, `{has:list:item}`
+    /// whether a list of budgets contains an item: the two engines spell these differently.
     query: &'static str,
 }
 
 const PROMISES: &[Invariant] = &[
     Invariant {
-        // Rows leave in the order of the feed, which is that of their times but for how long a transaction may take: a
-        // minute is longer than any.
+        // Retention removes rows in feed order, which differs from the order of their times by at most the duration
+        // of a transaction; a minute is longer than any.
         says: "each living document's newest feed row is of its present version, and is there unless it has left by age",
         query: "select {text:d.uuid} from documents d left join
                   (select uuid, max(etag) as etag from feed where etag > 0 group by uuid) f on f.uuid = d.uuid
@@ -126,7 +126,7 @@ const PROMISES: &[Invariant] = &[
 ];
 
 impl Reader {
-    /// Verifies every promise of the store.
+    /// Verifies every invariant of the store.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         let queries = PROMISES.iter().map(|promise| self.spelled(promise.query)).collect();
         let found = self.engine.violations(queries, EXAMPLES).await?;

@@ -1,4 +1,4 @@
-//! The end of a piece of work, ready to be written.
+//! A completion that is validated and serialised.
 
 use std::sync::Arc;
 
@@ -10,8 +10,7 @@ use crate::entries::EntryText;
 use crate::transaction::validate_end;
 use crate::work::{Completion, WorkLease};
 
-/// The end of a piece of work, ready to be written: it is checked and its texts are made by whoever comes to it, not by the
-/// one who writes for all of them. Clones share it.
+/// A completion that is validated and serialised by its caller rather than by the shared writer. Clones share it.
 #[derive(Debug, Clone)]
 pub struct PreparedCompletion(Arc<Ready>);
 
@@ -24,14 +23,14 @@ struct Ready {
 }
 
 impl PreparedCompletion {
-    /// Refuses what cannot be stored.
+    /// Validates and serialises; fails on what cannot be stored.
     pub fn new(completion: &Completion) -> Result<PreparedCompletion, StoreError> {
         let result = completion.result.to_json();
         validate_end(&result)?;
         Ok(PreparedCompletion::with_result(completion, &result))
     }
 
-    /// One that was checked.
+    /// Serialises a completion that was validated before.
     pub(crate) fn of(completion: &Completion) -> PreparedCompletion {
         PreparedCompletion::with_result(completion, &completion.result.to_json())
     }
@@ -47,7 +46,7 @@ impl PreparedCompletion {
         }))
     }
 
-    /// The right to end it.
+    /// Lease under which the work is completed.
     pub fn lease(&self) -> WorkLease {
         self.0.lease
     }
@@ -56,12 +55,12 @@ impl PreparedCompletion {
         self.0.state
     }
 
-    /// What is to be remembered of it, as JSON.
+    /// Its result, as JSON.
     pub(crate) fn result(&self) -> &str {
         &self.0.result
     }
 
-    /// What is told of it.
+    /// Its history entries.
     pub(crate) fn told(&self) -> &[EntryText] {
         &self.0.told
     }

@@ -1,4 +1,4 @@
-//! A document as it is stored, before anyone gives it a type.
+//! Documents as they are stored, without their type.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,22 +13,22 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::migrate::hex;
 
-/// A body may not be larger than this: every reader of a page holds a page of them in memory.
+/// Largest body: every reader of a page holds a page of them in memory.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// A page of a list holds at most this many documents.
+/// Most documents in one page.
 pub const PAGE_MAX: usize = 1000;
 
-/// Paths, scopes and unique keys are index keys; PostgreSQL refuses index entries much beyond this.
+/// Largest path, scope and unique key: they are index keys, and PostgreSQL rejects index entries much beyond this.
 pub const KEY_BYTES_MAX: usize = 2000;
 
-/// A document's version: a counter that is raised by one at each change. Callers see it as opaque text.
+/// A document's version: a counter that each change increments. Callers see it as opaque text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Etag(pub(crate) i64);
 
 impl Etag {
-    /// The version that every document begins with.
+    /// Version of a new document.
     pub(crate) const FIRST: Etag = Etag(1);
 
     pub(crate) fn next(self) -> Etag {
@@ -37,7 +37,7 @@ impl Etag {
 }
 
 impl fmt::Display for Etag {
-    /// As in an HTTP header, quotes included.
+    /// Formats as in an HTTP header, quotes included.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{:x}\"", self.0)
     }
@@ -61,17 +61,17 @@ impl FromStr for Etag {
     }
 }
 
-/// A body as an engine has it. Text is taken apart once, into the type that the reader wants.
+/// A body as an engine returns it. Text is parsed once, into the type that the reader wants.
 #[derive(Debug, Clone)]
 pub(crate) enum RawBody {
-    /// As it was stored.
+    /// Unparsed.
     Text(Box<str>),
-    /// Taken apart already.
+    /// Parsed.
     Value(Value),
 }
 
 impl RawBody {
-    /// As the type that it was written from.
+    /// Parses into the type that it was written from.
     pub(crate) fn read<T: serde::de::DeserializeOwned>(&self) -> serde_json::Result<T> {
         match self {
             RawBody::Text(text) => serde_json::from_str(text),
@@ -79,7 +79,7 @@ impl RawBody {
         }
     }
 
-    /// As any JSON, with fields that the type does not know.
+    /// Parses into a JSON value, including fields that the type does not know.
     pub(crate) fn value(&self) -> Result<std::borrow::Cow<'_, Value>, StoreError> {
         use std::borrow::Cow;
         match self {
@@ -105,13 +105,12 @@ impl PartialEq for RawBody {
     }
 }
 
-/// A body to be stored: JSON as text, its fields in the order of their names. It is made once, for whoever measures it, tells two
-/// of them apart or writes it. Cheap to clone.
+/// A body to be stored: JSON text with sorted keys, serialised once for validation, digest and write. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Body(Arc<str>);
 
 impl Body {
-    /// The text of a value. Objects are ordered by key in `serde_json` as we build it, so equal values give equal text.
+    /// Serialises a value. `serde_json` sorts objects by key in this build, so equal values give equal text.
     pub(crate) fn of(value: &Value) -> Body {
         Body(value.to_string().into())
     }
@@ -120,15 +119,15 @@ impl Body {
         &self.0
     }
 
-    /// By which two states of a thing are told apart without keeping either.
+    /// Digest by which two versions are compared without storing either.
     pub(crate) fn digest(&self) -> String {
         format!("sha256:{}", hex(&Sha256::digest(self.0.as_bytes())))
     }
 
-    /// Whether a text in it holds the character NUL, which not every engine can store.
+    /// Whether it contains the character NUL, which not every engine can store.
     pub(crate) fn has_nul(&self) -> bool {
-        // The character is written as this escape. A backslash in front of one is written as two: what looks like the escape
-        // is one only behind an even number of them.
+        // NUL is written as this escape, and a backslash before it as two: the sequence is the escape only behind an
+        // even number of backslashes.
         self.0.match_indices("\\u0000").any(|(at, _)| {
             let before = self.0[..at].bytes().rev().take_while(|byte| *byte == b'\\').count();
             before % 2 == 0
@@ -136,7 +135,7 @@ impl Body {
     }
 }
 
-/// JSON that the store has kept as text.
+/// Parses JSON that the store holds as text.
 pub(crate) fn text_value(text: &str) -> Result<Value, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Broken {
         what: "a row holds text that is not JSON".to_owned(),
@@ -147,28 +146,28 @@ pub(crate) fn text_value(text: &str) -> Result<Value, StoreError> {
 /// A document as the store holds it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredDocument<B = Value> {
-    /// Its identity, for ever.
+    /// Permanent identity.
     pub uuid: Uuid,
-    /// Its path, in lower case, unique among the living.
+    /// Path in lower case, unique among documents that are not deleted.
     pub id: String,
-    /// What kind of noun it is.
+    /// Kind of document.
     pub kind: String,
-    /// The scope under which it is listed.
+    /// Scope under which it is listed.
     pub parent: String,
-    /// Its version.
+    /// Version.
     pub etag: Etag,
-    /// How often what is wanted of it has changed.
+    /// Number of changes of the desired state.
     pub generation: i64,
-    /// The JSON object itself.
+    /// Its JSON object.
     pub body: B,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub changed: Timestamp,
 }
 
 impl StoredDocument<RawBody> {
-    /// With its body taken apart.
+    /// Parses the body.
     pub(crate) fn open(self) -> Result<StoredDocument, StoreError> {
         let StoredDocument { uuid, id, kind, parent, etag, generation, body, created, changed } = self;
         Ok(StoredDocument {
@@ -185,25 +184,24 @@ impl StoredDocument<RawBody> {
     }
 }
 
-/// Which documents a list shows.
+/// Query for a list of documents.
 #[derive(Debug, Clone, Default)]
 pub struct DocumentQuery {
-    /// The kind; required.
+    /// Kind; required.
     pub kind: String,
-    /// Only those listed under this scope; all scopes when absent.
+    /// Scope; all scopes when absent.
     pub parent: Option<String>,
-    /// Only those whose path begins with this, in the order of their paths.
+    /// Path prefix; the result is then sorted by path.
     pub prefix: Option<String>,
-    /// Continue behind this document: the last one's scope and path.
+    /// Continue behind this document: scope and path of the last one.
     pub after: Option<(String, String)>,
-    /// At most so many, up to [`PAGE_MAX`].
+    /// Most results, up to [`PAGE_MAX`].
     pub limit: usize,
 }
 
-/// The first text behind all texts that begin with `prefix`, for a range scan.
+/// Upper bound of all texts with this prefix, for a range scan.
 pub(crate) fn behind(prefix: &str) -> String {
-    // Every byte of a UTF-8 text is below 0xFF, and both engines compare paths byte by byte; the highest
-    // character makes an upper bound that no path of ours reaches.
+    // Both engines compare paths byte by byte; the highest character makes an upper bound that no path reaches.
     format!("{prefix}\u{10FFFF}")
 }
 

@@ -1,5 +1,5 @@
-//! The two engines behind one set of verbs. A closed set, so an enum; each verb is written once for each engine, and
-//! the conformance tests hold them to the same behaviour.
+//! The two engines behind one interface. The set is closed, so it is an enum; each method is implemented once for
+//! each engine, and the conformance tests hold them to the same behaviour.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -35,22 +35,22 @@ pub(crate) enum Engine {
     Postgres(Postgres),
 }
 
-/// Which rows of the audit log a list shows, newest first.
+/// Query for the audit log, newest record first.
 #[derive(Debug, Clone, Default)]
 pub struct AuditQuery {
-    /// Only of this actor.
+    /// Exact actor.
     pub actor: Option<String>,
-    /// Only of targets that begin with this.
+    /// Prefix of the target.
     pub target: Option<String>,
-    /// Only of actions that begin with this.
+    /// Prefix of the action.
     pub action: Option<String>,
     /// Continue behind this record, toward older ones.
     pub before: Option<AuditPosition>,
-    /// At most so many.
+    /// Most results.
     pub limit: usize,
 }
 
-/// The place of a record in the log; ordered.
+/// Position of a record in the log; ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AuditPosition {
     pub(crate) tx: i64,
@@ -77,49 +77,49 @@ impl std::str::FromStr for AuditPosition {
     }
 }
 
-/// A record with its place.
+/// A record with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
-    /// Its place.
+    /// Its position.
     pub place: AuditPosition,
     /// The record.
     pub record: AuditRecord,
-    /// The mark of whoever wrote it.
+    /// Writer's mark.
     pub(crate) mac: Option<String>,
-    /// When it was sealed, in microseconds.
+    /// Time of sealing, in microseconds.
     pub(crate) sealed_at: Option<i64>,
-    /// Whether the sealer left it out.
+    /// Whether the sealer rejected it.
     pub(crate) refused: bool,
 }
 
-/// What the sealer gives a record.
+/// Seal of one record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditSeal {
     pub(crate) place: AuditPosition,
     pub(crate) number: i64,
     pub(crate) seal: String,
-    /// When that is, in microseconds; the seal covers it.
+    /// Time of sealing, in microseconds; covered by the seal.
     pub(crate) sealed_at: i64,
 }
 
-/// What retention removes.
+/// Rows that retention removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetentionTarget {
-    /// Feed rows older than that; the newest row always stays.
+    /// Feed rows past their age; the newest row always stays.
     Feed,
-    /// Tombstones that were deleted before that, and whose feed rows have left.
+    /// Tombstones deleted before that age, and whose feed rows are removed.
     Tombstones,
-    /// Sealed audit records behind one number up to another, whatever their age; the newest sealed one always stays.
+    /// Sealed audit records behind one number up to another, regardless of age; the newest sealed one always stays.
     Audit { from: i64, up_to: i64 },
-    /// Named leases that ran out before that. Should the name come back, its fence is higher than any before.
+    /// Named leases that expired before that age. A name that comes back gets a higher fence than any before.
     Leases,
 }
 
-/// One row of a table on its way out of, or into, a store: column name to value. Uuids are hyphenated text, bytes
-/// are base64 text, JSON columns are JSON.
+/// One row of a table in an export or import: column name to value. Uuids are hyphenated text, bytes are base64 text,
+/// JSON columns are JSON.
 pub(crate) type Row = Map<String, Value>;
 
-/// What both engines answer at once.
+/// Calls a synchronous method of the engine.
 macro_rules! dispatch {
     ($self:ident, $engine:ident => $call:expr) => {
         match $self {
@@ -129,8 +129,8 @@ macro_rules! dispatch {
     };
 }
 
-/// What both engines have to be waited for. What waits for a server has much to remember meanwhile: it is put aside, so that
-/// whoever works with a file does not carry the room for it about.
+/// Calls an asynchronous method of the engine. The large future of the PostgreSQL client is boxed, so that futures of
+/// SQLite callers stay small.
 macro_rules! dispatch_async {
     ($self:ident, $engine:ident => $call:expr) => {
         match $self {
@@ -141,22 +141,22 @@ macro_rules! dispatch_async {
 }
 
 impl Engine {
-    /// The database in words, without password.
+    /// Location of the database, without password.
     pub(crate) fn location(&self) -> String {
         dispatch!(self, it => it.location())
     }
 
-    /// Waits for what others, here or elsewhere, have written.
+    /// Notifications of writes by this and other processes.
     pub(crate) fn notifications(&self, topic: Topic) -> Notifications {
         dispatch!(self, it => it.notifications(topic))
     }
 
-    /// Ends background work and connections; what was answered stays written.
+    /// Stops background tasks and closes connections; acknowledged writes are on disk.
     pub(crate) async fn close(&self) {
         dispatch_async!(self, it => it.close());
     }
 
-    /// Answers when the database does.
+    /// Checks that the database responds.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
         match self {
             Engine::Sqlite(it) => it.ping().await,
@@ -187,7 +187,7 @@ impl Engine {
         dispatch_async!(self, it => it.complete(ends))
     }
 
-    /// Ends work and claims what may take its place.
+    /// Completes work and claims other work.
     pub(crate) async fn complete_and_claim(
         &self,
         ends: &[PreparedCompletion],
@@ -198,7 +198,7 @@ impl Engine {
     ) -> CompleteAndClaimResult {
         match self {
             Engine::Sqlite(it) => it.complete_and_claim(ends, kind, max, owner, lease).await,
-            // Side by side, each with a connection and locks of its own: both at once would lock budgets in two rounds.
+            // In parallel, each with its own connection and locks: one transaction would lock budgets in two rounds.
             Engine::Postgres(it) => {
                 let both = async { tokio::join!(it.complete(ends), it.claim(kind, max, owner, lease)) };
                 let (ended, claimed) = Box::pin(both).await;
@@ -226,12 +226,12 @@ impl Engine {
         dispatch_async!(self, it => it.take_over(kind, max, owner, lease))
     }
 
-    /// Closes fresh work past its `run_before`, looking at `max` rows of work behind `after`.
+    /// Times out unstarted work past its `run_before`, checking `max` rows of work behind `after`.
     pub(crate) async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         dispatch_async!(self, it => it.expire(after, max))
     }
 
-    /// Corrects heads that do not agree with the work, looking at `max` lanes behind `after`.
+    /// Corrects lane heads that do not match the work, checking `max` lanes behind `after`.
     pub(crate) async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         dispatch_async!(self, it => it.repair(after, max))
     }
@@ -250,7 +250,7 @@ impl Engine {
         dispatch_async!(self, it => it.put_health(samples))
     }
 
-    /// Takes or renews a named lease; its fence, or none when somebody else has it.
+    /// Acquires or renews a named lease; returns its fence, or none while another owner holds it.
     pub(crate) async fn take_lease(
         &self,
         name: &str,
@@ -264,7 +264,7 @@ impl Engine {
         dispatch_async!(self, it => it.release_lease(name, owner))
     }
 
-    /// Writes what the sealer found, if `fence` is still that of the lease `name`; and sets meta values with it.
+    /// Writes seals and meta values, if `fence` is still that of the lease `name`.
     pub(crate) async fn seal_audit(
         &self,
         name: &str,
@@ -275,7 +275,7 @@ impl Engine {
         dispatch_async!(self, it => it.seal_audit(name, fence, sealings, meta))
     }
 
-    /// Removes up to `max` rows that are older than `age`, and sets meta values in the same transaction when it did.
+    /// Removes up to `max` rows older than `age`; sets the meta values in the same transaction if it removed any.
     pub(crate) async fn trim(
         &self,
         stale: RetentionTarget,
@@ -286,9 +286,9 @@ impl Engine {
         dispatch_async!(self, it => it.trim(stale, age, max, meta))
     }
 
-    /// Removes up to `max` pieces of finished work that are older than their kind is kept, each with what was told of it
-    /// and with the document of the same uuid (which leaves a tombstone and a feed row). One engine has an index of
-    /// what is old; the other looks at `look` rows behind `after`, and says where to go on.
+    /// Removes up to `max` pieces of finished work past the retention of their kind, each with its entries and the
+    /// document of the same uuid (which leaves a tombstone and a feed row). PostgreSQL has an index for this; SQLite
+    /// checks `look` rows behind `after` and returns where to continue.
     pub(crate) async fn trim_history(
         &self,
         keep: Retention,
@@ -302,7 +302,7 @@ impl Engine {
         }
     }
 
-    /// Removes the health of clusters that are gone, looking at `max` samples behind `after`.
+    /// Removes health samples of deleted clusters, checking `max` samples behind `after`.
     pub(crate) async fn trim_health(
         &self,
         after: Option<Uuid>,
@@ -311,12 +311,12 @@ impl Engine {
         dispatch_async!(self, it => it.trim_health(after, max))
     }
 
-    /// Sets those values of which there are none yet, all in one transaction.
+    /// Sets values that do not exist yet, in one transaction.
     pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
         dispatch_async!(self, it => it.ensure_meta(values))
     }
 
-    /// Replaces a value, unless it is another by now.
+    /// Replaces a value, if it is still the expected one.
     pub(crate) async fn replace_meta(
         &self,
         key: String,
@@ -326,7 +326,7 @@ impl Engine {
         dispatch_async!(self, it => it.replace_meta(key, old, new))
     }
 
-    /// Replaces a sealed secret by itself under another key, unless it changed meanwhile.
+    /// Replaces a sealed secret by the same one under another key, if it has not changed meanwhile.
     pub(crate) async fn reseal(&self, old: SealedSecret, new: SealedSecret) -> Result<bool, StoreError> {
         dispatch_async!(self, it => it.reseal(old, new))
     }
@@ -337,13 +337,12 @@ impl Engine {
         dispatch_async!(self, it => it.get(uuid))
     }
 
-    /// The paths of those that were deleted.
+    /// Paths of deleted documents.
     pub(crate) async fn deleted_paths(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
         dispatch_async!(self, it => it.deleted_paths(uuids))
     }
 
-    /// Many at once, in no particular order; those that do not live are absent.
-    /// Documents, and how clusters were seen last, read together.
+    /// Documents and health samples in one read, in no particular order; deleted documents are absent.
     pub(crate) async fn get_with_health(
         &self,
         uuids: Vec<Uuid>,
@@ -378,7 +377,7 @@ impl Engine {
         dispatch_async!(self, it => it.secret(owner, name))
     }
 
-    /// All secrets in the order of owner and name, behind `after`; only those of other keys than `not_of` if given.
+    /// All secrets sorted by owner and name, behind `after`; without those sealed by the key `not_of`.
     pub(crate) async fn secrets(
         &self,
         not_of: Option<String>,
@@ -388,12 +387,12 @@ impl Engine {
         dispatch_async!(self, it => it.secrets(not_of, after, limit))
     }
 
-    /// Work by id, live or ended; unknown ids are absent.
+    /// Live or finished work by id; unknown ids are absent.
     pub(crate) async fn works(&self, ids: Vec<Uuid>) -> Result<Vec<WorkView>, StoreError> {
         dispatch_async!(self, it => it.works(ids))
     }
 
-    /// The pending work of a lane, in the order in which it will run.
+    /// Pending work of a lane, in the order in which it will run.
     pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
         dispatch_async!(self, it => it.pending(lane, limit))
     }
@@ -418,12 +417,13 @@ impl Engine {
         dispatch_async!(self, it => it.live(kind, after, limit))
     }
 
-    /// Work that somebody holds now.
+    /// Work that is claimed now.
     pub(crate) async fn running(&self, kind: WorkKind, limit: usize) -> Result<Vec<WorkView>, StoreError> {
         dispatch_async!(self, it => it.running(kind, limit))
     }
 
-    /// Work that ended at `from` or later and began before `to`, the newest end first, without its checkpoint.
+    /// Work that finished at `from` or later and started before `to`, most recently finished first, without its
+    /// checkpoint.
     pub(crate) async fn finished(
         &self,
         kind: WorkKind,
@@ -434,7 +434,7 @@ impl Engine {
         dispatch_async!(self, it => it.finished(kind, from, to, limit))
     }
 
-    /// What was told of a piece of work, behind the entry `after`.
+    /// Entries of a piece of work, behind the entry `after`.
     pub(crate) async fn entries(
         &self,
         work: Uuid,
@@ -452,12 +452,12 @@ impl Engine {
         dispatch_async!(self, it => it.queue(kind))
     }
 
-    /// Named leases that are held now.
+    /// Named leases held now.
     pub(crate) async fn leases(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
         dispatch_async!(self, it => it.leases(prefix))
     }
 
-    /// Lanes by their names; unknown ones are absent.
+    /// Lanes by id; unknown ones are absent.
     pub(crate) async fn lanes(&self, lanes: Vec<Uuid>) -> Result<Vec<LaneView>, StoreError> {
         dispatch_async!(self, it => it.lanes(lanes))
     }
@@ -466,7 +466,7 @@ impl Engine {
         dispatch_async!(self, it => it.lane(lane))
     }
 
-    /// How long until the next free lane of that kind is due; zero when one is due; none when none waits.
+    /// Time until the next free lane of that kind is due: zero when one is due, none when nothing is pending.
     pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
         dispatch_async!(self, it => it.until_due(kind))
     }
@@ -479,7 +479,7 @@ impl Engine {
         dispatch_async!(self, it => it.health(clusters))
     }
 
-    /// The place behind everything that is visible now.
+    /// Position behind everything visible now.
     pub(crate) async fn feed_end(&self) -> Result<Position, StoreError> {
         dispatch_async!(self, it => it.feed_end())
     }
@@ -500,35 +500,35 @@ impl Engine {
         dispatch_async!(self, it => it.audit_list(listing))
     }
 
-    /// Records that the sealer has not reached, in feed order; only those that nothing can come before any more.
+    /// Unsealed records in feed order that no later commit can precede.
     pub(crate) async fn audit_unsealed(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         dispatch_async!(self, it => it.audit_unsealed(limit))
     }
 
-    /// Sealed records in the order of their numbers, from `number` on.
+    /// Sealed records by number, from `number` on.
     pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         dispatch_async!(self, it => it.audit_sealed(number, limit))
     }
 
-    /// Records that are not in the chain, in the order of their places: those to be sealed, those that the sealer left out,
-    /// and those that it will never come to.
+    /// Records outside the chain, by position: unsealed ones, rejected ones, and ones at positions that the sealer
+    /// has passed.
     pub(crate) async fn audit_unnumbered(&self, limit: usize) -> Result<Vec<AuditRow>, StoreError> {
         dispatch_async!(self, it => it.audit_unnumbered(limit))
     }
 
-    /// Whether the sealer has still to come to an entry, also to one that is committed but behind a transaction that is
-    /// still open; with `unmarked`, to one that carries no mark. A place that nothing can have been written at yet is
-    /// somebody's invention, and nobody waits for it.
+    /// Whether the sealer still has to process an entry, including one that is committed but hidden behind an open
+    /// transaction; with `unmarked`, only entries without a mark. A position in the future is forged, and nothing
+    /// waits for it.
     pub(crate) async fn audit_waits(&self, unmarked: bool) -> Result<bool, StoreError> {
         dispatch_async!(self, it => it.audit_waits(unmarked))
     }
 
-    /// Which of these ids are in the chain.
+    /// The subset of these ids that is in the chain.
     pub(crate) async fn audit_known(&self, ids: Vec<Uuid>) -> Result<HashSet<Uuid>, StoreError> {
         dispatch_async!(self, it => it.audit_known(ids))
     }
 
-    /// Leaves records out of the chain; those that it left out, which are neither in it nor were left out before.
+    /// Marks records as rejected; returns those that were neither sealed nor rejected before.
     pub(crate) async fn refuse_audit(
         &self,
         places: Vec<AuditPosition>,
@@ -541,7 +541,7 @@ impl Engine {
         dispatch_async!(self, it => it.now_micros())
     }
 
-    /// Runs the checks' queries in one snapshot: each gives the sentences' subjects, at most `limit` of them.
+    /// Runs the queries of the checks in one snapshot: each returns at most `limit` violations.
     pub(crate) async fn violations(
         &self,
         queries: Vec<String>,
@@ -550,17 +550,17 @@ impl Engine {
         dispatch_async!(self, it => it.violations(queries, limit))
     }
 
-    /// What the engine itself says of the soundness of its files or indexes; empty when all is well.
+    /// Integrity faults that the engine itself reports of its files or indexes.
     pub(crate) async fn soundness(&self) -> Result<Vec<String>, StoreError> {
         dispatch_async!(self, it => it.soundness())
     }
 
-    /// For how long the oldest open transaction that writes has held the feed back.
+    /// Time for which the oldest open writing transaction has delayed the feed.
     pub(crate) async fn held_back(&self) -> Result<Duration, StoreError> {
         dispatch_async!(self, it => it.held_back())
     }
 
-    /// Rows of a table in the order of its key, behind the row `after`.
+    /// Rows of a table in key order, behind the row `after`.
     pub(crate) async fn dump(
         &self,
         table: &'static crate::transfer::Table,
@@ -571,7 +571,7 @@ impl Engine {
     }
 }
 
-/// An import that is under way: one transaction, committed at its end or not at all.
+/// An import in progress: one transaction, committed at its end or not at all.
 #[derive(Debug)]
 pub(crate) enum Import {
     Sqlite(crate::sqlite::Import),
@@ -579,7 +579,7 @@ pub(crate) enum Import {
 }
 
 impl Import {
-    /// Begins; the database must be empty but for its schema.
+    /// Starts an import; the database must be empty except for its schema.
     pub(crate) async fn begin(engine: &Engine) -> Result<Import, OpenError> {
         Ok(match engine {
             Engine::Sqlite(it) => Import::Sqlite(it.begin_import().await?),

@@ -1,8 +1,8 @@
-//! What happened to a piece of work, entry by entry. Entries are written in the transaction of what they tell of, so
-//! what did not happen is never told. They leave with the work's history.
+//! History entries of a piece of work. They are written in the transaction of the event that they describe, so an
+//! event that did not happen has no entry. Retention removes them with the work.
 //!
-//! A log must not grow without bound: a long entry is cut, and a piece of work that has told very much tells only
-//! where its attempts begin and end from then on.
+//! A history must not grow without bound: a long entry is truncated, and beyond a number of entries only the start
+//! and end of attempts are stored.
 
 use api::admin::{Entry, EntryEvent};
 use jiff::Timestamp;
@@ -12,34 +12,34 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// A longer entry is cut, and says so.
+/// A longer entry is truncated, with a notice.
 pub const ENTRY_BYTES_MAX: usize = 96 * 1024;
 
-/// From here on what steps say is left out and counted; what bounds attempts is always written.
+/// Beyond this, entries of steps are dropped and counted; entries that delimit attempts are always written.
 pub const ENTRIES_MAX: i64 = 5000;
 
-/// The texts beside the message are names; a longer one is cut.
+/// Largest text beside the message; these are names, and a longer one is truncated.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// Left free for the members beside the message, each at its longest, and for the notice of a cut.
+/// Reserve for the members beside the message, each at its longest, and for the notice.
 const ROOM_BYTES: usize = 16 * 1024;
 
-/// A longer message is cut.
+/// A longer message is truncated.
 const MESSAGE_BYTES_MAX: usize = ENTRY_BYTES_MAX - ROOM_BYTES;
 
 /// An entry as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredEntry {
-    /// The work that it tells of.
+    /// Work that it belongs to.
     pub(crate) work: Uuid,
     /// The entry as JSON, never longer than [`ENTRY_BYTES_MAX`].
     pub(crate) body: Value,
-    /// Whether it may be left out of a log that is full.
+    /// Whether it may be dropped from a full history.
     pub(crate) of_step: bool,
 }
 
 impl StoredEntry {
-    /// The entry, cut to what can be stored.
+    /// Truncates the entry to what can be stored.
     pub(crate) fn of(work: Uuid, entry: Entry) -> StoredEntry {
         let of_step = is_of_step(entry.event);
         let body = serde_json::to_value(cut(entry)).expect(PLAIN);
@@ -47,17 +47,17 @@ impl StoredEntry {
     }
 }
 
-/// An entry as text.
+/// An entry as JSON text.
 #[derive(Debug)]
 pub(crate) struct EntryText {
     /// The entry as JSON, never longer than [`ENTRY_BYTES_MAX`].
     pub(crate) text: String,
-    /// Whether it may be left out of a log that is full.
+    /// Whether it may be dropped from a full history.
     pub(crate) of_step: bool,
 }
 
 impl EntryText {
-    /// The entry, cut to what can be stored.
+    /// Truncates the entry to what can be stored.
     pub(crate) fn of(entry: &Entry) -> EntryText {
         EntryText { text: text_of(entry), of_step: is_of_step(entry.event) }
     }
@@ -85,8 +85,8 @@ fn cut(mut entry: Entry) -> Entry {
     entry
 }
 
-/// An entry as it was stored. What the store itself saw happen has the time at which it did; what a holder saw (the
-/// steps, the moment of a claim) has the time that the holder gave.
+/// Reads a stored entry. An event of the store has the store's time; an event of a holder (steps, the moment of a
+/// claim) has the time that the holder supplied.
 pub(crate) fn read(at: Timestamp, body: &Value) -> Result<Entry, StoreError> {
     let entry = Entry::deserialize(body).map_err(|error| StoreError::Broken {
         what: "an entry is not as this release understands it".to_owned(),
@@ -95,15 +95,15 @@ pub(crate) fn read(at: Timestamp, body: &Value) -> Result<Entry, StoreError> {
     Ok(if is_of_store(entry.event) { Entry { time: at, ..entry } } else { entry })
 }
 
-/// The entries of a row, each with its number. What was told at once may stand in one, as a list, under the number of the
-/// last.
+/// Reads the entries of a row, each with its number. Entries written together may share a row, as a list, under the
+/// number of the last one.
 pub(crate) fn read_row(last: i64, at: Timestamp, body: &Value) -> Result<Vec<(i64, Entry)>, StoreError> {
     let bodies = body.as_array().map_or(std::slice::from_ref(body), Vec::as_slice);
     let before = last.saturating_sub(i64::try_from(bodies.len()).unwrap_or(last));
     (before + 1..).zip(bodies).map(|(number, body)| Ok((number, read(at, body)?))).collect()
 }
 
-/// A page of entries, from the rows that hold it.
+/// Assembles a page of entries from the rows that contain it.
 pub(crate) fn page(rows: Vec<Vec<(i64, Entry)>>, after: i64, limit: usize) -> Vec<(i64, Entry)> {
     rows.into_iter().flatten().filter(|(number, _)| *number > after).take(limit).collect()
 }
@@ -142,12 +142,13 @@ fn is_of_store(event: EntryEvent) -> bool {
     }
 }
 
-/// Whether a text is surely as it should be; nearly every one is. A character takes six bytes at most as JSON.
+/// Whether a text certainly fits without truncation; nearly every one does. A character takes at most six bytes as
+/// JSON.
 fn is_storable(text: &str, max: usize) -> bool {
     text.len() <= max / 6 && !text.contains('\0')
 }
 
-/// The text without what no engine can store (NUL), and cut so that it has at most `max` bytes as JSON.
+/// Replaces NUL, which no engine can store, and truncates to at most `max` bytes as JSON.
 fn storable(text: String, max: usize) -> String {
     if is_storable(&text, max) {
         return text;
@@ -163,7 +164,7 @@ fn storable(text: String, max: usize) -> String {
     kept
 }
 
-/// How long a character is in JSON text.
+/// Length of a character in JSON text.
 fn json_bytes(letter: char) -> usize {
     match letter {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

@@ -1,100 +1,100 @@
-//! What can go wrong with the store, by what the caller may do about it.
+//! Errors of the store, by what the caller can do about them.
 
 use api::error::{Class, Classify};
 use uuid::Uuid;
 
 use crate::Etag;
 
-/// Why a read or a write did not happen.
+/// Why a read or a write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A living document has that path.
+    /// A document with that path exists.
     #[error("{kind} {id} exists already")]
     Exists {
-        /// What was to be created.
+        /// Kind that was to be created.
         kind: String,
-        /// The path that is taken.
+        /// Path that is taken.
         id: String,
     },
-    /// Another living document holds a key that only one may hold.
+    /// Another document holds this unique key.
     #[error("{key} is in use by another resource")]
     KeyTaken {
         /// The key.
         key: String,
     },
-    /// The document is not what the caller had read.
+    /// The document has changed since the caller read it.
     #[error("document {uuid} was changed meanwhile: it is at {found}, the caller had read {expected}")]
     Changed {
-        /// Which document.
+        /// The document.
         uuid: Uuid,
-        /// What the caller had read.
+        /// Version that the caller had read.
         expected: Etag,
-        /// What it is at.
+        /// Current version.
         found: Etag,
     },
-    /// There is no such living document.
+    /// The document does not exist or is deleted.
     #[error("document {uuid} is gone")]
     Gone {
-        /// Which document.
+        /// The document.
         uuid: Uuid,
     },
-    /// The work is no longer the caller's: its lease ran out and somebody else has it, or it has ended.
+    /// The caller no longer holds the work: its lease expired and another owner has it, or the work has finished.
     #[error("the lease on work {work} is lost")]
     LostLease {
-        /// Which work.
+        /// The work.
         work: Uuid,
     },
-    /// A named lease is no longer the caller's.
+    /// The caller no longer holds a named lease.
     #[error("the lease {name} is lost")]
     LostNamedLease {
-        /// Which lease.
+        /// The lease.
         name: String,
     },
-    /// The work is not in a state in which this can be done to it.
+    /// The work is in a state that does not allow this.
     #[error("work {work} is {state}, not {wanted}")]
     WrongState {
-        /// Which work.
+        /// The work.
         work: Uuid,
-        /// The state it is in.
+        /// Its current state.
         state: String,
-        /// The state it would have to be in.
+        /// The required state.
         wanted: &'static str,
     },
-    /// There is no such work.
+    /// No such work exists.
     #[error("there is no work {work}")]
     NoSuchWork {
-        /// Which work.
+        /// The work.
         work: Uuid,
     },
-    /// The caller gave something that cannot be stored.
+    /// The caller's input cannot be stored.
     #[error("{what}")]
     Invalid {
-        /// One sentence that says what and why.
+        /// What is invalid and why, in one sentence.
         what: String,
     },
-    /// A secret was sealed with a key that is no longer the current one.
+    /// A secret was sealed with a key that is no longer current.
     #[error("the store's key is now {current}; the secret was sealed with {used}")]
     StaleKey {
-        /// The current key's id.
+        /// Id of the current key.
         current: String,
-        /// The key that was used.
+        /// Id of the key that was used.
         used: String,
     },
-    /// A secret cannot be opened.
+    /// A secret cannot be decrypted.
     #[error("secret {name} of {owner} cannot be opened: {why}")]
     Sealed {
-        /// The document that owns it.
+        /// Document that owns it.
         owner: Uuid,
         /// Its name.
         name: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The database does not answer, or answered that it cannot now. A write may or may not have happened; since
-    /// every write is conditional on what it read, saying it again is safe.
+    /// The database does not respond, or reported a temporary failure. A write may or may not have happened; since
+    /// every write is conditional on what it read, retrying is safe.
     #[error("the database is unavailable ({what})")]
     Unavailable {
-        /// What was being done.
+        /// The operation.
         what: String,
         /// The cause.
         #[source]
@@ -103,10 +103,11 @@ pub enum StoreError {
     /// The disk is full.
     #[error("the database's disk is full")]
     DiskFull,
-    /// The database holds something that this release did not write and does not understand, or refused a statement.
+    /// The database contains something that this release did not write and does not understand, or rejected a
+    /// statement.
     #[error("the database answered unexpectedly ({what})")]
     Broken {
-        /// What was being done.
+        /// The operation.
         what: String,
         /// The cause.
         #[source]
@@ -115,12 +116,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// A caller's mistake, in one sentence.
+    /// An error of the caller, in one sentence.
     pub(crate) fn invalid(what: impl Into<String>) -> StoreError {
         StoreError::Invalid { what: what.into() }
     }
 
-    /// Something in the database that should not be there.
+    /// Unexpected content of the database.
     pub(crate) fn broken(what: impl Into<String>) -> StoreError {
         StoreError::Broken { what: what.into(), source: None }
     }

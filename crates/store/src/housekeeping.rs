@@ -1,5 +1,5 @@
-//! What the store needs done regularly, by whichever process holds the lease for it: sealing the audit log, closing
-//! late work, watching over heads, and removing what is older than it is kept.
+//! Periodic duties of the store, done by the process that holds the lease for them: sealing the audit log, timing out
+//! late work, checking lane heads, and applying retention.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -16,29 +16,29 @@ use crate::records::Retention;
 use crate::store::Store;
 use crate::{StoreError, SweepProgress};
 
-/// The lease of the one who keeps house.
+/// Lease of the housekeeper.
 const HOUSEKEEPER: &str = "housekeeper";
-/// How long a housekeeper that vanished keeps others waiting.
+/// Time until another process takes over from a housekeeper that vanished.
 const LEASE: Duration = Duration::from_secs(60);
-/// Between two rounds.
+/// Interval between rounds.
 const ROUND: Duration = Duration::from_secs(10);
-/// Rows of work that one round looks at for late ones.
+/// Rows of work checked for lateness in one round.
 const EXPIRE_ROWS: usize = 5000;
-/// Lanes that one round looks at; rounds go on where the last one ended.
+/// Lanes checked in one round; the next round continues where it ended.
 const REPAIR_LANES: usize = 1000;
-/// Rows of the history that one round looks at for old ones, where there is no index of them: three million are looked
-/// through in less than two hours, and work is kept for days at least.
+/// Rows of history checked for age in one round where there is no index: three million take less than two hours, and
+/// work is kept for days at least.
 const HISTORY_ROWS: usize = 5000;
-/// Samples of health that one round looks at; rounds go on where the last one ended.
+/// Health samples checked in one round; the next round continues where it ended.
 const HEALTH_ROWS: usize = 1000;
-/// A named lease that ran out so long ago is that of a process which will not come back.
+/// A named lease that expired this long ago belongs to a process that will not come back.
 const LEASES_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Rows that one transaction removes; others write in between.
+/// Rows removed in one transaction, so that other writes get in between.
 const TRIM_BLOCK: usize = 500;
-/// Blocks that one round removes of each kind.
+/// Blocks removed in one round, for each kind.
 const TRIM_BLOCKS: usize = 20;
 
-/// What the housekeeper counts.
+/// Metrics of the housekeeper.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     repaired: Counter,
@@ -51,7 +51,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Makes them visible.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "lane_repairs",
@@ -83,7 +83,7 @@ impl Metrics {
     }
 }
 
-/// Keeps house until it is told to stop.
+/// Does the duties until shutdown.
 pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown: CancellationToken) {
     let owner = Uuid::new_v4();
     let mut keeper = Housekeeper {
@@ -107,7 +107,7 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
             }
             () = news.next() => {
                 keeper.seal().await;
-                // One round of sealing serves all that happens within a moment.
+                // One sealing serves all entries of a short interval.
                 tokio::select! {
                     () = shutdown.cancelled() => break,
                     () = tokio::time::sleep(Duration::from_millis(500)) => {}
@@ -115,7 +115,7 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
             }
         }
     }
-    // What was written up to here is sealed, and the next process need not wait for our leases.
+    // Seals what was written up to shutdown, and releases the leases for the next process.
     keeper.seal().await;
     let _ = keeper.store.release_lease(HOUSEKEEPER, owner).await;
 }
@@ -127,20 +127,20 @@ struct Housekeeper {
     owner: Uuid,
     expire_at: Option<Uuid>,
     repair_at: Option<Uuid>,
-    /// Anywhere at first: else a process that is often started anew would never come to the end.
+    /// Starts at a random place: otherwise a process that is often restarted would never reach the end.
     history_at: Option<Uuid>,
     health_at: Option<Uuid>,
 }
 
 impl Housekeeper {
-    /// Everything once. Each duty stands alone: one that fails is told of and counted, and keeps the others from nothing. A log
-    /// that somebody tampered with must not let the tables grow.
+    /// Runs every duty once. A duty that fails is logged and counted, and does not stop the others: a log that was
+    /// tampered with must not let the tables grow.
     async fn round(&mut self) {
         self.seal().await;
         let looked = self.look().await;
         self.done("the store's condition was not measured", looked);
         let lease = self.store.take_lease(HOUSEKEEPER, self.owner, LEASE).await;
-        // Without the lease everything else is another's, or the store does not answer at all.
+        // Without the lease another process does the duties, or the store does not respond.
         if self.done("the housekeeper's lease was not taken", lease).flatten().is_none() {
             return;
         }
@@ -151,7 +151,7 @@ impl Housekeeper {
         self.tidy().await;
     }
 
-    /// Takes note of how a duty went.
+    /// Records the outcome of a duty.
     fn done<T>(&self, or_else: &str, outcome: Result<T, StoreError>) -> Option<T> {
         outcome
             .inspect_err(|error| {

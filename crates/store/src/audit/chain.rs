@@ -1,5 +1,5 @@
-//! The chain's key at work: the seals of records, the signatures of where the chain begins and ends, and the marks by which
-//! the sealer knows who wrote an entry.
+//! The audit chain's key in use: seals of records, signatures of the chain's start and end, and writer marks by which
+//! the sealer recognises entries of this store.
 
 use std::fmt;
 
@@ -18,22 +18,22 @@ use crate::transaction::{Transaction, Write};
 
 pub(super) const HEAD: &str = "audit_head";
 pub(super) const FLOOR: &str = "audit_floor";
-/// Under this name a head is signed from when on every entry carries the mark of its writer.
+/// Signing purpose of a head from which on every entry carries its writer's mark.
 const MARKED_HEAD: &str = "audit_head of marked entries";
-/// What the first record follows.
+/// Seal before the first record.
 const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The end of the chain: how many records it has had, and its value after the last one.
+/// End of the chain: number of records so far and the seal of the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainHead {
-    /// The number of the last sealed record.
+    /// Number of the last sealed record.
     pub number: i64,
-    /// The seal of that record, in hexadecimal.
+    /// Seal of that record, in hexadecimal.
     pub seal: String,
 }
 
 impl ChainHead {
-    /// What the first record follows.
+    /// Seal before the first record.
     pub(super) fn start() -> ChainHead {
         ChainHead { number: 0, seal: GENESIS.to_owned() }
     }
@@ -63,24 +63,24 @@ impl std::str::FromStr for ChainHead {
     }
 }
 
-/// Where the chain ends.
+/// Stored end of the chain.
 #[derive(Debug, Clone)]
 pub(super) struct ChainEnd {
     pub(super) head: ChainHead,
-    /// Whether every entry behind it must carry the mark of its writer.
+    /// Whether every later entry must carry its writer's mark.
     pub(super) marked: bool,
 }
 
-/// Where the chain begins: behind the last record that left by age.
+/// Stored start of the chain: the last record that retention removed.
 #[derive(Debug, Clone)]
 pub(super) struct ChainStart {
     pub(super) head: ChainHead,
-    /// The newest time in the ids of the records that left, none later than its sealing, in milliseconds; none when only
-    /// earlier builds removed any.
+    /// Newest time in the ids of removed records, capped at the time of sealing, in milliseconds; none when only
+    /// earlier builds removed records.
     pub(super) newest: Option<i64>,
 }
 
-/// The key by which writers of entries mark them. Whoever has only the database cannot make one.
+/// Key of the writer marks. Somebody who has only the database cannot create one.
 #[derive(Clone)]
 pub(crate) struct EntryKey(Zeroizing<Vec<u8>>);
 
@@ -91,7 +91,7 @@ impl fmt::Debug for EntryKey {
 }
 
 impl EntryKey {
-    /// The mark of an entry.
+    /// Mark of an entry.
     pub(crate) fn mac(&self, id: Uuid, entry: &AuditEntry) -> String {
         let optional = entry_texts(entry);
         let parts: Vec<&[u8]> =
@@ -100,7 +100,6 @@ impl EntryKey {
     }
 }
 
-/// The chain's key.
 pub(super) struct Chain {
     pub(super) key: Zeroizing<Vec<u8>>,
 }
@@ -111,7 +110,8 @@ impl Chain {
         Ok(key.map(|key| Chain { key: Zeroizing::new(key.expose().clone()) }))
     }
 
-    /// The chain's key, made when there has never been one. Of two that make one at once the first is kept, and both read it.
+    /// Loads the chain's key, or creates it on first use. When two processes create one at the same time, the first
+    /// is stored and both read it.
     pub(super) async fn ensure(store: &Store) -> Result<Chain, StoreError> {
         if let Some(chain) = Chain::find(store).await? {
             return Ok(chain);
@@ -130,7 +130,7 @@ impl Chain {
             .ok_or_else(|| StoreError::broken("the chain's key was written and is not there"))
     }
 
-    /// The key for the marks of entries.
+    /// Derives the key of the writer marks.
     pub(super) fn entry_key(&self) -> EntryKey {
         EntryKey(Zeroizing::new(digest(&self.key, &[b"audit entries".as_slice()])))
     }
@@ -139,7 +139,8 @@ impl Chain {
         hex(&digest(&self.key, parts))
     }
 
-    /// The seal of a record that follows another. It covers when it was made, but for records of builds that did not say so.
+    /// Seal of a record after another one. It covers the sealing time, except for records of builds that did not
+    /// store one.
     pub(super) fn seal(
         &self,
         before: &str,
@@ -156,7 +157,7 @@ impl Chain {
         self.digest(&parts)
     }
 
-    /// A text with a signature, so that it cannot be rewritten without the key either.
+    /// Text with a signature, so that it cannot be rewritten without the key.
     fn signed(&self, what: &str, text: &str) -> String {
         let signature = self.digest(&[what.as_bytes(), text.as_bytes()]);
         format!("{text} {signature}")
@@ -174,7 +175,7 @@ impl Chain {
         self.signed(FLOOR, &text)
     }
 
-    /// Where the chain ends; what is wrong with what the store says of it.
+    /// Reads the end of the chain, or the fault in what the store holds of it.
     pub(super) async fn end(
         &self,
         reader: &Reader,
@@ -197,7 +198,7 @@ impl Chain {
         }))
     }
 
-    /// Where the chain begins.
+    /// Reads the start of the chain.
     pub(super) async fn floor(
         &self,
         reader: &Reader,
@@ -225,7 +226,7 @@ fn changed(what: &str) -> String {
     format!("the store's {what} was changed by someone without the key")
 }
 
-/// What an entry says, as text whose parts cannot be taken for each other.
+/// Content of an entry as text with unambiguous parts.
 fn entry_texts(entry: &AuditEntry) -> [String; 7] {
     let optional = |text: &Option<String>| text.as_ref().map_or("-".to_owned(), |text| format!("+{text}"));
     [
@@ -242,7 +243,7 @@ fn entry_texts(entry: &AuditEntry) -> [String; 7] {
 fn digest(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     for part in parts {
-        // The lengths keep two different lists of parts from giving the same bytes.
+        // Lengths keep two different lists of parts from producing the same bytes.
         mac.update(&(part.len() as u64).to_be_bytes());
         mac.update(part);
     }

@@ -1,21 +1,21 @@
-//! The audit log's chain. Entries are written unchained in the transaction of the change; one leased sealer gives each
-//! a number and a seal in feed order, so that no writer waits for another.
+//! The audit log's chain. Entries are written unchained in the transaction of the change. One sealer, elected by a
+//! lease, gives each entry a number and a seal in feed order, so that no writer waits for another.
 //!
-//! A seal is a keyed digest (HMAC-SHA-256) over the seal before it, the record and the time of the sealing. The chain's key
-//! is itself a secret of the store: who can write to the database but has no key file can change, cut or swap records only
-//! visibly.
+//! A seal is a keyed digest (HMAC-SHA-256) over the previous seal, the record and the time of sealing. The chain's
+//! key is itself a secret of the store: somebody who can write to the database but has no key file cannot change, cut
+//! or swap records without being detected.
 //!
-//! Whoever writes an entry marks it with a digest under a key that is derived from the chain's. The sealer leaves out what
-//! carries no valid mark, repeats another record or stands before what is sealed; a verification names it. Records leave by
-//! age only from the beginning of the chain, and only those whose seals were verified on the way.
+//! The writer of an entry marks it with a digest under a key derived from the chain's key. The sealer rejects an
+//! entry that has no valid mark, repeats another record or precedes what is sealed; a verification reports it.
+//! Retention removes records only from the start of the chain, and only records whose seals it has verified.
 //!
-//! The chain begins when the store is first opened for writing: its key and a signed head of no records are there before any
-//! record is, and the store's sealed key check says so. So a log, a head or a key that is gone is a fault, however empty
-//! what is left looks.
+//! The chain starts when the store is first opened for writing: its key and a signed head of zero records exist
+//! before any record, and the store's sealed key check states this. So a missing log, head or key is a fault, even if
+//! the remaining tables look empty.
 //!
-//! Two things do not show by themselves. Who kept a copy of an earlier head, which was signed by us, can cut all records
-//! behind it and put that head back; and someone who has the key file too can forge. Against both, note the head (`shipshape
-//! audit verify` prints it) somewhere else and give it to a later verification.
+//! Two attacks are not visible by themselves. Somebody who kept a copy of an earlier signed head can cut all records
+//! behind it and restore that head; somebody who has the key file can forge records. Against both, save the head
+//! (`shipshape audit verify` prints it) elsewhere and pass it to a later verification.
 
 mod chain;
 mod verify;
@@ -36,23 +36,23 @@ use crate::engine::{AuditPosition, AuditRow, AuditSeal, RetentionTarget};
 use crate::rotate;
 use crate::store::Store;
 
-/// The lease of the one who seals.
+/// Lease of the sealer.
 const SEALER: &str = "audit-sealer";
-/// How long a sealer that vanished keeps others waiting.
+/// Time until another process takes over from a sealer that vanished.
 const SEALER_LEASE: Duration = Duration::from_secs(15);
-/// Sealed in one transaction.
+/// Records sealed in one transaction.
 const BLOCK: usize = 500;
-/// By so much an entry may be older, by the clock in its id, than one that has left: longer than any transaction takes.
+/// Tolerance by which an entry's id may be older than a removed record: longer than any transaction takes.
 const LATEST_MS: i64 = 10 * 60 * 1000;
 
 const CHAIN_KEY: &str = "audit-chain";
 
-/// An entry on its way into the log.
+/// Entry to be added to the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewAuditRecord {
     pub(crate) id: Uuid,
     pub(crate) entry: AuditEntry,
-    /// By which the sealer knows that we wrote it; none while the chain's key is gone.
+    /// Writer's mark; none while the chain's key is missing.
     pub(crate) mac: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl NewAuditRecord {
 }
 
 impl AuditRow {
-    /// Whether one of us wrote it. Entries of before there were marks have none.
+    /// Whether a process of this store wrote it. Entries of builds without marks have none.
     fn is_marked_by(&self, key: &EntryKey, marked: bool) -> bool {
         match &self.mac {
             Some(mac) => *mac == key.mac(self.record.id, &self.record.entry),
@@ -73,12 +73,12 @@ impl AuditRow {
         }
     }
 
-    /// Since when it is in the chain, in microseconds; of an earlier build's, when it was written. The seal covers both.
+    /// Time of sealing, in microseconds; time of writing for records of earlier builds. The seal covers both.
     fn since(&self) -> i64 {
         self.sealed_at.unwrap_or(self.record.time.as_microsecond())
     }
 
-    /// The time in its id, in milliseconds.
+    /// Time in its id, in milliseconds.
     fn id_ms(&self) -> Option<i64> {
         let (seconds, nanos) = self.record.id.get_timestamp()?.to_unix();
         Some(i64::try_from(seconds).ok()?.saturating_mul(1000).saturating_add(i64::from(nanos) / 1_000_000))
@@ -86,7 +86,7 @@ impl AuditRow {
 }
 
 impl Chain {
-    /// Whether a record is the next one behind another.
+    /// Whether a record directly follows another.
     fn follows(&self, last: &ChainHead, row: &AuditRow) -> bool {
         let number = last.number + 1;
         row.record.number == Some(number)
@@ -95,8 +95,8 @@ impl Chain {
     }
 }
 
-/// Begins the chain of a store that has none, so that from now on its absence is a fault; and takes note of the key by which
-/// entries are marked.
+/// Starts the chain of a store that has none, so that its absence is a fault from then on, and loads the key of the
+/// writer marks.
 pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
     if rotate::has_chain(store).await? {
         let chain = Chain::find(store).await?;
@@ -108,8 +108,8 @@ pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
     }
     let chain = Chain::ensure(store).await?;
     store.mark_entries_with(Some(chain.entry_key()));
-    // A release that did not begin the chain here has left a head with the first record that it sealed. Where records are
-    // sealed and the head is not there, it was taken away; another one would hide that.
+    // A release that did not start the chain here left a head with the first record that it sealed. Sealed records
+    // without a head mean that the head was removed; a new one would hide that.
     if store.engine.audit_sealed(i64::MIN, 1).await?.is_empty() {
         let marked = store.engine.audit_unnumbered(1).await?.is_empty();
         let start = chain.signed_end(&ChainEnd { head: ChainHead::start(), marked });
@@ -119,38 +119,38 @@ pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
     require_marks(store, &chain).await
 }
 
-/// In a store of a build that did not mark entries: seals what is there, and from then on seals nothing without a mark.
+/// In a store of a build without marks: seals the existing entries, and from then on rejects entries without a mark.
 async fn require_marks(store: &Store, chain: &Chain) -> Result<(), StoreError> {
     let mut faults = Vec::new();
     let end = chain.end(store, &mut faults).await?;
-    // What is wrong with the head is told by whoever seals or verifies.
+    // A fault in the head is reported by the sealer and by a verification.
     if end.marked || !faults.is_empty() {
         return Ok(());
     }
     let owner = Uuid::new_v4();
-    // While another process seals, the next that is sealed does it.
+    // If another process holds the lease, a later sealing does it.
     let Some(fence) = store.take_lease(SEALER, owner, SEALER_LEASE).await? else { return Ok(()) };
     let sealed = store.seal_under(fence).await;
     store.release_lease(SEALER, owner).await?;
     sealed.map(drop)
 }
 
-/// By what the sealer knows which entries belong into the chain.
+/// Criteria by which the sealer admits entries to the chain.
 struct ChainAdmission {
     key: EntryKey,
     marked: bool,
-    /// Ids that are in the chain already.
+    /// Ids already in the chain.
     known: HashSet<Uuid>,
-    /// Where the last sealed record stands.
+    /// Position of the last sealed record.
     last: Option<AuditPosition>,
-    /// The newest time in the ids of those that have left.
+    /// Newest time in the ids of removed records.
     newest_left: Option<i64>,
-    /// In milliseconds, by the later clock: who turns the database's back does not let copies in.
+    /// Later of both clocks, in milliseconds: setting back the database's clock must not admit copies.
     now: i64,
 }
 
 impl ChainAdmission {
-    /// Why an entry is left out, if it is.
+    /// Reason to reject an entry, if there is one.
     fn refusal(&mut self, row: &AuditRow) -> Option<&'static str> {
         if !row.is_marked_by(&self.key, self.marked) {
             return Some("it was not written by this store");
@@ -161,7 +161,7 @@ impl ChainAdmission {
         if !self.known.insert(row.record.id) {
             return Some("it repeats another record");
         }
-        // A time that is yet to come is that of a clock that was ahead, and says nothing of the age of others.
+        // A future time comes from a clock that was ahead, and says nothing about the age of other entries.
         let newest_left = self.newest_left.filter(|newest| *newest <= self.now);
         let has_left = |newest| row.id_ms().is_some_and(|ms| ms.saturating_add(LATEST_MS) < newest);
         if newest_left.is_some_and(has_left) {
@@ -172,15 +172,15 @@ impl ChainAdmission {
 }
 
 impl Store {
-    /// Seals what is not sealed yet, if no other process is at it; how many it sealed.
+    /// Seals unsealed entries unless another process does; returns how many.
     pub async fn seal_audit(&self, owner: Uuid) -> Result<usize, StoreError> {
-        // Looking costs no write, and most of the time there is nothing to seal.
+        // Reading costs no write, and usually there is nothing to seal.
         if self.engine.audit_unsealed(1).await?.is_empty() {
             return Ok(0);
         }
         let Some(fence) = self.take_lease(SEALER, owner, SEALER_LEASE).await? else { return Ok(0) };
         let sealed = self.seal_under(fence).await;
-        // Given back at once: whoever comes next need not wait until it runs out.
+        // Released at once, so that the next sealer does not wait for it to expire.
         self.release_lease(SEALER, owner).await?;
         sealed
     }
@@ -218,12 +218,12 @@ impl Store {
                 head = ChainHead { number, seal };
                 sealings.push(AuditSeal { place: row.place, number, seal: head.seal.clone(), sealed_at });
             }
-            // Or they would be in the way of others for ever.
+            // Otherwise they would block others for ever.
             if !refused.is_empty() {
                 self.leave_out(&refused).await?;
             }
-            // Not before all of the build before is sealed: what it wrote may be committed and still hidden from us by an
-            // open transaction of somebody else. Then the next sealing tries again.
+            // Not before all entries of the previous build are sealed: an entry of it may be committed but still
+            // hidden by an open transaction. The next sealing tries again.
             let marks_begin = !marked && rows.is_empty() && !self.engine.audit_waits(true).await?;
             if !sealings.is_empty() || marks_begin {
                 sealed += sealings.len();
@@ -237,8 +237,8 @@ impl Store {
         }
     }
 
-    /// Marks entries as refused and logs why; how many. What another sealed meanwhile, because we lost the lease, is not
-    /// refused: it only looks like a copy of itself.
+    /// Marks entries as rejected and logs the reason; returns how many. Entries that another sealer sealed meanwhile,
+    /// because this one lost the lease, are not rejected: they only look like copies of themselves.
     async fn leave_out(&self, refused: &[(&AuditRow, &str)]) -> Result<usize, StoreError> {
         let left_out = self.engine.refuse_audit(refused.iter().map(|(row, _)| row.place).collect()).await?;
         for (row, why) in refused.iter().filter(|(row, _)| left_out.contains(&row.place)) {
@@ -248,12 +248,12 @@ impl Store {
         Ok(left_out.len())
     }
 
-    /// Removes sealed records that are older than `age`, at most one block, from the beginning of the chain and only as far as
-    /// each is what was sealed; the chain goes on from the last removed one.
+    /// Removes sealed records older than `age`, at most one block, from the start of the chain and only while each
+    /// record matches its seal; the chain then starts at the last removed one.
     pub(crate) async fn trim_audit(&self, age: Duration) -> Result<usize, StoreError> {
         let before =
             self.earliest_now().await?.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
-        // Most of the time nothing is old: that costs one look. What the row says is verified below.
+        // Usually nothing is old, and this costs one read. The row's content is verified below.
         let first = self.engine.audit_sealed(i64::MIN, 1).await?;
         if first.first().is_none_or(|row| row.since() >= before) {
             return Ok(0);
@@ -268,7 +268,7 @@ impl Store {
         let mut left = floor.clone();
         for row in self.engine.audit_sealed(floor.head.number + 1, BLOCK).await? {
             let number = left.head.number + 1;
-            // The newest record of all always stays: the chain must not look empty.
+            // The newest record always stays: the chain must not look empty.
             if number >= head.number {
                 break;
             }
@@ -282,7 +282,7 @@ impl Store {
             if row.since() >= before {
                 break;
             }
-            // A writer's clock that is ahead must not make what others write look old.
+            // A writer's clock that is ahead must not make other entries look old.
             let newest = row.id_ms().map(|ms| ms.min(row.since() / 1000)).max(left.newest);
             left =
                 ChainStart { head: ChainHead { number, seal: row.record.seal.unwrap_or_default() }, newest };
@@ -290,13 +290,13 @@ impl Store {
         if left.head == floor.head {
             return Ok(0);
         }
-        // Removed by number, and the floor only with them: a housekeeper that was taken for dead does no harm.
+        // Removed by number, together with the new start: a housekeeper that lost its lease does no harm.
         let stale = RetentionTarget::Audit { from: floor.head.number, up_to: left.head.number };
         self.engine.trim(stale, age, BLOCK, vec![(FLOOR.to_owned(), chain.signed_floor(&left))]).await
     }
 
-    /// The time by the later, or by the earlier, of the database's clock and ours: nobody who can turn one of them makes
-    /// records look old.
+    /// The later, or the earlier, of the database's clock and this process's: changing one of them makes no record
+    /// look old.
     async fn latest_now(&self) -> Result<i64, StoreError> {
         Ok(self.engine.now_micros().await?.max(self.clock.now().as_microsecond()))
     }

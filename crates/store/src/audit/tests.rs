@@ -1,4 +1,4 @@
-//! The chain's key, stores of earlier builds, and copies of records that have left.
+//! The chain's key, stores of earlier builds, and copies of removed records.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::*;
 use crate::transaction::{Transaction, Write};
 use crate::{AuditContext, Keyring, Location, Options};
 
-/// The first key of the chain stays, whoever else made one at the same time.
+/// The first key of the chain stays, even if others create one at the same time.
 async fn the_first_key_is_kept(store: &Store) {
     let second = store.seal(Uuid::nil(), CHAIN_KEY, b"made by another at the same time").unwrap();
-    // As if none had been made yet when the store was opened.
+    // As if no key had existed when the store was opened.
     forget_chain(store).await;
     let first = Chain::ensure(store).await.unwrap();
     store.commit(Transaction::new().with(Write::EnsureSecret(second))).await.unwrap();
     assert_eq!(Chain::ensure(store).await.unwrap().key, first.key);
-    // Many at once find one.
+    // Concurrent callers find the same key.
     let chains = futures_util::future::join_all((0..8).map(|_| Chain::ensure(store))).await;
     assert!(chains.into_iter().all(|chain| chain.unwrap().key == first.key));
 }
 
-/// As a store was when the chain began with its first record.
+/// A store of a build whose chain started with its first record.
 async fn forget_chain(store: &Store) {
     rotate::forget_chain(store).await.unwrap();
     let key = Write::DropSecret { owner: Uuid::nil(), name: CHAIN_KEY.to_owned() };
@@ -51,7 +51,7 @@ async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_postgresql() {
     store.close().await;
 }
 
-/// The database itself, past the store.
+/// Direct access to the database, past the store.
 enum Raw {
     Sqlite(std::path::PathBuf),
     Postgres(
@@ -83,7 +83,7 @@ fn entry(target: &str) -> AuditEntry {
     AuditContext::service("x").entry("thing.change", target, None, None)
 }
 
-/// Seals what is visible; on PostgreSQL a neighbour's open transaction may hide entries for a moment.
+/// Seals visible entries; on PostgreSQL another open transaction may hide entries for a moment.
 async fn seal_all(store: &Store) {
     while !store.engine.audit_unnumbered(1).await.unwrap().is_empty() {
         store.seal_audit(Uuid::new_v4()).await.unwrap();
@@ -91,7 +91,8 @@ async fn seal_all(store: &Store) {
     }
 }
 
-/// A log as a build left it that neither marked entries nor said when it sealed: three sealed records, two entries that wait.
+/// A log of a build that neither marked entries nor stored the time of sealing: three sealed records and two unsealed
+/// entries.
 async fn of_the_build_before(store: &Store, raw: &Raw) -> ChainHead {
     for number in 0..5 {
         store.audit_writer().put(vec![entry(&format!("/{number}"))]).await.unwrap();
@@ -112,12 +113,12 @@ async fn of_the_build_before(store: &Store, raw: &Raw) -> ChainHead {
     head
 }
 
-/// What was there is sealed once more without marks; from then on nothing is.
+/// Existing entries are sealed once more without marks; later ones are not.
 async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw) {
     let noted = of_the_build_before(store, raw).await;
     let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
     assert_eq!((verified.faults, verified.records, verified.unsealed), (vec![], 3, 2));
-    // As it is opened by this build.
+    // Opened by this build.
     while store.engine.audit_unsealed(9).await.unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
@@ -126,7 +127,7 @@ async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw
     assert_eq!((verified.faults, verified.records, verified.unsealed), (vec![], 5, 0));
     store.audit_writer().put(vec![entry("/unmarked"), entry("/marked")]).await.unwrap();
     raw.execute("update audit set mac = null where target = '/unmarked'").await;
-    // On PostgreSQL a row can be sealed once no older transaction of the whole server is still under way.
+    // On PostgreSQL a row can be sealed once no older transaction of the whole server is open.
     let sealed = async {
         loop {
             store.seal_audit(Uuid::new_v4()).await.unwrap();
@@ -141,7 +142,7 @@ async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw
     assert_eq!(verified.faults, ["the record thing.change of /unmarked was not written by this store"]);
     assert_eq!(verified.records, 6);
     raw.execute("delete from audit where target = '/unmarked'").await;
-    // Old records leave by the time that they were written at, which their seals cover.
+    // Old records are removed by their time of writing, which their seals cover.
     assert_eq!(store.trim_audit(Duration::ZERO).await.unwrap(), 5);
     assert_eq!(store.verify_audit(None).await.unwrap().faults, Vec::<String>::new());
     store.audit_writer().put(vec![entry("/more")]).await.unwrap();
@@ -165,7 +166,7 @@ async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_postgresql() {
     store.close().await;
 }
 
-/// A store in a file, and the way past it.
+/// A store in a file, with direct access to it.
 async fn on_sqlite() -> (tempfile::TempDir, Store, Raw) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
@@ -174,7 +175,7 @@ async fn on_sqlite() -> (tempfile::TempDir, Store, Raw) {
     (folder, Store::open(options).await.unwrap(), Raw::Sqlite(path))
 }
 
-/// A store on the server for tests, and two connections past it; none without a server.
+/// A store on the test server, with two direct connections; none without a server.
 async fn on_postgresql() -> Option<(testkit::postgres::TestDatabase, Store, Raw, Raw)> {
     let server = testkit::postgres::shared()?;
     let database = server.database().unwrap();
@@ -185,7 +186,7 @@ async fn on_postgresql() -> Option<(testkit::postgres::TestDatabase, Store, Raw,
     Some((database, store, one, other))
 }
 
-/// A transaction that writes, from now until the connection rolls it back: what others write is not sealed meanwhile.
+/// Opens a writing transaction until the connection rolls it back: entries of others are not sealed meanwhile.
 const OPEN_TRANSACTION: &str = "begin; select pg_current_xact_id()";
 
 #[tokio::test]
@@ -195,7 +196,7 @@ async fn entries_of_the_build_before_that_an_open_transaction_hides_are_sealed_w
     };
     neighbour.execute(OPEN_TRANSACTION).await;
     let noted = of_the_build_before(&store, &raw).await;
-    // Nothing can have been written there: nobody waits for it.
+    // Nothing can have been written there, so nothing waits for it.
     raw.execute(
         "insert into audit (tx, id, at, actor, action, target, reason)
          values (9000000000000000000, gen_random_uuid(), 1, 'me', 'thing.change', '/invented', '')",
@@ -290,7 +291,7 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
     let latest = u64::try_from(LATEST_MS).unwrap();
     assert_eq!(gate.refusal(&row(ms - latest - 1)), Some("it repeats a record that has left by age"));
     assert_eq!(gate.refusal(&row(ms - latest)), None, "it was under way when others left");
-    // What left had the time of a clock that was ahead: it says nothing of the age of others.
+    // The removed record had the time of a clock that was ahead, and says nothing about the age of others.
     gate.now = newest - 1;
     assert_eq!(gate.refusal(&row(ms - latest - 1)), None);
     gate.now = newest;
@@ -303,7 +304,7 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
     assert_eq!(gate.refusal(&other), Some("it was not written by this store"));
 }
 
-/// An entry whose id has the time of a clock that is two years ahead, marked as ours.
+/// A marked entry whose id has the time of a clock two years ahead.
 async fn put_ahead(store: &Store, raw: &Raw) {
     let ms = u64::try_from(store.clock.now().as_millisecond()).unwrap() + 2 * 365 * 86_400_000;
     let id = Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, ms / 1000, 0));
@@ -316,12 +317,12 @@ async fn put_ahead(store: &Store, raw: &Raw) {
     raw.execute(&format!("update audit set id = {id}, mac = '{mac}' where target = '/ahead'")).await;
 }
 
-/// What a process wrote whose clock was ahead leaves, and what others write is sealed as before.
+/// Records of a process whose clock was ahead are removed, and later entries are sealed as before.
 async fn a_clock_that_was_ahead_shuts_nothing_out(store: &Store, raw: &Raw) {
     put_ahead(store, raw).await;
     store.audit_writer().put(vec![entry("/next")]).await.unwrap();
     seal_all(store).await;
-    // By the clock, the sealing is past only with the next microsecond.
+    // By the clock, the sealing is in the past only with the next microsecond.
     while store.trim_audit(Duration::ZERO).await.unwrap() == 0 {
         tokio::task::yield_now().await;
     }
@@ -355,7 +356,7 @@ async fn a_clock_that_was_ahead_shuts_nothing_out_on_postgresql() {
     store.close().await;
 }
 
-/// Rows that a sealer read before another sealed them are not refused, and those that are, once.
+/// Rows that another sealer sealed meanwhile are not rejected, and rejected ones are rejected once.
 async fn only_what_stays_out_of_the_chain_is_refused(store: &Store) {
     store.audit_writer().put(vec![entry("/one")]).await.unwrap();
     let read = store.engine.audit_unnumbered(1).await.unwrap().remove(0);

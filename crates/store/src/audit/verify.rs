@@ -1,4 +1,4 @@
-//! `audit verify`: the whole log, looked through from where it begins to where it ends and beyond.
+//! `audit verify`: checks the whole log, from the start of the chain past its end.
 
 use std::collections::HashSet;
 
@@ -10,24 +10,24 @@ use crate::rotate;
 use crate::store::Reader;
 use crate::{PAGE_MAX, StoreError};
 
-/// So many records that do not belong into the log are named; the others are counted.
+/// Unchained records reported by name; the others are counted.
 const EXAMPLES: usize = 20;
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditVerification {
-    /// How many sealed records were looked at.
+    /// Sealed records checked.
     pub records: i64,
-    /// How many are written but not sealed yet.
+    /// Entries not sealed yet.
     pub unsealed: usize,
-    /// The end of the chain.
+    /// End of the chain.
     pub head: ChainHead,
-    /// Everything that is wrong, each in one sentence; empty when nothing is.
+    /// Every fault, in one sentence each; empty when there is none.
     pub faults: Vec<String>,
 }
 
 impl Reader {
-    /// Looks through the whole chain; `expected` is a head that was noted earlier and must still be part of it.
+    /// Verifies the whole chain; `expected` is a head saved earlier that must still be part of it.
     pub async fn verify_audit(&self, expected: Option<ChainHead>) -> Result<AuditVerification, StoreError> {
         let mut faults = Vec::new();
         let Some(chain) = Chain::find(self).await? else {
@@ -41,7 +41,7 @@ impl Reader {
             let unsealed = self.engine.audit_unsealed(PAGE_MAX).await?.len();
             return Ok(AuditVerification { records: 0, unsealed, head, faults });
         };
-        // The head first: what is sealed while we read comes behind it.
+        // The head is read first: records sealed during the verification come behind it.
         let end = chain.end(self, &mut faults).await?;
         let floor = chain.floor(self, &mut faults).await?;
         let head = end.head;
@@ -73,8 +73,8 @@ impl Reader {
             walk.faults
                 .push(format!("records up to {} should have left, but one is there", floor.head.number));
         }
-        // What is sealed meanwhile moves the head in the same transaction: a record behind a head that is read after it
-        // was put there by someone else.
+        // Sealing moves the head in the same transaction: a record behind a head that is read after it was put there
+        // by somebody else.
         if let Some(row) = self.engine.audit_sealed(head.number.saturating_add(1), 1).await?.first() {
             let now = chain.end(self, &mut Vec::new()).await?.head;
             if row.record.number > Some(now.number) {
@@ -107,7 +107,8 @@ impl Reader {
     }
 }
 
-/// What is wrong with records that are not in the chain; the ids of `sealed` are in it, and `last` is where its last one stands.
+/// Faults of records that are not in the chain; `sealed` are the ids in it, and `last` is the position of its last
+/// record.
 fn outside(
     rows: &[AuditRow],
     sealed: &HashSet<Uuid>,
@@ -148,7 +149,7 @@ fn outside(
 struct ChainVerifier<'a> {
     chain: &'a Chain,
     last: ChainHead,
-    /// Where the last record stands.
+    /// Position of the last record.
     place: Option<AuditPosition>,
     faults: Vec<String>,
     expected: Option<ChainHead>,
@@ -168,8 +169,8 @@ impl ChainVerifier<'_> {
                 row.record.entry.action, row.record.entry.target
             ));
         }
-        // The seal does not cover the place, which lists go by. Whoever gives records new places (an import, a restored
-        // server) keeps them in the order of the chain, so it holds in every store.
+        // The seal does not cover the position, which lists sort by. Imports and restores that assign new positions
+        // keep the order of the chain, so this holds in every store.
         if self.place.is_some_and(|before| row.place <= before) {
             self.faults.push(format!("record {number} or the one before it was moved to another place"));
         }
@@ -184,7 +185,7 @@ impl ChainVerifier<'_> {
         self.last = ChainHead { number, seal: found };
     }
 
-    /// A head that was noted earlier is part of the chain, or it is said that this cannot be told any more.
+    /// Reports whether a head saved earlier is part of the chain, or that this cannot be determined any more.
     fn compare_noted(&mut self, head: &ChainHead, floor: &ChainStart) {
         let floor = &floor.head;
         match &self.expected {

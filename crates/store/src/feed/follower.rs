@@ -32,16 +32,16 @@ use super::{Change, FEED_PAGE_MAX, FeedError, Position};
 use crate::notify::{Notifications, Topic};
 use crate::{Reader, StoreError};
 
-/// Reads the change feed batch by batch; made by [`Reader::follow_feed`].
+/// Reads the change feed batch by batch; created by [`Reader::follow_feed`].
 #[derive(Debug)]
 pub struct FeedFollower {
     reader: Reader,
     notifications: Notifications,
     /// Kinds of document and work to report; empty for all.
     kinds: Vec<&'static str>,
-    /// Where the next batch begins; none when everything has to be listed first.
+    /// Start of the next batch; none when everything has to be listed first.
     position: Option<Position>,
-    /// Where the batch that was read last ends; the position once it is acknowledged.
+    /// End of the last batch; becomes the position when it is acknowledged.
     read_to: Option<Position>,
     /// Whether the last batch reached the end of the feed.
     is_caught_up: bool,

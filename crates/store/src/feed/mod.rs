@@ -1,4 +1,4 @@
-//! The change feed: every change of every document, once, in commit order; and every move of work.
+//! The change feed: every change of every document, once, in commit order; and every state change of work.
 //!
 //! A reader requests the changes behind its position, processes them, and continues from the position of the page.
 //! Delivery is at least once. A position that has left the feed results in [`FeedError::Gone`]. Services use a
@@ -18,14 +18,14 @@ use crate::{Etag, StoreError};
 /// A page of the feed holds at most this many changes.
 pub const FEED_PAGE_MAX: usize = 1000;
 
-/// A place in the feed; opaque to readers, who only keep it and give it back.
+/// A position in the feed; opaque to readers, which only store it and pass it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
     /// Raised when the order of earlier positions no longer holds: a restore into another instance, an import.
     pub(crate) generation: i64,
-    /// The writing transaction on PostgreSQL; 0 on SQLite, where the sequence alone is the order.
+    /// Writing transaction on PostgreSQL; 0 on SQLite, where the sequence alone is the order.
     pub(crate) tx: i64,
-    /// The sequence.
+    /// Sequence number.
     pub(crate) seq: i64,
 }
 
@@ -54,50 +54,50 @@ impl FromStr for Position {
     }
 }
 
-/// What changed.
+/// Subject of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// The document itself, which is now at this version.
+    /// The document itself, now at this version.
     Document {
-        /// Its version after the change.
+        /// Version after the change.
         etag: Etag,
         /// Whether the change was its deletion.
         deleted: bool,
     },
-    /// The work of that id moved: claimed, checkpointed, given back, ended.
+    /// The work of that id: claimed, checkpointed, released or finished.
     Work,
 }
 
-/// One change. It says where to look; the truth is in the document and the work themselves.
+/// One change. It names what changed; read the document or the work for its current content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Its place.
+    /// Its position.
     pub position: Position,
-    /// The kind of document or work.
+    /// Kind of document or work.
     pub kind: String,
-    /// Which one.
+    /// Its identity.
     pub uuid: Uuid,
-    /// What happened to it.
+    /// The subject.
     pub subject: Subject,
 }
 
-/// What came behind a position.
+/// A page of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedPage {
-    /// The changes, in order.
+    /// Changes in order.
     pub changes: Vec<Change>,
-    /// Where to go on.
+    /// Position to continue from.
     pub next: Position,
 }
 
-/// Why the feed was not read.
+/// Why the feed could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
-    /// The position is older than what is kept, or of another generation of the store: list everything, then go
-    /// on from a position taken before the list.
+    /// The position has left the feed by retention, or belongs to another generation of the store: list everything,
+    /// then continue from a position taken before the listing.
     #[error("feed position {position} is too old: list everything and go on from a fresh position")]
     Gone {
-        /// The position that was given.
+        /// The rejected position.
         position: Position,
     },
     /// The store failed.
