@@ -1,8 +1,8 @@
 //! Secrets at rest. A secret is sealed (XChaCha20-Poly1305) before it reaches the store, with its owner, its name and
-//! the key's id as associated data, so that a sealed value cannot be moved to another place unnoticed.
+//! the key's id as associated data, so that moving a sealed value elsewhere is detected.
 //!
-//! The keys are in a file, the current one first. The store knows the id of the current key: a secret sealed with
-//! another one is refused, which is how a process that has not yet seen a new key learns of it.
+//! The keys are in a file, the current one first. The store holds the id of the current key and rejects a secret
+//! sealed with another one; this is how a process that has not read a new key learns of it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,17 +24,17 @@ use crate::StoreError;
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
 
-/// The first byte of a sealed value says how the rest is laid out.
+/// First byte of a sealed value: version of its layout.
 const LAYOUT: u8 = 1;
 
-/// A secret as it is stored: useless without the key.
+/// A secret as it is stored: unreadable without the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealedSecret {
-    /// The document that it belongs to.
+    /// Document that it belongs to.
     pub owner: Uuid,
-    /// Its name, unique within the document.
+    /// Name, unique within the document.
     pub name: String,
-    /// The key that it is sealed with.
+    /// Id of the key that sealed it.
     pub key_id: String,
     pub(crate) bytes: Vec<u8>,
 }
@@ -48,7 +48,7 @@ impl fmt::Debug for SealedSecret {
 /// Why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("key file {}: cannot be read", path.display())]
     Read {
         /// The file.
@@ -57,7 +57,7 @@ pub enum KeyFileError {
         #[source]
         source: std::io::Error,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("key file {}: cannot be written", path.display())]
     Write {
         /// The file.
@@ -66,36 +66,36 @@ pub enum KeyFileError {
         #[source]
         source: std::io::Error,
     },
-    /// A line of it is not a key.
+    /// A line is not a key.
     #[error("key file {}, line {line}: {why}; accepted: `<id> <32 bytes in base64>`, one key a line", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
-    /// There is no key in it.
+    /// The file contains no key.
     #[error("key file {}: holds no key", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// Others than its owner may read it.
+    /// Others than the owner may read the file.
     #[error("key file {}: its mode {mode:o} lets others read it; accepted: 600 or 400", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits.
         mode: u32,
     },
-    /// The randomness of the system failed.
+    /// The system's random number generator failed.
     #[error("the system gave no random bytes: {0}")]
     Random(getrandom::Error),
 }
 
-/// The keys that secrets are sealed with. Cheap to clone; all clones see a reload.
+/// Keys that seal secrets. Cheap to clone; all clones see a reload.
 #[derive(Clone)]
 pub struct Keyring {
     path: Option<PathBuf>,
@@ -103,13 +103,13 @@ pub struct Keyring {
 }
 
 struct Keys {
-    /// The current key first.
+    /// Current key first.
     order: Vec<String>,
     by_id: HashMap<String, Zeroizing<[u8; KEY_BYTES]>>,
 }
 
 impl Keys {
-    /// As the file has them.
+    /// Keys as the file has them.
     fn lines(&self) -> Vec<(String, Zeroizing<[u8; KEY_BYTES]>)> {
         self.order.iter().map(|id| (id.clone(), self.by_id[id].clone())).collect()
     }
@@ -128,15 +128,15 @@ impl Keyring {
         Ok(Keyring { path: Some(path.to_owned()), keys: Arc::new(RwLock::new(keys)) })
     }
 
-    /// Reads a key file, or makes one with a fresh key when there is none.
+    /// Reads a key file, or creates one with a new key.
     pub fn read_or_create(path: &Path) -> Result<Keyring, KeyFileError> {
         let ring = Keyring::read_or_draft(path)?;
         ring.publish()?;
         Ok(ring)
     }
 
-    /// Reads a key file; where there is none, holds a fresh key that gets into the file only when a store takes it. So
-    /// a key that opens nothing is never left in the place of one that was lost, and nobody ever has to remove one.
+    /// Reads a key file; without one, generates a key that is written to the file only when a store adopts it. So a
+    /// key that opens nothing never takes the place of a lost one, and nobody has to remove one.
     pub fn read_or_draft(path: &Path) -> Result<Keyring, KeyFileError> {
         match read_keys(path) {
             Ok(keys) => Ok(Keyring { path: Some(path.to_owned()), keys: Arc::new(RwLock::new(keys)) }),
@@ -147,11 +147,12 @@ impl Keyring {
         }
     }
 
-    /// Makes sure that the keys are in the file. Of several that make it at once the first is kept, and all take its key.
+    /// Ensures that the keys are in the file. When several processes create it at once, the first is kept and all
+    /// take its key.
     pub(crate) fn publish(&self) -> Result<(), KeyFileError> {
         let Some(path) = &self.path else { return Ok(()) };
         let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Where a key file was put by others its directory need not be writable.
+        // The directory of a key file that others provide need not be writable.
         if !path.exists() {
             put_keys(path, &keys.lines(), false)?;
         }
@@ -159,24 +160,24 @@ impl Keyring {
         Ok(())
     }
 
-    /// A ring with one fresh key that is nowhere else: for tests and simulations.
+    /// A ring with one new key that exists nowhere else: for tests and simulations.
     pub fn ephemeral() -> Result<Keyring, KeyFileError> {
         let (id, key) = fresh_key()?;
         let keys = Keys { order: vec![id.clone()], by_id: HashMap::from([(id, key)]) };
         Ok(Keyring { path: None, keys: Arc::new(RwLock::new(keys)) })
     }
 
-    /// The id of the key that new secrets are sealed with.
+    /// Id of the key that seals new secrets.
     pub fn current(&self) -> String {
         self.read_lock().order[0].clone()
     }
 
-    /// The ids of all keys, the current one first.
+    /// Ids of all keys, the current one first.
     pub fn ids(&self) -> Vec<String> {
         self.read_lock().order.clone()
     }
 
-    /// Makes that key the one that seals, in memory only; false when it is not in the ring.
+    /// Makes that key current, in memory only; false when it is not in the ring.
     pub(crate) fn prefer(&self, id: &str) -> bool {
         let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(place) = keys.order.iter().position(|it| it == id) else { return false };
@@ -194,7 +195,7 @@ impl Keyring {
         Ok(())
     }
 
-    /// Adds a fresh key in front, in the file first, and returns its id.
+    /// Adds a new current key, to the file first, and returns its id.
     pub fn add_key(&self) -> Result<String, KeyFileError> {
         let (id, key) = fresh_key()?;
         self.rewrite(|keys| {
@@ -204,12 +205,12 @@ impl Keyring {
         Ok(id)
     }
 
-    /// Removes all keys but the current one, from the file too.
+    /// Removes all keys except the current one, from the file too.
     pub fn forget_old_keys(&self) -> Result<(), KeyFileError> {
         self.forget(&self.ids()[1..])
     }
 
-    /// Removes these keys, from the file too. One that another process has added meanwhile stays.
+    /// Removes these keys, from the file too. A key that another process added meanwhile stays.
     pub(crate) fn forget(&self, ids: &[String]) -> Result<(), KeyFileError> {
         self.rewrite(|keys| {
             keys.order.retain(|id| !ids.contains(id));
@@ -217,7 +218,7 @@ impl Keyring {
         })
     }
 
-    /// Changes the keys as the file has them now: another process may have changed it since we read it.
+    /// Changes the keys on the basis of the file's current content: another process may have changed it.
     fn rewrite(&self, change: impl FnOnce(&mut Keys)) -> Result<(), KeyFileError> {
         let mut ours = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(path) = &self.path else {
@@ -225,7 +226,7 @@ impl Keyring {
             return Ok(());
         };
         let failed = |source| KeyFileError::Write { path: path.clone(), source };
-        // The file is replaced by each change, so its directory is what changes can be kept apart by.
+        // Each change replaces the file, so the lock is on its directory.
         let folder = std::fs::File::open(folder_of(path)).map_err(failed)?;
         folder.lock().map_err(failed)?;
         let mut keys = read_keys(path)?;
@@ -240,7 +241,8 @@ impl Keyring {
         self.seal_with(&self.current(), owner, name, plain)
     }
 
-    /// Seals a secret with that key, whichever one is current: others may change that at any moment.
+    /// Seals a secret with that key even if it is not current: another process may change the current key at any
+    /// moment.
     pub(crate) fn seal_with(
         &self,
         key_id: &str,
@@ -267,8 +269,7 @@ impl Keyring {
         Ok(SealedSecret { owner, name: name.to_owned(), key_id: key_id.to_owned(), bytes })
     }
 
-    /// Opens a sealed secret. When its key is unknown the key file is read once more: another process may have
-    /// added it meanwhile.
+    /// Opens a sealed secret. An unknown key makes it read the key file again: another process may have added it.
     pub fn open(&self, sealed: &SealedSecret) -> Result<Secret<Vec<u8>>, StoreError> {
         if !self.read_lock().by_id.contains_key(&sealed.key_id)
             && let Err(error) = self.reload()
@@ -293,8 +294,8 @@ impl Keyring {
             .map_err(|_| refusal(sealed, "it was changed, or moved from another place".to_owned()))
     }
 
-    /// Seals a text that a caller carries and brings back, such as where a list goes on: nobody can read or make one without
-    /// the key. `purpose` keeps a text of one use from being taken for one of another.
+    /// Seals a text that a client stores and returns, such as a page token: nobody can read or forge one without the
+    /// key. `purpose` keeps a text of one use from being accepted for another.
     pub fn seal_text(&self, purpose: &str, text: &str) -> Result<String, StoreError> {
         let sealed = self.seal(Uuid::nil(), purpose, text.as_bytes())?;
         let mut bytes = sealed.key_id.into_bytes();
@@ -303,12 +304,12 @@ impl Keyring {
         Ok(BASE64.encode(bytes))
     }
 
-    /// Opens what [`seal_text`](Keyring::seal_text) sealed; none for whatever else.
+    /// Opens a text of [`seal_text`](Keyring::seal_text); none for anything else.
     pub fn open_text(&self, purpose: &str, text: &str) -> Option<String> {
         let bytes = BASE64.decode(text).ok()?;
         let end = bytes.iter().position(|byte| *byte == 0)?;
         let key_id = String::from_utf8(bytes[..end].to_vec()).ok()?;
-        // An unknown key would make every made-up text read the key file.
+        // An unknown key is not looked up: otherwise every forged text would read the key file.
         if !self.read_lock().by_id.contains_key(&key_id) {
             return None;
         }
@@ -331,7 +332,7 @@ fn refusal(sealed: &SealedSecret, why: String) -> StoreError {
 }
 
 fn associated(owner: Uuid, name: &str, key_id: &str) -> Vec<u8> {
-    // The lengths keep two different pairs of texts from giving the same bytes.
+    // Lengths keep two different pairs of texts from producing the same bytes.
     let mut bytes = owner.as_bytes().to_vec();
     for text in [name, key_id] {
         bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
@@ -380,8 +381,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Puts the file there in one step: a crash leaves the old or the new one, never half of one. One that is there already is
-/// left alone unless it is to be replaced.
+/// Writes the file atomically: a crash leaves the old or the new one, never a part. An existing file is left alone
+/// unless it is to be replaced.
 fn put_keys(
     path: &Path,
     keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)],
@@ -404,7 +405,8 @@ fn put_keys(
         if replace {
             std::fs::rename(&temporary, path)?;
         } else {
-            // A hard link, unlike a rename, does not replace what is there already: that may be another's only key.
+            // A hard link, unlike a rename, does not replace an existing file, which may hold another process's only
+            // key.
             match std::fs::hard_link(&temporary, path) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
                 _ => std::fs::remove_file(&temporary)?,

@@ -1,5 +1,5 @@
 //! Documents in SQLite or PostgreSQL: compare-and-swap, sealed secrets, one queue with a lane for each cluster,
-//! budgets, a change feed, an audit log. Everything that must survive a crash goes through here.
+//! budgets, a change feed, an audit log. All durable state of the services is in it.
 //!
 //! [`Store`] writes, [`Reader`] only reads. Services use the typed layer (`store.clusters()`, `store.manifests()`…)
 //! and never write SQL. Both engines give the same guarantees and pass the same conformance tests.

@@ -1,12 +1,12 @@
-//! Fields that this release does not know survive a read and a write.
+//! Preserves fields that this release does not know across a read and a write.
 //!
-//! A typed reader sees only what it knows. When it writes, what it *changed* is laid over the body that was stored:
-//! the difference between what it read and what it wants, both as this release writes them. So a field that a newer
-//! release added stays, while one that we know and left out is removed.
+//! A typed reader sees only the fields it knows. When it writes, its *change* is applied to the stored body: the
+//! difference between what it read and what it wants, both as this release serialises them. So a field that a newer
+//! release added stays, while a known field that the caller left out is removed.
 
 use serde_json::Value;
 
-/// `stored`, with the changes from `read` to `wanted` made to it.
+/// Applies the changes from `read` to `wanted` to `stored`.
 pub(crate) fn overlay(stored: &Value, read: &Value, wanted: &Value) -> Value {
     if read == wanted {
         return stored.clone();
@@ -20,14 +20,14 @@ pub(crate) fn overlay(stored: &Value, read: &Value, wanted: &Value) -> Value {
             for (key, value) in wanted {
                 let merged = match (stored.get(key), read.get(key)) {
                     (Some(stored), Some(read)) => overlay(stored, read, value),
-                    // We wrote it differently than it was stored (a default, say), or it is new.
+                    // This release serialises it differently than it was stored (a default, say), or it is new.
                     _ => value.clone(),
                 };
                 result.insert(key.clone(), merged);
             }
             Value::Object(result)
         }
-        // Elements have no names: only when none was added or removed can we tell which is which.
+        // Elements have no names: they can only be matched when none was added or removed.
         (Value::Array(stored), Value::Array(read), Value::Array(wanted))
             if stored.len() == read.len() && read.len() == wanted.len() =>
         {

@@ -1,12 +1,12 @@
-//! Migrations: numbered, forward only, each applied once and remembered with its checksum. What to do with a
-//! database is decided here, for both engines; doing it is theirs.
+//! Migrations: numbered, forward only, each applied once and stored with its checksum. This module decides for both
+//! engines what a database needs; the engines apply it.
 
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::open::{Migrate, OpenError};
 
-/// One step of the schema.
+/// One migration of the schema.
 #[derive(Debug)]
 pub(crate) struct Migration {
     pub(crate) number: i64,
@@ -15,31 +15,31 @@ pub(crate) struct Migration {
 }
 
 impl Migration {
-    /// By which a changed text is noticed.
+    /// Checksum by which a changed text is detected.
     pub(crate) fn checksum(&self) -> String {
         hex(&Sha256::digest(self.sql.as_bytes()))
     }
 }
 
-/// A migration that a database has seen.
+/// A migration that was applied to a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Applied {
     pub(crate) number: i64,
     pub(crate) checksum: String,
 }
 
-/// What is to be done.
+/// Decision about a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
     UpToDate,
-    /// All migrations behind this number are to be applied.
+    /// Apply all migrations behind this number.
     Apply {
         from: i64,
     },
 }
 
-/// Decides what a database needs. One step newer than we know is tolerated: two neighbouring releases work on one
-/// schema, so that a fleet of processes can be renewed one by one.
+/// Decides what a database needs. A schema one version newer than known is tolerated: two successive releases work on
+/// one schema, so that processes can be upgraded one by one.
 pub(crate) fn plan(
     place: &str,
     applied: &[Applied],
@@ -67,7 +67,7 @@ pub(crate) fn plan(
     }
 }
 
-/// What a new database says of itself.
+/// Initial meta values of a new database.
 pub(crate) fn first_meta() -> [(&'static str, String); 3] {
     [
         ("generation", "1".to_owned()),
@@ -76,7 +76,7 @@ pub(crate) fn first_meta() -> [(&'static str, String); 3] {
     ]
 }
 
-/// Bytes in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |half: u8| char::from(DIGITS[usize::from(half)]);

@@ -1,5 +1,5 @@
-//! Wake-ups say "look"; they carry nothing and may be lost. Truth comes from the query, and a slow poll is the
-//! safety net.
+//! Notifications that something was written. They carry no data and may be lost: readers query the store, and poll
+//! slowly as a safety net.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::work::WorkKind;
 use tokio::sync::Notify;
 
-/// What there may be something new to see of.
+/// Subject of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Topic {
-    /// The change feed, and so the audit log.
+    /// The change feed, and with it the audit log.
     Feed,
     /// The queue of that kind, and signals to holders of its work.
     Work(WorkKind),
@@ -31,7 +31,7 @@ impl Topic {
     }
 }
 
-/// The topics that one transaction has something new for.
+/// Set of topics that one transaction has written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Topics(u8);
 
@@ -53,13 +53,13 @@ impl Topics {
     }
 }
 
-/// Wakes the waiters of this process.
+/// Notifies the waiters of this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notifier {
     notifier: Arc<[Arc<TopicNotifier>; 3]>,
 }
 
-/// One bell. Its waiters wake in the order in which they began to wait (those of tokio's `watch` do not), so that a
+/// Notifies the waiters of one topic in the order in which they started to wait (tokio's `watch` does not), so that a
 /// simulation can be replayed.
 #[derive(Debug, Default)]
 struct TopicNotifier {
@@ -82,7 +82,7 @@ impl Notifier {
     }
 }
 
-/// Waits for wake-ups of one topic.
+/// Receives the notifications of one topic.
 #[derive(Debug, Clone)]
 pub struct Notifications {
     bell: Arc<TopicNotifier>,
@@ -90,12 +90,12 @@ pub struct Notifications {
 }
 
 impl Notifications {
-    /// Returns at once if there was a wake-up since the last call, else when the next one comes. After the store is
-    /// closed it waits for ever; callers wait for their shutdown and a poll interval beside it.
+    /// Returns at once if there was a notification since the last call, else at the next one. After the store is
+    /// closed it waits for ever; callers also wait for their shutdown and a poll interval.
     pub async fn next(&mut self) {
         loop {
             let mut rung = pin!(self.bell.rung.notified());
-            // From here on no ring is missed; one that came before shows in the count.
+            // From here on no notification is missed; an earlier one shows in the count.
             rung.as_mut().enable();
             let count = self.bell.count.load(Ordering::SeqCst);
             if count != self.seen {

@@ -1,5 +1,5 @@
-//! How a store is opened, and every reason why it is not. Each reason is one sentence that names what is wrong and
-//! what would do; whatever is refused is left untouched.
+//! How a store is opened, and every error of doing so. Each error is one sentence with the fault and the remedy; a
+//! rejected store is left untouched.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,12 +12,12 @@ use api::secret::Secret;
 use crate::StoreError;
 use crate::keyring::{KeyFileError, Keyring};
 
-/// Where the store is.
+/// Location of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A file on this host, for one process.
     Sqlite(PathBuf),
-    /// A server, for many processes; the text may hold a password and is shown without it.
+    /// A server, for many processes; the URL may contain a password and is shown without it.
     Postgres(Secret<String>),
 }
 
@@ -27,7 +27,7 @@ impl FromStr for Location {
     fn from_str(text: &str) -> Result<Location, OpenError> {
         match text.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => {
-                // `sqlite:///var/x.db` is the spelling of those who think of it as a URL.
+                // `sqlite:///var/x.db` is the spelling as a URL.
                 let path = path.strip_prefix("//").unwrap_or(path);
                 Ok(Location::Sqlite(PathBuf::from(path)))
             }
@@ -40,43 +40,44 @@ impl FromStr for Location {
     }
 }
 
-/// Whether a store whose schema is older than this release is brought up to date when it is opened.
+/// Whether opening a store migrates an older schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Migrate {
-    /// It is.
+    /// Migrate it.
     #[default]
     Auto,
-    /// It is refused.
+    /// Fail.
     Never,
 }
 
-/// How SQLite's writes are carried out.
+/// How SQLite executes writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WriteMode {
-    /// By one thread that commits what is waiting together.
+    /// On one thread that commits waiting writes together.
     #[default]
     Grouped,
-    /// On the caller's thread, at once: for simulations, which must not depend on how threads are scheduled.
+    /// On the caller's thread, at once: for simulations, which must not depend on the scheduling of threads.
     Inline,
 }
 
-/// For simulations: asked at every read and write of an inline store. A write also lets other tasks run before and after it.
+/// Injects errors into reads and writes of an inline store, for simulations. A write also yields to other tasks
+/// before and after it.
 #[derive(Clone)]
 pub struct FaultInjector(Arc<dyn Fn(FaultPoint) -> Result<(), StoreError> + Send + Sync>);
 
-/// When the store is disturbed.
+/// Points at which an error can be injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPoint {
-    /// Something is read; an error is the answer.
+    /// A read; the error is its result.
     Read,
-    /// Nothing is written yet; an error keeps it so.
+    /// Before a write; an error prevents it.
     BeforeWrite,
-    /// It is written; an error is an answer that was lost.
+    /// After a write; an error simulates a lost response.
     AfterWrite,
 }
 
 impl FaultInjector {
-    /// Asks `disturb` at every read and write.
+    /// Calls `disturb` at every read and write.
     pub fn new(
         disturb: impl Fn(FaultPoint) -> Result<(), StoreError> + Send + Sync + 'static,
     ) -> FaultInjector {
@@ -100,31 +101,31 @@ impl fmt::Debug for FaultInjector {
     }
 }
 
-/// What is needed to open a store.
+/// Options of opening a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where it is.
+    /// Location of the store.
     pub location: Location,
-    /// The keys of its secrets.
+    /// Keys of its secrets.
     pub keyring: Keyring,
-    /// The clock that SQLite goes by. PostgreSQL goes by its own.
+    /// Clock of SQLite. PostgreSQL uses its own.
     pub clock: SharedClock,
-    /// What to do with an older schema.
+    /// Whether an older schema is migrated.
     pub migrate: Migrate,
-    /// How SQLite writes.
+    /// How SQLite executes writes.
     pub write_mode: WriteMode,
-    /// What goes wrong with inline writes.
+    /// Errors injected into an inline store.
     pub fault_injector: Option<FaultInjector>,
-    /// PostgreSQL: the password, when it is not in the URL.
+    /// PostgreSQL: password, when it is not in the URL.
     pub password: Option<Secret<String>>,
-    /// PostgreSQL: the certificates by which its server is known; the system's when absent.
+    /// PostgreSQL: CA certificates of the server; the system's when absent.
     pub ca_file: Option<PathBuf>,
-    /// PostgreSQL: how many connections at most.
+    /// PostgreSQL: most connections.
     pub connections: usize,
 }
 
 impl Options {
-    /// The usual choices for a store at that place.
+    /// Default options for a store at that location.
     pub fn new(location: Location, keyring: Keyring, clock: SharedClock) -> Options {
         Options {
             location,
@@ -140,25 +141,25 @@ impl Options {
     }
 }
 
-/// The schema that a store has, and the newest that this release knows; 0 is no schema at all.
+/// Schema version of a store, and the newest that this release knows; 0 for no schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schema {
-    /// What the store has.
+    /// Version of the store.
     pub found: i64,
-    /// What we know.
+    /// Newest known version.
     pub known: i64,
 }
 
-/// Why a store was not opened.
+/// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The URL is not one of ours.
+    /// The URL is not supported.
     #[error("store.url: {why}; accepted: sqlite:PATH, postgres://USER@HOST:PORT/DATABASE")]
     Url {
-        /// What is wrong with it, without the URL, which may hold a password.
+        /// The fault, without the URL, which may contain a password.
         why: String,
     },
-    /// The file is in use.
+    /// Another process uses the file.
     #[error("store {}: is in use by another process{}; several processes need PostgreSQL", path.display(), holder.as_deref().unwrap_or(""))]
     InUse {
         /// The file.
@@ -171,7 +172,7 @@ pub enum OpenError {
     File {
         /// The file or directory.
         path: PathBuf,
-        /// What cannot be done with it.
+        /// The failed access.
         what: String,
         /// The cause.
         #[source]
@@ -182,77 +183,77 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// How it shows.
+        /// The evidence.
         what: String,
     },
-    /// The database belongs to something else.
+    /// The database belongs to another program.
     #[error("store {place}: holds tables that are not Shipshape's; give it a database of its own")]
     Foreign {
-        /// The database, without password.
+        /// Database, without password.
         place: String,
     },
-    /// The schema is newer than this release understands.
+    /// The schema is newer than this release supports.
     #[error("store {place}: its schema is {found}, this release knows up to {known}; run a newer release")]
     TooNew {
-        /// The database, without password.
+        /// Database, without password.
         place: String,
-        /// Its schema.
+        /// Its schema version.
         found: i64,
-        /// The newest that we know.
+        /// Newest known version.
         known: i64,
     },
-    /// The schema is older than this release needs, and it may not migrate.
+    /// The schema is older than this release needs, and migrating is not allowed.
     #[error(
         "store {place}: its schema is {found}, this release needs {needed}; run `shipshape store migrate`"
     )]
     TooOld {
-        /// The database, without password.
+        /// Database, without password.
         place: String,
-        /// Its schema; 0 for an empty database.
+        /// Its schema version; 0 for an empty database.
         found: i64,
-        /// What we need.
+        /// Required version.
         needed: i64,
     },
-    /// A migration that was applied is not the one that we know by that number.
+    /// An applied migration differs from the one that this release has under that number.
     #[error("store {place}: migration {number} was applied with another text than this release has")]
     Diverged {
-        /// The database, without password.
+        /// Database, without password.
         place: String,
-        /// Which migration.
+        /// Number of the migration.
         number: i64,
     },
     /// A migration failed.
     #[error("store {place}: migration {number} failed, nothing of it was kept: {why}")]
     Migration {
-        /// The database, without password.
+        /// Database, without password.
         place: String,
-        /// Which migration.
+        /// Number of the migration.
         number: i64,
-        /// What the database said.
+        /// Message of the database.
         why: String,
     },
-    /// The server cannot be reached, or it refused us.
+    /// The server cannot be reached, or rejected the connection.
     #[error("store {place}: {why}")]
     Server {
-        /// The server and database, without password.
+        /// Server and database, without password.
         place: String,
-        /// One sentence.
+        /// The cause, in one sentence.
         why: String,
     },
-    /// The server is older than we can use.
+    /// The server is older than supported.
     #[error("store {place}: is PostgreSQL {found}; accepted: 13 or later")]
     ServerTooOld {
-        /// The server and database, without password.
+        /// Server and database, without password.
         place: String,
         /// Its version.
         found: String,
     },
-    /// The keys do not fit the store.
+    /// The key file does not match the store.
     #[error("store {place}: its secrets are sealed with key {wanted}, which the key file does not hold")]
     WrongKey {
-        /// The database, without password.
+        /// Database, without password.
         place: String,
-        /// The key that it needs.
+        /// Id of the required key.
         wanted: String,
     },
     /// The key file cannot be used.

@@ -1,11 +1,11 @@
-//! Small rows beside documents and work: health samples, named leases, how long things are kept.
+//! Small records beside documents and work: named leases, retention periods.
 
 use std::time::Duration;
 
 pub use api::health::HealthSample;
 use api::work::WorkKind;
 
-/// How long things are kept.
+/// Retention periods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Finished manifests with their history.
@@ -19,7 +19,7 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// How long finished work of a kind is kept.
+    /// Retention of finished work of a kind.
     pub(crate) fn for_kind(self, kind: WorkKind) -> Duration {
         match kind {
             WorkKind::Operation => self.operations,

@@ -1,8 +1,8 @@
-//! The key that a store's secrets are sealed with: whether a key file fits, and how the key is changed.
+//! The key that seals the store's secrets: validation of a key file, and rotation.
 //!
-//! The store itself says which key is current (`key_id`), and holds a sealed word by which a wrong key of the right
-//! name is noticed. A rotation first makes the new key known to the file, then current in the store, from which
-//! moment on nothing can be sealed with the old one, and only then seals everything anew.
+//! The store names the current key (`key_id`) and holds a sealed check value that detects a wrong key of the right
+//! id. A rotation first adds the new key to the file, then makes it current in the store, after which nothing can be
+//! sealed with the old one, and only then seals every secret anew.
 
 use api::secret::Secret;
 use base64::Engine as _;
@@ -18,34 +18,34 @@ use crate::{AuditContext, PAGE_MAX, StoreError};
 const KEY_ID: &str = "key_id";
 const KEY_CHECK: &str = "key_check";
 const CHECK_NAME: &str = "key-check";
-/// What is sealed to tell a wrong key by; and the same in a store whose audit chain has begun. Whoever has no key cannot make
-/// the second look like the first, so that a chain which began and is not there was removed.
+/// Check value that detects a wrong key; and the one of a store whose audit chain has started. Without the key nobody
+/// can turn the second into the first, so a chain that started and is missing was removed.
 const WORD: &[u8] = b"shipshape";
 const WORD_WITH_CHAIN: &[u8] = b"shipshape, with an audit chain";
 
-/// How a rotation went.
+/// Result of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRotation {
-    /// The key that is current now.
+    /// Id of the current key.
     pub key_id: String,
-    /// How many secrets were sealed anew.
+    /// Secrets sealed anew.
     pub resealed: usize,
 }
 
-/// Makes sure that the keys open this store; a new store takes the ring's current key.
+/// Ensures that the key file opens this store; a new store adopts the ring's current key.
 pub(crate) async fn fit_keys(store: &Store) -> Result<(), OpenError> {
     if store.engine.meta(KEY_ID).await?.is_none() {
         // In the file before the store relies on it.
         store.keyring.publish()?;
         let key_id = store.keyring.current();
         let word = check_word(&store.keyring, &key_id, WORD)?;
-        // Of several that open a new store at once the first one's key stays; what it is, is read again below.
+        // When several processes open a new store at once, the first one's key stays; it is read again below.
         store.engine.ensure_meta(vec![word, (KEY_ID.to_owned(), key_id)]).await?;
     }
     check_keys(store).await
 }
 
-/// Makes sure that the keys open this store, and seals with the one that it wants.
+/// Ensures that the key file opens this store, and makes the store's key current in the ring.
 pub(crate) async fn check_keys(reader: &Reader) -> Result<(), OpenError> {
     let place = reader.location();
     let Some(wanted) = reader.engine.meta(KEY_ID).await? else { return Ok(()) };
@@ -55,7 +55,7 @@ pub(crate) async fn check_keys(reader: &Reader) -> Result<(), OpenError> {
     open_word(&reader.keyring, &wanted, &word).map(drop).ok_or_else(wrong)
 }
 
-/// Whether the store's audit chain has begun, as far as those tell who have the key.
+/// Whether the store's audit chain has started, according to the sealed check value.
 pub(crate) async fn has_chain(reader: &Reader) -> Result<bool, StoreError> {
     let (key_id, word) = (reader.engine.meta(KEY_ID).await?, reader.engine.meta(KEY_CHECK).await?);
     let (Some(key_id), Some(word)) = (key_id, word) else { return Ok(false) };
@@ -63,7 +63,7 @@ pub(crate) async fn has_chain(reader: &Reader) -> Result<bool, StoreError> {
     Ok(opened.is_some_and(|opened| opened.expose().as_slice() == WORD_WITH_CHAIN))
 }
 
-/// Says that the store's audit chain has begun. When the key changes at the same moment, whoever changes it says so.
+/// Records that the store's audit chain has started. A concurrent rotation records it too.
 pub(crate) async fn remember_chain(store: &Store) -> Result<(), StoreError> {
     let Some(before) = store.engine.meta(KEY_CHECK).await? else { return Ok(()) };
     let Some(key_id) = store.engine.meta(KEY_ID).await? else { return Ok(()) };
@@ -72,7 +72,7 @@ pub(crate) async fn remember_chain(store: &Store) -> Result<(), StoreError> {
     store.engine.replace_meta(key, before, word).await.map(drop)
 }
 
-/// Seals with that key from now on, reading the key file again if it is new to us.
+/// Makes that key current in the ring, reading the key file again if it is unknown.
 pub(crate) fn prefer_key(keyring: &Keyring, key_id: &str) -> Result<(), StoreError> {
     if keyring.prefer(key_id) {
         return Ok(());
@@ -103,9 +103,9 @@ fn open_word(keyring: &Keyring, key_id: &str, word: &str) -> Option<Secret<Vec<u
 }
 
 impl Store {
-    /// Seals every secret with another key: `to`, which the key file must hold, or a fresh one, which is added to it.
-    /// May be interrupted anywhere and run again; others may read and write secrets meanwhile. The audit log tells of it in
-    /// the transaction that makes the key current.
+    /// Seals every secret with another key: `to`, which the key file must contain, or a new one, which is added to
+    /// it. May be interrupted anywhere and run again; others may read and write secrets meanwhile. The transaction
+    /// that makes the key current writes the audit entry.
     pub async fn rotate_key(
         &self,
         to: Option<&str>,
@@ -122,7 +122,7 @@ impl Store {
         let current = Write::SetMeta(vec![(KEY_ID.to_owned(), key_id.clone()), word]);
         let told = context.entry("store.rotate-key", &format!("/keys/{key_id}"), None, None);
         self.commit(Transaction::new().with(current).audit(told)).await?;
-        // Whoever was told meanwhile that the old key is still current has turned the ring back to it.
+        // A process that still read the old key as current has switched the ring back to it.
         prefer_key(&self.keyring, &key_id)?;
         let resealed = self.reseal_all(&key_id).await?;
         Ok(KeyRotation { key_id, resealed })
@@ -135,20 +135,21 @@ impl Store {
             if page.is_empty() {
                 return Ok(resealed);
             }
-            // Two rotations at once would undo each other's work for ever: the later one goes on, the earlier stops.
+            // Two concurrent rotations would undo each other for ever: the later one continues, the earlier one
+            // stops.
             if let Some(other) = self.engine.meta(KEY_ID).await?.filter(|current| current != key_id) {
                 return Err(StoreError::invalid(format!("another rotation made {other} the key meanwhile")));
             }
             for old in page {
                 let plain = self.keyring.open(&old)?;
                 let new = self.keyring.seal_with(key_id, old.owner, &old.name, plain.expose())?;
-                // A secret that was replaced meanwhile is under the new key already; the next page tells.
+                // A secret replaced meanwhile is under the new key already; the next page shows it.
                 resealed += usize::from(self.engine.reseal(old, new).await?);
             }
         }
     }
 
-    /// Removes from the key file all keys but the current one; refused while a secret still needs another.
+    /// Removes all keys except the current one from the key file; fails while a secret still needs another.
     pub async fn forget_old_keys(&self) -> Result<(), StoreError> {
         let known = self.keyring.ids();
         let current = self.engine.meta(KEY_ID).await?.unwrap_or_default();
@@ -159,7 +160,7 @@ impl Store {
                 sealed.name, sealed.owner, sealed.key_id
             )));
         }
-        // Only those that we knew before we looked: a newer one may be the next.
+        // Only keys known before the check: a newer one may be the next.
         let old: Vec<String> = known.into_iter().filter(|id| *id != current).collect();
         self.keyring.forget(&old).map_err(|error| StoreError::invalid(error.to_string()))
     }

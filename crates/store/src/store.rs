@@ -1,5 +1,5 @@
-//! The doors of the store: [`Store`] for those who write, [`Reader`] for those who only read, and narrow handles for
-//! those who read and write one thing ([`HealthWriter`], [`AuditWriter`]).
+//! The handles of the store: [`Store`] for writers, [`Reader`] for readers, and narrow handles for services that
+//! write one thing ([`HealthWriter`], [`AuditWriter`]).
 
 use std::ops::Deref;
 use std::sync::{Arc, RwLock};
@@ -31,25 +31,25 @@ use crate::work::{
 };
 use crate::{DocumentQuery, PAGE_MAX, StoreError, StoredDocument};
 
-/// So many changes of the key are met within one write; more would be no rotation but a fight.
+/// Most key changes that one write follows; more would be no rotation but a conflict of two.
 const KEY_CHANGES_MAX: usize = 5;
 
-/// So much ended work is read at once: a chart with more of it could not be read by anybody.
+/// Most finished work in one read: more would not fit a chart.
 const ENDED_MAX: usize = 5_000;
 
-/// Samples go into one statement in blocks of this size.
+/// Samples in one statement.
 const HEALTH_BLOCK: usize = 500;
 
-/// An open store, for those who write. Cheap to clone.
+/// An open store for writers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
     reader: Reader,
     pub(crate) clock: SharedClock,
-    /// By which audit entries are marked; none while the chain's key is gone.
+    /// Key of the writer marks on audit entries; none while the chain's key is missing.
     entry_key: Arc<RwLock<Option<EntryKey>>>,
 }
 
-/// An open store, for those who only read. Cheap to clone.
+/// An open store for readers. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Reader {
     pub(crate) engine: Engine,
@@ -65,7 +65,7 @@ impl Deref for Store {
 }
 
 impl Store {
-    /// Opens a store, making and migrating it as the options allow.
+    /// Opens a store, creating and migrating it as the options allow.
     pub async fn open(options: Options) -> Result<Store, OpenError> {
         let engine = match &options.location {
             Location::Sqlite(_) => Engine::Sqlite(Sqlite::open(&options).await?),
@@ -89,7 +89,7 @@ impl Store {
         }
     }
 
-    /// The schema that a store has, without changing anything.
+    /// Schema version of a store, without changing anything.
     pub async fn schema(options: &Options) -> Result<Schema, OpenError> {
         match &options.location {
             Location::Sqlite(_) => Sqlite::schema(options),
@@ -97,33 +97,33 @@ impl Store {
         }
     }
 
-    /// The same store, for those who only read.
+    /// The same store, read-only.
     pub fn reader(&self) -> Reader {
         self.reader.clone()
     }
 
-    /// The right to write health samples, and nothing else.
+    /// A handle that can only write health samples.
     pub fn health_writer(&self) -> HealthWriter {
         HealthWriter { engine: self.engine.clone() }
     }
 
-    /// The right to write audit entries, and nothing else.
+    /// A handle that can only write audit entries.
     pub fn audit_writer(&self) -> AuditWriter {
         AuditWriter { store: self.clone() }
     }
 
-    /// Marks audit entries by that key from now on.
+    /// Sets the key that marks audit entries.
     pub(crate) fn mark_entries_with(&self, key: Option<EntryKey>) {
         *self.entry_key.write().unwrap_or_else(std::sync::PoisonError::into_inner) = key;
     }
 
-    /// An audit entry with the mark by which the sealer knows that we wrote it.
+    /// Adds the writer's mark to an audit entry.
     fn marked(&self, entry: AuditEntry) -> NewAuditRecord {
         let key = self.entry_key.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         NewAuditRecord::new(entry, key.as_ref())
     }
 
-    /// Makes all changes of a transaction, or none.
+    /// Commits all changes of a transaction, or none.
     pub async fn commit(&self, mut transaction: Transaction) -> Result<CommitResult, StoreError> {
         validate(&transaction)?;
         for write in &mut transaction.writes {
@@ -140,7 +140,8 @@ impl Store {
         }
         for _ in 0..KEY_CHANGES_MAX {
             match self.engine.commit(transaction.clone()).await {
-                // Somebody rotated the key since we sealed; nothing was written. Once more, with the new key.
+                // Another process rotated the key since sealing, and nothing was written: seal again with the new
+                // key.
                 Err(StoreError::StaleKey { current, .. }) => {
                     transaction = self.sealed_anew(transaction, &current)?;
                 }
@@ -166,14 +167,14 @@ impl Store {
         self.keyring.seal(owner, name, plain)
     }
 
-    /// Adds work to the queue; all of it or none.
+    /// Enqueues work; all of it or none.
     pub async fn enqueue(&self, work: Vec<NewWork>) -> Result<(), StoreError> {
         let transaction = work.into_iter().fold(Transaction::new(), Transaction::enqueue);
         self.commit(transaction).await.map(drop)
     }
 
-    /// Takes up to `max` (and [`CLAIM_MAX`]) pieces of work that are due, one from each free lane, the longest due
-    /// first. Never claim what cannot be started at once.
+    /// Claims up to `max` (and [`CLAIM_MAX`]) pieces of due work, one from each free lane, longest due first. Claim
+    /// only what can start at once.
     pub async fn claim(
         &self,
         kind: WorkKind,
@@ -183,7 +184,7 @@ impl Store {
         self.claim_for(kind, max, owner, LEASE).await
     }
 
-    /// The same, with a lease of another length.
+    /// The same, with another lease duration.
     pub async fn claim_for(
         &self,
         kind: WorkKind,
@@ -194,7 +195,7 @@ impl Store {
         self.engine.claim(kind, max.min(CLAIM_MAX), owner, lease).await
     }
 
-    /// Remembers that a step is done, and learns what the holder is asked to do.
+    /// Stores a finished step; returns the signals to the holder.
     pub async fn checkpoint(
         &self,
         lease: WorkLease,
@@ -205,7 +206,7 @@ impl Store {
         Ok(committed.signals(lease.work))
     }
 
-    /// Ends many pieces of work; each stands alone.
+    /// Completes many pieces of work; each succeeds or fails alone.
     pub async fn complete(&self, completions: &[Completion]) -> Result<Vec<CompletionOutcome>, StoreError> {
         let ends: Vec<PreparedCompletion> =
             completions.iter().map(PreparedCompletion::new).collect::<Result<_, _>>()?;
@@ -220,8 +221,8 @@ impl Store {
         self.engine.complete(ends).await
     }
 
-    /// Ends work and claims what may take its place, with as few commits as will do: one on SQLite, where a lane that an end
-    /// frees can be claimed in the same turn; two side by side on PostgreSQL, and the slower one is waited for.
+    /// Completes work and claims other work with the fewest commits: one on SQLite, where a lane freed by a
+    /// completion can be claimed at once; two in parallel on PostgreSQL.
     pub async fn complete_and_claim(
         &self,
         ends: &[PreparedCompletion],
@@ -240,17 +241,17 @@ impl Store {
         self.engine.complete_and_claim(ends, kind, max.min(CLAIM_MAX), owner, lease).await
     }
 
-    /// Gives work back to be continued later.
+    /// Releases work to be continued later.
     pub async fn release(&self, release: Release) -> Result<(), StoreError> {
         self.commit(Transaction::new().release(release)).await.map(drop)
     }
 
-    /// Prolongs the leases on lanes that this process holds. What is not among the answers is lost.
+    /// Renews the leases on lanes that this process holds. Lanes missing in the result are lost.
     pub async fn renew(&self, owner: Uuid, lanes: Vec<Uuid>) -> Result<Vec<RenewedLease>, StoreError> {
         self.renew_for(owner, lanes, LEASE).await
     }
 
-    /// The same, with a lease of another length.
+    /// The same, with another lease duration.
     pub async fn renew_for(
         &self,
         owner: Uuid,
@@ -263,7 +264,7 @@ impl Store {
         self.engine.renew(owner, lanes, lease).await
     }
 
-    /// Takes over up to `max` pieces of work whose holders' leases ran out.
+    /// Takes over up to `max` pieces of work whose leases expired.
     pub async fn take_over(
         &self,
         kind: WorkKind,
@@ -273,7 +274,7 @@ impl Store {
         self.take_over_for(kind, max, owner, LEASE).await
     }
 
-    /// The same, with a lease of another length.
+    /// The same, with another lease duration.
     pub async fn take_over_for(
         &self,
         kind: WorkKind,
@@ -284,18 +285,18 @@ impl Store {
         self.engine.take_over(kind, max.min(TAKE_OVER_MAX), owner, lease).await
     }
 
-    /// Closes fresh work past its time, looking at `max` pieces behind `after`.
+    /// Times out unstarted work past its `run_before`, checking `max` pieces behind `after`.
     pub async fn expire(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         self.engine.expire(after, max).await
     }
 
-    /// Corrects heads that do not agree with the work, looking at `max` lanes behind `after`. That it ever finds one
-    /// is an alarm.
+    /// Corrects lane heads that do not match the work, checking `max` lanes behind `after`. Any correction points to
+    /// a bug.
     pub async fn repair(&self, after: Option<Uuid>, max: usize) -> Result<SweepProgress, StoreError> {
         self.engine.repair(after, max).await
     }
 
-    /// Sets, changes or (with none) removes a limit on how much runs at once.
+    /// Sets, changes or (with none) removes a limit on concurrent work.
     pub async fn set_budget(
         &self,
         key: &str,
@@ -317,7 +318,8 @@ impl Store {
         self.engine.set_budget(key.to_owned(), limit, audit).await
     }
 
-    /// Takes or renews a named lease, for what only one process may do; its fence, or none while somebody else has it.
+    /// Acquires or renews a named lease, for duties of one process; returns its fence, or none while another owner
+    /// holds it.
     pub async fn take_lease(
         &self,
         name: &str,
@@ -327,14 +329,14 @@ impl Store {
         self.engine.take_lease(name, owner, lease).await
     }
 
-    /// Gives a named lease back early.
+    /// Releases a named lease early.
     pub async fn release_lease(&self, name: &str, owner: Uuid) -> Result<(), StoreError> {
         self.engine.release_lease(name, owner).await
     }
 }
 
 impl Reader {
-    /// Opens a store that others may be writing to; a schema that does not fit is refused.
+    /// Opens a store that others may write to; fails on an unsupported schema.
     pub async fn open(options: Options) -> Result<Reader, OpenError> {
         let engine = match &options.location {
             Location::Sqlite(_) => Engine::Sqlite(Sqlite::open_to_read(&options)?),
@@ -345,27 +347,27 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Ends background work and connections; what was answered stays written.
+    /// Stops background tasks and closes connections; acknowledged writes are on disk.
     pub async fn close(&self) {
         self.engine.close().await;
     }
 
-    /// The database in words, without password.
+    /// Location of the database, without password.
     pub fn location(&self) -> String {
         self.engine.location()
     }
 
-    /// Waits for what others, here or on other hosts, have written.
+    /// Notifications of writes by this and other processes, on any host.
     pub fn notifications(&self, topic: Topic) -> Notifications {
         self.engine.notifications(topic)
     }
 
-    /// Answers when the database does, and when nothing is known that would keep us from writing to it.
+    /// Checks that the database responds, and that no known condition prevents writes.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.engine.ping().await
     }
 
-    /// A living document.
+    /// Document by identity; none when it is deleted.
     pub async fn get(&self, uuid: Uuid) -> Result<Option<StoredDocument>, StoreError> {
         self.get_raw(uuid).await?.map(StoredDocument::open).transpose()
     }
@@ -374,7 +376,7 @@ impl Reader {
         self.engine.get(uuid).await
     }
 
-    /// Living documents, in no particular order; those that do not live are absent.
+    /// Documents by identity, in no particular order; deleted ones are absent.
     pub async fn get_many(&self, uuids: Vec<Uuid>) -> Result<Vec<StoredDocument>, StoreError> {
         self.many_raw(uuids).await?.into_iter().map(StoredDocument::open).collect()
     }
@@ -386,12 +388,12 @@ impl Reader {
         self.engine.get_many(uuids).await
     }
 
-    /// The paths that deleted documents had, for those who hear of the deletion; forgotten with the feed.
+    /// Paths of deleted documents, for readers of the feed; kept as long as the feed.
     pub async fn deleted_paths(&self, uuids: Vec<Uuid>) -> Result<Vec<(Uuid, String)>, StoreError> {
         self.engine.deleted_paths(uuids).await
     }
 
-    /// The living document of that path, in any spelling.
+    /// Document by path, in any case; none when it is deleted.
     pub async fn find(&self, path: &str) -> Result<Option<StoredDocument>, StoreError> {
         self.find_raw(path).await?.map(StoredDocument::open).transpose()
     }
@@ -403,8 +405,8 @@ impl Reader {
         self.engine.find(&path.to_lowercase()).await
     }
 
-    /// Which document lives at that path, and in which version: whoever kept what it made of one learns whether that is still
-    /// true, without reading the document again.
+    /// Identity and version of the document at that path: a cheap check whether something derived from it is still
+    /// current.
     pub async fn version(&self, path: &str) -> Result<Option<(Uuid, crate::Etag)>, StoreError> {
         if path.contains('\0') {
             return Ok(None);
@@ -429,7 +431,7 @@ impl Reader {
         self.engine.list(DocumentQuery { limit, ..listing }).await
     }
 
-    /// A secret, opened.
+    /// Decrypted secret.
     pub async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<Secret<Vec<u8>>>, StoreError> {
         if name.contains('\0') {
             return Ok(None);
@@ -438,27 +440,27 @@ impl Reader {
         sealed.map(|sealed| self.keyring.open(&sealed)).transpose()
     }
 
-    /// Seals a text that a caller carries and brings back, such as where a list goes on.
+    /// Seals a text that a client stores and returns, such as a page token.
     pub fn seal_text(&self, purpose: &str, text: &str) -> Result<String, StoreError> {
         self.keyring.seal_text(purpose, text)
     }
 
-    /// Opens such a text; none when it is none that this store sealed for that purpose.
+    /// Opens such a text; none unless this store sealed it for that purpose.
     pub fn open_text(&self, purpose: &str, text: &str) -> Option<String> {
         self.keyring.open_text(purpose, text)
     }
 
-    /// Work by its id, live or ended.
+    /// Live or finished work by id.
     pub async fn work(&self, id: Uuid) -> Result<Option<WorkView>, StoreError> {
         Ok(self.engine.works(vec![id]).await?.pop())
     }
 
-    /// Many pieces of work at once; unknown ids are absent.
+    /// Many pieces of work by id; unknown ids are absent.
     pub async fn works(&self, ids: Vec<Uuid>) -> Result<Vec<WorkView>, StoreError> {
         self.engine.works(ids).await
     }
 
-    /// The pending work of a lane, in the order in which it will run.
+    /// Pending work of a lane, in the order in which it will run.
     pub async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
         self.engine.pending(lane, limit.clamp(1, PAGE_MAX)).await
     }
@@ -486,13 +488,13 @@ impl Reader {
         self.engine.live(kind, after, limit.clamp(1, PAGE_MAX)).await
     }
 
-    /// Work of a kind that somebody holds now; at most so many.
+    /// Claimed work of a kind, up to `limit`.
     pub async fn running(&self, kind: WorkKind, limit: usize) -> Result<Vec<WorkView>, StoreError> {
         self.engine.running(kind, limit.clamp(1, PAGE_MAX)).await
     }
 
-    /// Work of a kind that ended at `from` or later and began before `to`, or never did, the newest end first; at most so
-    /// many, without their checkpoints. All history is looked through for it.
+    /// Work of a kind that finished at `from` or later and started before `to`, or never did, most recently finished
+    /// first, up to `limit`, without checkpoints. Scans the whole history.
     pub async fn finished(
         &self,
         kind: WorkKind,
@@ -504,7 +506,7 @@ impl Reader {
         self.engine.finished(kind, from.as_microsecond(), to.as_microsecond(), limit).await
     }
 
-    /// What was told of a piece of work, oldest first, behind the entry `after`; each with its number.
+    /// Entries of a piece of work, oldest first, behind the entry `after`; each with its number.
     pub async fn entries(
         &self,
         work: Uuid,
@@ -514,17 +516,17 @@ impl Reader {
         self.engine.entries(work, after.unwrap_or(0).max(0), limit.clamp(1, PAGE_MAX)).await
     }
 
-    /// How many entries were left out of a log that was full.
+    /// Number of entries dropped from a full history.
     pub async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {
         self.engine.entries_dropped(work).await
     }
 
-    /// How a kind of work stands.
+    /// Figures of the queue of a kind.
     pub async fn queue(&self, kind: WorkKind) -> Result<QueueView, StoreError> {
         self.engine.queue(kind).await
     }
 
-    /// The named leases that begin with `prefix` and are held now, each with the time at which it runs out.
+    /// Named leases with this prefix that are held now, each with its expiry.
     pub async fn leases(&self, prefix: &str) -> Result<Vec<(String, Timestamp)>, StoreError> {
         if prefix.contains('\0') {
             return Ok(Vec::new());
@@ -532,17 +534,17 @@ impl Reader {
         self.engine.leases(prefix).await
     }
 
-    /// Many lanes at once, in no particular order; those that never had work are absent.
+    /// Many lanes, in no particular order; lanes that never had work are absent.
     pub async fn lanes(&self, lanes: Vec<Uuid>) -> Result<Vec<LaneView>, StoreError> {
         self.engine.lanes(lanes).await
     }
 
-    /// A lane.
+    /// One lane.
     pub async fn lane(&self, lane: Uuid) -> Result<Option<LaneView>, StoreError> {
         self.engine.lane(lane).await
     }
 
-    /// How long until work of that kind can be claimed; none when none waits.
+    /// Time until work of that kind can be claimed; none when nothing is pending.
     pub async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
         self.engine.until_due(kind).await
     }
@@ -552,22 +554,22 @@ impl Reader {
         self.engine.budgets().await
     }
 
-    /// The newest samples of these clusters; those never looked at are absent.
+    /// Newest samples of these clusters; clusters without one are absent.
     pub async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
         self.engine.health(clusters).await
     }
 
-    /// The place in the feed behind everything that is visible now.
+    /// Position behind everything visible in the feed now.
     pub async fn feed_end(&self) -> Result<Position, StoreError> {
         self.engine.feed_end().await
     }
 
-    /// What came behind a position.
+    /// Page of changes behind a position.
     pub async fn feed_after(&self, position: Position, limit: usize) -> Result<FeedPage, FeedError> {
         self.engine.feed_after(position, limit.clamp(1, FEED_PAGE_MAX)).await
     }
 
-    /// How far a feed reader had come when it last said so.
+    /// Position that a feed reader saved last.
     pub async fn saved_position(&self, reader: &str) -> Result<Option<Position>, StoreError> {
         if reader.contains('\0') {
             return Ok(None);
@@ -586,14 +588,14 @@ impl Reader {
     }
 }
 
-/// Writes health samples, and nothing else: what the monitor is handed.
+/// Writes health samples only; for the monitor.
 #[derive(Debug, Clone)]
 pub struct HealthWriter {
     engine: Engine,
 }
 
 impl HealthWriter {
-    /// Remembers the newest sample of each cluster, with the store's time.
+    /// Stores the newest sample of each cluster, with the store's time.
     pub async fn put(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
         for block in samples.chunks(HEALTH_BLOCK) {
             self.engine.put_health(block.to_vec()).await?;
@@ -602,14 +604,14 @@ impl HealthWriter {
     }
 }
 
-/// Writes audit entries, and nothing else: what the gateway is handed.
+/// Writes audit entries only; for the gateway.
 #[derive(Debug, Clone)]
 pub struct AuditWriter {
     store: Store,
 }
 
 impl AuditWriter {
-    /// Adds entries to the log.
+    /// Adds entries to the audit log.
     pub async fn put(&self, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
         self.store.commit(entries.into_iter().fold(Transaction::new(), Transaction::audit)).await.map(drop)
     }

@@ -1,9 +1,9 @@
-//! A write is data: a list of changes that happen together or not at all.
+//! A write is data: a list of changes that are committed together or not at all.
 //!
-//! Because every change says what it expects to find (an etag, a fence, an absence), no write needs to talk back
-//! and forth with the database: it goes there in one piece, and the engine may say it again after a lost
-//! connection or a deadlock. The order in which changes are given does not matter; the engine applies them in the
-//! one order that keeps locks from crossing: lanes, budgets, documents, the rest.
+//! Because every change states what it expects (an etag, a fence, an absence), no write needs a dialogue with the
+//! database: it is sent at once, and the engine may retry it after a lost connection or a deadlock. The order of the
+//! changes does not matter; the engine applies them in the one order that keeps locks from crossing: lanes, budgets,
+//! documents, the rest.
 
 use api::admin::Entry;
 use api::audit::AuditEntry;
@@ -19,7 +19,7 @@ use crate::keyring::SealedSecret;
 use crate::work::{Completion, ENQUEUE_MAX, NewWork, WorkLease};
 use crate::{BODY_BYTES_MAX, Etag, KEY_BYTES_MAX, Position, Release, Signals, StoreError};
 
-/// Changes that happen together or not at all.
+/// Changes that are committed together or not at all.
 #[derive(Debug, Clone, Default)]
 pub struct Transaction {
     pub(crate) writes: Vec<Write>,
@@ -30,7 +30,7 @@ pub struct Transaction {
 pub(crate) enum Write {
     Create(NewDocument),
     Update(DocumentUpdate),
-    /// Leaves a tombstone; its secrets and unique keys go at once.
+    /// Leaves a tombstone; removes its secrets and unique keys.
     Delete {
         uuid: Uuid,
         etag: Etag,
@@ -40,23 +40,23 @@ pub(crate) enum Write {
         owner: Uuid,
         name: String,
     },
-    /// Only if there is no such secret yet; another one stays as it is.
+    /// Stores the secret only if there is none; an existing one stays.
     EnsureSecret(SealedSecret),
-    /// What the store says of itself.
+    /// Sets meta values of the store.
     SetMeta(Vec<(String, String)>),
     Enqueue(NewWork),
-    /// Work that its origin had withdrawn is wanted again, as if it were new.
+    /// Makes work pending again that its origin had withdrawn.
     Revive(NewWork),
-    /// Only if nothing runs in this lane and nothing that has begun rests in it.
+    /// Fails unless the lane is idle: nothing runs, and no started work is pending in it.
     ExpectIdle {
         lane: Uuid,
     },
-    /// Only if this document lives and is at that version; it is not changed.
+    /// Fails unless this document exists at that version; changes nothing.
     Expect {
         uuid: Uuid,
         etag: Etag,
     },
-    /// Only if the caller still holds this work.
+    /// Fails unless the caller still holds the work.
     Guard(WorkLease),
     Checkpoint {
         lease: WorkLease,
@@ -65,25 +65,25 @@ pub(crate) enum Write {
     },
     Complete(Completion),
     Release(Release),
-    /// Pending work of that id is cancelled.
+    /// Cancels pending work.
     Withdraw {
         work: Uuid,
         result: WorkResult,
     },
-    /// All pending work of a lane is cancelled, and its holder (if any) is asked to cancel.
+    /// Cancels all pending work of a lane, and requests its holder (if any) to cancel.
     WithdrawLane {
         lane: Uuid,
         result: WorkResult,
     },
-    /// Pending work becomes due at once.
+    /// Makes pending work due at once.
     Expedite {
         work: Uuid,
     },
-    /// The holder of running work is asked to cancel it.
+    /// Requests the holder of running work to cancel it.
     RequestCancel {
         work: Uuid,
     },
-    /// Work that does not run is forgotten, with all that was told of it.
+    /// Removes work that does not run, with its entries.
     Discard {
         work: Uuid,
     },
@@ -110,71 +110,71 @@ pub(crate) struct NewDocument {
 #[derive(Debug, Clone)]
 pub(crate) struct DocumentUpdate {
     pub(crate) uuid: Uuid,
-    /// The version that the caller had read.
+    /// Version that the caller had read.
     pub(crate) etag: Etag,
     pub(crate) body: Body,
-    /// Whether what is wanted has changed, which raises the generation.
+    /// Whether the desired state changed, which raises the generation.
     pub(crate) desired: bool,
-    /// The unique keys that it holds from now on; `None` leaves them as they are.
+    /// New unique keys; `None` leaves them as they are.
     pub(crate) unique_keys: Option<Vec<String>>,
 }
 
-/// What a transaction left behind.
+/// Result of a transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommitResult {
-    /// The new versions of the documents that it created or changed.
+    /// New versions of created and changed documents.
     pub etags: Vec<(Uuid, Etag)>,
-    /// What the holders whose checkpoints or guards it carried are asked to do.
+    /// Signals to the holders whose checkpoints or guards it contained.
     pub signals: Vec<(Uuid, Signals)>,
 }
 
 impl CommitResult {
-    /// The new version of one document.
+    /// New version of one document.
     pub fn etag(&self, uuid: Uuid) -> Option<Etag> {
         self.etags.iter().find(|(it, _)| *it == uuid).map(|(_, etag)| *etag)
     }
 
-    /// What the holder of one piece of work is asked to do.
+    /// Signals to the holder of one piece of work.
     pub fn signals(&self, work: Uuid) -> Signals {
         self.signals.iter().find(|(it, _)| *it == work).map(|(_, signals)| *signals).unwrap_or_default()
     }
 }
 
 impl Transaction {
-    /// Nothing, so far.
+    /// An empty transaction.
     pub fn new() -> Transaction {
         Transaction::default()
     }
 
-    /// Whether nothing is in it.
+    /// Whether it contains no change.
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Only if the caller still holds this work.
+    /// Fails unless the caller still holds the work.
     pub fn guard(self, lease: WorkLease) -> Transaction {
         self.with(Write::Guard(lease))
     }
 
-    /// Remembers that a step of this work is done.
+    /// Stores a finished step of this work.
     pub fn checkpoint(self, lease: WorkLease, step: impl Into<String>, data: Value) -> Transaction {
         self.with(Write::Checkpoint { lease, step: step.into(), data })
     }
 
-    /// Ends this work and frees its lane.
+    /// Completes this work and frees its lane.
     pub fn complete(self, mut completion: Completion) -> Transaction {
         let (work, entries) = (completion.lease.work, std::mem::take(&mut completion.entries));
         self.with(Write::Complete(completion)).record_all(work, entries)
     }
 
-    /// Gives this work back and frees its lane.
+    /// Releases this work and frees its lane.
     pub fn release(self, mut release: Release) -> Transaction {
         let (work, entries) = (release.lease.work, std::mem::take(&mut release.entries));
         self.with(Write::Release(release)).record_all(work, entries)
     }
 
-    /// Tells what happened to a piece of work, live or ended. The entry comes behind those that were told before; one
-    /// that is too long is cut, and what steps say is left out of a log that is full.
+    /// Appends an entry to the history of a piece of work, live or finished. An entry that is too long is truncated,
+    /// and entries of steps are dropped from a full history.
     pub fn record(self, work: Uuid, entry: Entry) -> Transaction {
         self.with(Write::Record(StoredEntry::of(work, entry)))
     }
@@ -183,7 +183,7 @@ impl Transaction {
         entries.into_iter().fold(self, |transaction, entry| transaction.record(work, entry))
     }
 
-    /// Adds work to its lane's queue.
+    /// Enqueues work in its lane.
     pub fn enqueue(self, work: NewWork) -> Transaction {
         self.with(Write::Enqueue(work))
     }
@@ -193,7 +193,7 @@ impl Transaction {
         self.with(Write::Withdraw { work, result: result.into() })
     }
 
-    /// Cancels all pending work of a lane, and asks its holder, if there is one, to cancel.
+    /// Cancels all pending work of a lane, and requests its holder, if there is one, to cancel.
     pub fn withdraw_lane(self, lane: Uuid, result: impl Into<WorkResult>) -> Transaction {
         self.with(Write::WithdrawLane { lane, result: result.into() })
     }
@@ -203,17 +203,17 @@ impl Transaction {
         self.with(Write::Expedite { work })
     }
 
-    /// Asks the holder of running work to cancel it.
+    /// Requests the holder of running work to cancel it.
     pub fn request_cancel(self, work: Uuid) -> Transaction {
         self.with(Write::RequestCancel { work })
     }
 
-    /// Stores a sealed secret, in place of an earlier one of that owner and name.
+    /// Stores a sealed secret, replacing an earlier one of that owner and name.
     pub fn put_secret(self, sealed: SealedSecret) -> Transaction {
         self.with(Write::PutSecret(sealed))
     }
 
-    /// Removes a secret; nothing happens when there is none.
+    /// Removes a secret, if there is one.
     pub fn drop_secret(self, owner: Uuid, name: impl Into<String>) -> Transaction {
         self.with(Write::DropSecret { owner, name: name.into() })
     }
@@ -223,12 +223,12 @@ impl Transaction {
         self.with(Write::Audit(NewAuditRecord::new(entry, None)))
     }
 
-    /// Remembers how far a feed reader has come.
+    /// Saves the position of a feed reader.
     pub fn save_position(self, reader: impl Into<String>, position: Position) -> Transaction {
         self.with(Write::SavePosition { reader: reader.into(), position })
     }
 
-    /// Deletes a document as it was read; a tombstone stays until its feed row has left.
+    /// Deletes a document at the version that was read; a tombstone stays as long as its feed row.
     pub fn delete(self, uuid: Uuid, etag: Etag) -> Transaction {
         self.with(Write::Delete { uuid, etag })
     }
@@ -239,16 +239,16 @@ impl Transaction {
     }
 }
 
-/// Names of budgets are index keys; no sensible one is longer.
+/// Longest name of a budget: it is an index key.
 pub(crate) const BUDGET_BYTES_MAX: usize = 200;
-/// A piece of work counts in at most so many budgets.
+/// Most budgets of a piece of work.
 const BUDGETS_MAX: usize = 16;
-/// A transaction of more changes than this is a plan that should be cut into blocks.
+/// Most changes of a transaction; larger plans are split.
 const WRITES_MAX: usize = 4 * ENQUEUE_MAX;
-/// Audit texts are for people; a longer one is cut off by whoever writes it.
+/// Longest text of an audit entry; the writer truncates longer ones.
 const AUDIT_TEXT_BYTES_MAX: usize = 8 * 1024;
 
-/// Refuses what no engine could store, with one sentence; the engines need not look again.
+/// Rejects what no engine could store, so that the engines need not check again.
 pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
     check_count(transaction.writes.len())?;
     let enqueued = transaction
@@ -264,14 +264,14 @@ pub(crate) fn validate(transaction: &Transaction) -> Result<(), StoreError> {
     transaction.writes.iter().try_for_each(validate_write)
 }
 
-/// The same for one end of those that are written together, each of which stands alone.
+/// Validates one of several completions, each of which succeeds or fails alone.
 pub(crate) fn validate_end(result: &Value) -> Result<(), StoreError> {
     json("result", result)
 }
 
-/// The same for their number.
+/// Validates their number.
 pub(crate) fn validate_ends(ends: &[PreparedCompletion]) -> Result<(), StoreError> {
-    // An end is a write of its own, and so is each thing that is told with it.
+    // A completion is one write, and so is each of its entries.
     check_count(ends.iter().map(|it| 1 + it.told().len()).sum())
 }
 
@@ -387,7 +387,7 @@ fn validate_write(write: &Write) -> Result<(), StoreError> {
 
 fn key(what: &str, text: &str) -> Result<(), StoreError> {
     if text.is_empty() || text.len() > KEY_BYTES_MAX || text.contains('\0') {
-        // Only its beginning is repeated: it may be as long as a request can be.
+        // Only its start is repeated: it may be as long as a request can be.
         let shown: String = text.chars().take(60).collect();
         return Err(StoreError::invalid(format!(
             "{what} {shown:?} must have 1 to {KEY_BYTES_MAX} bytes and no NUL"
@@ -419,7 +419,7 @@ fn measured(what: &str, has_nul: bool, bytes: usize) -> Result<(), StoreError> {
     }
 }
 
-/// How long a value is as text, without making the text.
+/// Length of a value as text, without building the text.
 fn json_bytes(value: &Value) -> usize {
     struct Count(usize);
     impl std::fmt::Write for Count {

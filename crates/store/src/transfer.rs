@@ -1,4 +1,4 @@
-//! Moving a store: the tables, their columns and keys as both engines have them, and the way out of one and into another.
+//! Export and import of a store: the tables, their columns and keys as both engines have them.
 
 use std::io::{BufRead, Write};
 
@@ -11,17 +11,17 @@ use crate::engine::{Engine, Import, Row};
 use crate::open::OpenError;
 use crate::store::{Reader, Store};
 
-/// A table that moves with the store.
+/// A table that is exported.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
-    /// The columns of the key by which it is walked.
+    /// Key columns, in the order of the export.
     pub(crate) key: &'static [&'static str],
     pub(crate) columns: &'static [Column],
 }
 
 impl Table {
-    /// What one of its columns holds.
+    /// Type of a column.
     pub(crate) fn column_type(&self, name: &str) -> ColumnType {
         self.columns
             .iter()
@@ -29,7 +29,7 @@ impl Table {
             .map_or(ColumnType::Text, |column| column.column_type)
     }
 
-    /// What is wrong with a row on its way in, if anything is.
+    /// Fault of a row to be imported, if any.
     fn fault(&self, row: &Row) -> Option<String> {
         if let Some(unknown) = row.keys().find(|name| !self.columns.iter().any(|column| column.name == *name))
         {
@@ -40,20 +40,20 @@ impl Table {
         Some(format!("column {} of {} is no {:?}", column.name, self.name, column.column_type))
     }
 
-    /// The condition that its key is there: rows without one do not move.
+    /// Condition that its key is set: rows without one are not exported.
     pub(crate) fn not_null(&self) -> String {
         format!("{} is not null", self.key[0])
     }
 }
 
-/// A column and what it holds.
+/// A column and its type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) column_type: ColumnType,
 }
 
-/// What a column holds, whichever way its engine stores it.
+/// Type of a column, independent of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnType {
     Uuid,
@@ -65,7 +65,7 @@ pub(crate) enum ColumnType {
 }
 
 impl ColumnType {
-    /// Whether a value is of this kind; whether it may be absent, the database knows.
+    /// Whether a value has this type; the database checks whether it may be absent.
     fn takes(self, value: &Value) -> bool {
         match (self, value) {
             (ColumnType::Json, _) | (_, Value::Null) => true,
@@ -85,8 +85,8 @@ const fn column(name: &'static str, column_type: ColumnType) -> Column {
 
 use ColumnType::{Bytes, Flag, Integer, Json, Text, Uuid};
 
-/// What moves. Lanes are made anew from the work; the feed, positions, leases and owners stay behind: the new store
-/// is a new generation, and its readers list everything once.
+/// Exported tables. Lanes are derived from the work; the feed, positions, leases and owners are left out: the new
+/// store is a new generation, and its readers start over.
 pub(crate) static TABLES: [Table; 9] = [
     Table {
         name: "documents",
@@ -188,7 +188,7 @@ pub(crate) static TABLES: [Table; 9] = [
         ],
     },
     Table {
-        // Only sealed records move (an export seals what is left first); their place becomes (0, number).
+        // Only sealed records are exported (an export seals the rest first); their position becomes (0, number).
         name: "audit",
         key: &["number"],
         columns: &[
@@ -208,7 +208,7 @@ pub(crate) static TABLES: [Table; 9] = [
     },
 ];
 
-/// An export begins with a line that says what it is.
+/// Header line of an export.
 const FORMAT: &str = "shipshape-export";
 const FORMAT_VERSION: u64 = 1;
 const BLOCK: usize = 500;
@@ -217,12 +217,11 @@ const BLOCK: usize = 500;
 const SEALING_TRIES: usize = 100;
 const SEALING_PAUSE: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// How many rows of each table were moved.
+/// Number of rows moved, for each table.
 pub type TransferCounts = Vec<(&'static str, usize)>;
 
 impl Store {
-    /// Writes everything that moves with the store as lines of JSON. Nobody may write meanwhile; on SQLite the open
-    /// store is the proof of that.
+    /// Writes the whole store as lines of JSON. Nobody may write meanwhile; on SQLite the open store guarantees that.
     pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<TransferCounts, StoreError> {
         self.seal_everything(SEALING_TRIES).await?;
         let mut meta = Map::new();
@@ -257,8 +256,8 @@ impl Store {
         Ok(counts)
     }
 
-    /// Only what is sealed moves. A sealer that was killed a moment ago still holds its lease, and a transaction that is
-    /// open on the server hides what was committed behind its beginning; that is soon over.
+    /// Seals everything, since only sealed records are exported. A sealer that was killed a moment ago still holds
+    /// its lease, and an open transaction on the server hides later commits; both end soon.
     pub(crate) async fn seal_everything(&self, tries: usize) -> Result<(), StoreError> {
         let owner = ::uuid::Uuid::new_v4();
         for _ in 0..tries {
@@ -275,8 +274,8 @@ impl Store {
         ))
     }
 
-    /// Reads an export into this store, which must be empty; all of it or nothing. Its key file must hold the keys of
-    /// the store that was exported.
+    /// Imports an export into this store, which must be empty; all of it or nothing. The key file must contain the
+    /// keys of the exported store.
     pub async fn import(&self, lines: &mut (dyn BufRead + Send)) -> Result<TransferCounts, OpenError> {
         let mut lines = lines.lines().enumerate();
         let mut next = || -> Result<Option<(usize, Value)>, StoreError> {
@@ -343,7 +342,7 @@ impl Store {
             counts[place].1 += 1;
             block.push(row);
         }
-        // Readers of the old store must list everything once.
+        // Readers of the old store must start over.
         let generation = meta
             .iter()
             .find(|(key, _)| key == "generation")
@@ -352,14 +351,14 @@ impl Store {
         meta.retain(|(key, _)| key != "generation");
         meta.push(("generation".to_owned(), (generation + 1).to_string()));
         import.commit(meta).await?;
-        // It came with the records, unless the store that they come from had none yet.
+        // Imported with the records, unless the exported store had none yet.
         crate::audit::begin(self).await?;
         Ok(counts)
     }
 }
 
 impl Reader {
-    /// Copies an SQLite store, as it is now, into a new file; writers go on meanwhile.
+    /// Copies an SQLite store, as it is now, into a new file; writers continue meanwhile.
     pub async fn backup(&self, target: &std::path::Path) -> Result<(), StoreError> {
         match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.backup(target).await,
@@ -370,7 +369,7 @@ impl Reader {
     }
 }
 
-/// What the store knows of itself that moves with it.
+/// Meta values that are exported.
 const MOVED_META: [&str; 6] = ["store_id", "generation", "key_id", "key_check", "audit_head", "audit_floor"];
 
 fn line(out: &mut (dyn Write + Send), value: &Value) -> Result<(), StoreError> {

@@ -75,7 +75,7 @@ pub struct Change {
     pub position: Position,
     /// Kind of document or work.
     pub kind: String,
-    /// Its identity.
+    /// Identity.
     pub uuid: Uuid,
     /// The subject.
     pub subject: Subject,

@@ -1,4 +1,4 @@
-//! The audit log: lists, and what the sealer needs.
+//! The audit log: lists, and the queries of the sealer.
 
 use std::collections::HashSet;
 
@@ -101,7 +101,7 @@ impl Postgres {
         let seqs: Vec<i64> = sealings.iter().map(|it| it.place.seq).collect();
         let numbers: Vec<i64> = sealings.iter().map(|it| it.number).collect();
         let seals: Vec<&str> = sealings.iter().map(|it| it.seal.as_str()).collect();
-        // All that is sealed together is sealed at one time.
+        // All records of one sealing have the same time.
         let sealed_at = sealings.first().map_or(0, |it| it.sealed_at);
         let (keys, values) = columns(&meta);
         let sql = "select seal_audit_v7($1, $2, $3, $4, $5, $6, $7, $8, $9)";

@@ -1,9 +1,9 @@
-//! A transaction, applied: all of it or nothing.
+//! Executes a transaction: all of it or nothing.
 //!
-//! Its changes are sorted into one statement for each subject, in the order of locks. A single statement is a
-//! transaction by itself. Several go to the server together, from `begin` to `commit`, without waiting for an answer
-//! in between: what fails is raised there, and then the `commit` takes everything back. So a caller that stops
-//! waiting leaves no transaction open either.
+//! Its changes are grouped into one statement for each subject, in lock order. A single statement is a transaction by
+//! itself. Several are pipelined from `begin` to `commit` without waiting for results in between: a failure aborts
+//! the transaction on the server, and the `commit` then rolls back. So a caller that stops waiting leaves no
+//! transaction open either.
 
 use deadpool_postgres::Object;
 use futures_util::future::{join_all, join3};
@@ -20,14 +20,14 @@ use crate::transaction::{CommitResult, DocumentUpdate, NewDocument, Transaction,
 use crate::work::Signals;
 use crate::{Etag, StoreError};
 
-/// The write that services make most: one document and its feed row. In one statement it is a transaction by itself.
+/// The most frequent write of services: one document and its feed row. One statement is a transaction by itself.
 const OBSERVE_ONE: &str = "with changed as (
     update documents set etag = etag + 1, changed = micros_v1(), body = $3, generation = generation + $4
     where uuid = $1 and etag = $2 and deleted_at is null returning kind, etag, changed),
   told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed)
   select etag from changed";
-/// The same with its audit record, at half of what the three cost one by one. Not for a change without record: even a part
-/// that writes nothing costs the server a tenth of the whole.
+/// The same with its audit record, at half the cost of three statements. Not used without a record: even a part that
+/// writes nothing costs the server a tenth of the whole.
 const UPDATE_ONE: &str = "with changed as (
     update documents set etag = etag + 1, changed = micros_v1(), body = $3, generation = generation + $4
     where uuid = $1 and etag = $2 and deleted_at is null returning kind, etag, changed),
@@ -149,7 +149,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// Carries out all steps, or none; says them again when they lost against others.
+    /// Executes all statements or none; retries after a deadlock or serialisation failure.
     async fn transact(&self, what: &'static str, steps: &[Statement]) -> Result<Vec<Vec<Row>>, StoreError> {
         let mut tried = 1;
         loop {
@@ -176,7 +176,7 @@ impl Postgres {
     }
 }
 
-/// The audit record of a single document's change, as the statement takes it; all null when there is none.
+/// Audit record of a single document's change as parameters; all null when there is none.
 #[derive(Default)]
 struct AuditColumns {
     id: Option<Uuid>,
@@ -214,8 +214,8 @@ impl AuditColumns {
     }
 }
 
-/// Sends everything at once. All of it is on its way when this future is first polled to the end of preparing, so
-/// dropping it later does not leave a transaction open.
+/// Sends all statements at once. All of them are sent when this future is first polled past preparing, so dropping it
+/// later leaves no transaction open.
 async fn send(client: &Object, steps: &[Statement]) -> Result<Vec<Vec<Row>>, Error> {
     let mut statements = Vec::with_capacity(steps.len());
     for step in steps {
@@ -232,13 +232,13 @@ async fn send(client: &Object, steps: &[Statement]) -> Result<Vec<Vec<Row>>, Err
     let (started, answers, committed) =
         join3(client.batch_execute("begin"), join_all(queries), client.batch_execute("commit")).await;
     started?;
-    // The first failure is the reason of the others.
+    // The first failure is the cause of the others.
     let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
     committed?;
     Ok(answers)
 }
 
-/// Topics from the bits that the server's functions answer with.
+/// Topics from the bits that the server's functions return.
 pub(super) fn topics(bits: i32) -> Topics {
     let mut topics = Topics::default();
     Topic::ALL

@@ -1,5 +1,4 @@
-//! The way to the server: what the URL means, when it is encrypted, how long anything may take, and the sentence that
-//! an operator reads when there is no way.
+//! Connections to the server: the meaning of the URL, encryption, timeouts, and the error that an operator reads.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -21,25 +20,25 @@ use crate::open::{Location, OpenError, Options};
 
 /// For each address of the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Sent data that nobody acknowledges for so long means that the server is gone.
+/// Time without acknowledgement of sent data after which the server counts as gone.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a caller waits for a connection, made or freed.
+/// Longest wait for a connection from the pool.
 const POOL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Settings of every session. Our statements are index probes by design: the planner is kept from choosing a scan or
-/// a hash of a table that looked small when the plan was made, and plans are made once. Time limits: a transaction
-/// that hangs holds the feed back for all, and a statement of ours that takes seconds is waiting for a dead one.
+/// Settings of every session. All statements are index probes by design: the planner must not choose a scan or a hash
+/// of a table that looked small when the plan was made, and plans are made once. Timeouts: a hanging transaction
+/// delays the feed for everybody, and a statement that takes seconds waits for a dead one.
 const SESSION: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off \
     -c enable_hashjoin=off -c enable_mergejoin=off -c synchronous_commit=on \
     -c idle_in_transaction_session_timeout=10s -c statement_timeout=10s -c lock_timeout=8s \
     -c default_transaction_isolation=read\\ committed -c client_min_messages=warning";
 
-/// How the server is reached.
+/// Configuration of connections to the server.
 #[derive(Clone)]
 pub(super) struct ServerConfig {
     pub(super) config: Config,
     tls: Option<MakeRustlsConnect>,
-    /// In words, without password.
+    /// Location without password.
     pub(super) place: String,
 }
 
@@ -49,13 +48,13 @@ impl std::fmt::Debug for ServerConfig {
     }
 }
 
-/// The two halves of a connection of our own, whichever way it is encrypted.
+/// Both kinds of dedicated connection: plain and encrypted.
 pub(super) enum ServerConnection {
     Plain(Box<Connection<Socket, NoTlsStream>>),
     Encrypted(Box<Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>>),
 }
 
-/// A connection that ends with this value.
+/// A connection that closes when this value is dropped.
 #[derive(Debug)]
 pub(super) struct DirectConnection {
     pub(super) client: Client,
@@ -91,7 +90,7 @@ impl ServerConfig {
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(3))
             .keepalives_retries(3);
-        // Of several hosts only one is the primary, and which one changes.
+        // Of several hosts only one is the primary, and it can change.
         if config.get_hosts().len().max(config.get_hostaddrs().len()) > 1
             && config.get_target_session_attrs() == TargetSessionAttrs::Any
         {
@@ -101,7 +100,7 @@ impl ServerConfig {
         let tls = match config.get_ssl_mode() {
             SslMode::Disable => None,
             SslMode::Prefer if is_local(&config) => {
-                // Nothing leaves the host; and a distribution's self-made certificate would be refused.
+                // Nothing leaves the host, and a distribution's self-signed certificate would be rejected.
                 config.ssl_mode(SslMode::Disable);
                 None
             }
@@ -113,9 +112,9 @@ impl ServerConfig {
         Ok(ServerConfig { config, tls, place })
     }
 
-    /// Connections to be lent, at most so many at a time.
+    /// Pool of connections.
     pub(super) fn pool(&self, connections: usize) -> Result<Pool, OpenError> {
-        // Whether a connection is closed is known without asking the server.
+        // A closed connection is detected without asking the server.
         let settings = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let mut config = self.config.clone();
         let asked = config.get_options().map(|asked| format!("{asked} ")).unwrap_or_default();
@@ -136,7 +135,7 @@ impl ServerConfig {
             .map_err(|error| OpenError::Server { place: self.place.clone(), why: error.to_string() })
     }
 
-    /// A connection of our own.
+    /// Opens a dedicated connection.
     pub(super) async fn connect(&self) -> Result<(Client, ServerConnection), tokio_postgres::Error> {
         Ok(match &self.tls {
             Some(tls) => {
@@ -150,7 +149,7 @@ impl ServerConfig {
         })
     }
 
-    /// A connection of our own that is driven by a task of its own, for a longer conversation.
+    /// Opens a dedicated connection with its own task, for a longer session.
     pub(super) async fn direct(&self) -> Result<DirectConnection, OpenError> {
         let (client, link) = self.connect().await.map_err(|error| self.refused(&error))?;
         let mut task = JoinSet::new();
@@ -161,7 +160,7 @@ impl ServerConfig {
         Ok(DirectConnection { client, _task: task })
     }
 
-    /// Why opening failed, in one sentence.
+    /// Describes why opening failed, in one sentence.
     pub(super) fn refused(&self, error: &tokio_postgres::Error) -> OpenError {
         let user = self.config.get_user().unwrap_or_default();
         let why = match error.as_db_error() {
@@ -193,7 +192,7 @@ impl ServerConfig {
     }
 }
 
-/// What is wrong with a URL, without any part of it that could be a password with a typing error in it.
+/// Describes the fault of a URL without repeating any part that could be a mistyped password.
 fn url_fault(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     for option in

@@ -1,4 +1,4 @@
-//! Reading documents and secrets.
+//! Reads of documents and secrets.
 
 use bytes::{BufMut as _, BytesMut};
 use tokio_postgres::Row;
@@ -13,14 +13,14 @@ use crate::{DocumentQuery, Etag, StoreError, StoredDocument};
 const DOCUMENT: &str = "select uuid, id, kind, parent, etag, generation, body, created, changed from documents where deleted_at is null";
 const SECRET: &str = "select owner, name, key_id, sealed from secrets";
 
-/// A body goes to the server as the text that it is.
+/// Sends a body to the server as text.
 impl ToSql for Body {
     fn to_sql(
         &self,
         _: &Type,
         out: &mut BytesMut,
     ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        // The first byte is the version of the form: text.
+        // The first byte is the version of the format: text.
         out.put_u8(1);
         out.put_slice(self.text().as_bytes());
         Ok(IsNull::No)
@@ -43,8 +43,8 @@ impl Postgres {
         &self,
         uuids: Vec<Uuid>,
     ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
-        // Before a new table is first analysed the server takes the indexes of what is not deleted for tiny, and would read
-        // one from end to end instead of looking each up by its key; so it does not see that condition in time.
+        // Before a new table is first analysed, the server estimates the partial indexes of undeleted rows as tiny
+        // and would scan one instead of probing by key; so it must not see that condition when planning.
         let sql = DOCUMENT.replace("documents", "(select * from documents where uuid = any ($1) offset 0) d");
         self.rows("read documents", &sql, &[&uuids]).await?.iter().map(document).collect()
     }
@@ -133,7 +133,7 @@ impl Postgres {
     }
 
     pub(crate) async fn reseal(&self, old: SealedSecret, new: SealedSecret) -> Result<bool, StoreError> {
-        // Only while that key is current: a rotation that was overtaken must not undo the work of the next.
+        // Only while that key is current: an outdated rotation must not undo the next one.
         let sql = "with current as (select value from meta where key = 'key_id' for share)
                    update secrets set sealed = $4, key_id = $5, changed = micros_v1() from current
                    where owner = $1 and name = $2 and sealed = $3 and current.value = $5 returning owner";

@@ -1,4 +1,4 @@
-//! What the server or the way to it said, in the store's own words.
+//! Maps errors of the server and of connections to the store's errors.
 
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::Error;
@@ -7,27 +7,27 @@ use uuid::Uuid;
 
 use crate::{Etag, StoreError};
 
-/// What to do about a failed statement, besides telling.
+/// What to do after a failed statement, besides reporting it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureAction {
-    /// Nothing of it was kept, and saying it again may well succeed.
+    /// Nothing was written, and a retry is likely to succeed.
     Retry,
-    /// The same, but not on this connection.
+    /// The same, but on another connection.
     RetryElsewhere,
-    /// This connection is of no use any more.
+    /// Close this connection.
     Discard,
-    /// The answer is the answer.
+    /// Report the error.
     Fail,
 }
 
-/// Chooses what to do about a failure.
+/// Chooses the action after a failure.
 pub(super) fn failure_action(error: &Error) -> FailureAction {
     let Some(code) = error.code() else {
         return if is_connection(error) { FailureAction::Discard } else { FailureAction::Fail };
     };
     match code {
         &SqlState::T_R_DEADLOCK_DETECTED | &SqlState::T_R_SERIALIZATION_FAILURE => FailureAction::Retry,
-        // A statement that was prepared before a migration changed what it names.
+        // A statement prepared before a migration changed the objects that it names.
         &SqlState::FEATURE_NOT_SUPPORTED | &SqlState::INVALID_SQL_STATEMENT_NAME => {
             FailureAction::RetryElsewhere
         }
@@ -36,7 +36,7 @@ pub(super) fn failure_action(error: &Error) -> FailureAction {
     }
 }
 
-/// A failed statement as the store's callers know it. `what` was being done.
+/// Converts a failed statement to the store's error; `what` is the operation.
 pub(super) fn store_error(what: &'static str, error: Error) -> StoreError {
     if let Some(refusal) = refusal(&error) {
         return refusal;
@@ -53,7 +53,7 @@ pub(super) fn store_error(what: &'static str, error: Error) -> StoreError {
     }
 }
 
-/// Why there is no connection to be had.
+/// Converts a failure to get a connection.
 pub(super) fn pool_error(what: &'static str, error: PoolError) -> StoreError {
     let why = match &error {
         PoolError::Timeout(TimeoutType::Wait) => "all connections are busy",
@@ -71,11 +71,11 @@ pub(super) fn late(what: &'static str) -> StoreError {
     StoreError::Unavailable { what: format!("{what}: the server does not answer"), source: None }
 }
 
-/// Whether the server says that it cannot now, rather than that it will not.
+/// Whether the failure is temporary rather than a rejection.
 fn is_unavailable(code: &SqlState) -> bool {
     let class = code.code().get(..2).unwrap_or_default();
-    // Connection exceptions, insufficient resources (a full disk is told apart), operator intervention, and being
-    // refused as a user: all of them may heal without us.
+    // Connection exceptions, insufficient resources (a full disk is separate), operator intervention and failed
+    // authentication: all of them may heal without a change here.
     matches!(class, "08" | "53" | "57" | "28")
         || [
             SqlState::READ_ONLY_SQL_TRANSACTION, // a primary that was demoted
@@ -96,7 +96,7 @@ fn is_connection(error: &Error) -> bool {
     is_io || error.is_closed()
 }
 
-/// The refusals that our own functions raise; their detail says of what.
+/// Errors raised by the store's own functions; their detail names the object.
 fn refusal(error: &Error) -> Option<StoreError> {
     let db = error.as_db_error()?;
     let detail = db.detail().unwrap_or_default();
@@ -118,7 +118,7 @@ fn refusal(error: &Error) -> Option<StoreError> {
                 _ => "Pending",
             },
         },
-        // The caller knows the version that was expected; `commit` puts it in.
+        // The caller knows the expected version; `commit` fills it in.
         "SH004" => StoreError::Changed {
             uuid: uuid(),
             expected: Etag(0),

@@ -1,5 +1,5 @@
-//! Reading the change feed. A sequence alone would lose rows: numbers are drawn in another order than transactions
-//! commit. Rows are ordered by their transaction first, and shown once every transaction up to theirs has ended.
+//! Reads of the change feed. A sequence alone would lose rows: numbers are drawn in another order than transactions
+//! commit. Rows are ordered by their transaction first, and visible once every transaction up to theirs has ended.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,25 +10,25 @@ use super::{Postgres, count, get};
 use crate::feed::{Change, FeedError, FeedPage, Position, Subject};
 use crate::{Etag, StoreError};
 
-/// A page; every row of it also says what the position must fit. An empty page costs one probe of one index: these
-/// are only looked up when there is a row to put them into.
+/// A page; every row also carries what the position must match. An empty page costs one probe of one index: these
+/// values are only looked up when there is a row.
 const PAGE: &str = "select tx, seq, kind, uuid, etag, deleted,
     (select value from meta where key = 'generation'), (select value from meta where key = 'feed_floor')
   from feed where (tx, seq) > ($1, $2) and tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint
   order by tx, seq limit $3";
 
-/// How long an empty page is believed without asking whether the store is still the one that the position is of. An
-/// empty page moves no position, so nothing is missed meanwhile; and none is empty before the floor, since trimming
+/// How long an empty page is trusted without checking that the store still has the position's generation. An empty
+/// page moves no position, so nothing is missed meanwhile; and no page before the floor is empty, since trimming
 /// always leaves the newest row.
 const TRUSTED: Duration = Duration::from_secs(1);
 
-/// When an empty page was last found to be rightly empty, and in which generation.
+/// Time and generation of the last check of an empty page.
 #[derive(Debug, Default)]
 pub(super) struct VerifiedPosition(Mutex<Option<(Instant, i64)>>);
 
 impl Postgres {
-    /// Every transaction below the oldest that still runs has ended: what is visible now is before this place, and
-    /// what is not yet comes behind it.
+    /// Every transaction below the oldest running one has ended: what is visible now is before this position, and the
+    /// rest comes behind it.
     pub(crate) async fn feed_end(&self) -> Result<Position, StoreError> {
         let sql = "select (select value from meta where key = 'generation'), pg_snapshot_xmin(pg_current_snapshot())::text::bigint - 1";
         let row = self.row("read the feed's end", sql, &[]).await?;
@@ -57,7 +57,7 @@ impl Postgres {
         Ok(FeedPage { changes, next })
     }
 
-    /// Whether a position behind which nothing was found is one of this store at all.
+    /// Whether a position without successors belongs to this store.
     async fn is_at_the_end(&self, position: Position) -> Result<bool, StoreError> {
         let verified = &self.shared.verified.0;
         let last = *verified.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,8 +66,8 @@ impl Postgres {
         }
         let sql = "select (select value from meta where key = 'generation'), pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
         let row = self.row("read the feed", sql, &[]).await?;
-        // A position of a transaction that has not begun is of a server that knew more than this one does: it was
-        // replaced by a copy that lagged behind.
+        // A position of a transaction that has not started comes from a server with newer data: it was replaced by a
+        // copy that lagged behind.
         let fits = number(get(&row, 0)?)? == position.generation && position.tx < get::<i64>(&row, 1)?;
         if fits {
             *verified.lock().unwrap_or_else(PoisonError::into_inner) =

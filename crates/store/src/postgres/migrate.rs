@@ -1,5 +1,5 @@
-//! Bringing the schema up to date, on a connection of its own and under a lock, so that of several processes that
-//! start at once one migrates and the others wait for it.
+//! Migrates the schema on a dedicated connection under a lock, so that one of several starting processes migrates and
+//! the others wait.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::connect::{DirectConnection, ServerConfig};
 use crate::migrate::{self, Applied, Migration, Plan};
 use crate::open::{Migrate, OpenError, Options, Schema};
 
-/// The schema of this engine.
+/// Migrations of this engine.
 pub(crate) static MIGRATIONS: &[Migration] = &[
     Migration {
         number: 1,
@@ -50,17 +50,16 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// Whoever migrates holds this advisory lock.
+/// Advisory lock of a migration.
 const LOCK: i64 = 5_346_213_300;
-/// The oldest server that has what we need: 64-bit transaction ids.
+/// Oldest supported server: it has 64-bit transaction ids.
 const OLDEST: i32 = 130_000;
-/// Statements behind this line build indexes while others write, and so outside the transaction.
+/// Statements behind this line build indexes concurrently, and so outside the transaction.
 const CONCURRENTLY: &str = "-- concurrently";
 
-/// No position of before fits any more.
+/// Invalidates all earlier positions.
 const RAISE: &str = "update meta set value = (value::bigint + 1)::text where key = 'generation'";
-/// Makes the rows of another instance fit into this one. The feed begins anew, since all its readers list everything once. The
-/// audit log keeps its order in front of all that comes: as the chain has it, and what is not sealed behind that.
+/// Whether a write can succeed, as far as known without trying.
 const PLACE_ANEW: &str = "delete from feed;
     update meta set value = '0-0' where key = 'feed_floor';
     update audit a set tx = 0, seq = p.place
@@ -69,7 +68,7 @@ const PLACE_ANEW: &str = "delete from feed;
     where a.tx = p.tx and a.seq = p.seq";
 
 impl Postgres {
-    /// The schema that a database has, and the newest that we know.
+    /// Schema version of a database, and the newest known.
     pub(crate) async fn schema(options: &Options) -> Result<Schema, OpenError> {
         let route = ServerConfig::find(options)?;
         let server = reach(&route).await?;
@@ -79,14 +78,14 @@ impl Postgres {
     }
 }
 
-/// Makes sure, without writing anything, that the schema is one that this release can read.
+/// Checks, without writing, that this release can read the schema.
 pub(super) async fn look(route: &ServerConfig) -> Result<(), OpenError> {
     let server = reach(route).await?;
     let found = applied(route, &server.client).await?;
     migrate::plan(&route.place, &found, MIGRATIONS, Migrate::Never).map(drop)
 }
 
-/// Makes the schema what this release needs, or says why not; and makes sure that the feed's positions still hold.
+/// Migrates the schema to what this release needs, or fails; and checks that feed positions are still valid.
 pub(super) async fn bring_up(route: &ServerConfig, allowed: Migrate) -> Result<(), OpenError> {
     let server = reach(route).await?;
     let client = &server.client;
@@ -96,7 +95,7 @@ pub(super) async fn bring_up(route: &ServerConfig, allowed: Migrate) -> Result<(
         || (allowed == Migrate::Auto && has_unbuilt(client).await.map_err(said)?)
     {
         lock(route, client).await?;
-        // Somebody else may have migrated while we waited.
+        // Another process may have migrated while this one waited.
         if let Plan::Apply { from } =
             migrate::plan(&route.place, &applied(route, client).await?, MIGRATIONS, allowed)?
         {
@@ -112,12 +111,12 @@ pub(super) async fn bring_up(route: &ServerConfig, allowed: Migrate) -> Result<(
     recognise(route, client).await
 }
 
-/// A connection to a server that we can use.
+/// Connects to a supported server.
 async fn reach(route: &ServerConfig) -> Result<DirectConnection, OpenError> {
     let server = route.direct().await?;
     let said = |error| route.refused(&error);
-    // By the simple protocol and before anything else: an old server is to be told by its version, not by a statement
-    // that it does not understand.
+    // By the simple protocol and before anything else: an old server must be rejected by its version, not by a
+    // statement that it does not understand.
     let version = server
         .client
         .simple_query("select current_setting('server_version_num'), current_setting('server_version')");
@@ -146,7 +145,7 @@ async fn reach(route: &ServerConfig) -> Result<DirectConnection, OpenError> {
     Ok(server)
 }
 
-/// What migrations a database has seen; a database of something else is refused.
+/// Applied migrations of a database; fails on a database of another program.
 async fn applied(route: &ServerConfig, client: &Client) -> Result<Vec<Applied>, OpenError> {
     let said = |error| route.refused(&error);
     let row = client
@@ -172,8 +171,8 @@ async fn applied(route: &ServerConfig, client: &Client) -> Result<Vec<Applied>, 
     }
 }
 
-/// Takes the lock by asking again and again: a session that waits inside a statement would hold a snapshot, for which
-/// an index that is built concurrently in turn waits.
+/// Acquires the lock by polling: a session that waits inside a statement would hold a snapshot, for which a
+/// concurrent index build waits in turn.
 async fn lock(route: &ServerConfig, client: &Client) -> Result<(), OpenError> {
     for _ in 0..600 {
         let row = client
@@ -228,7 +227,7 @@ fn failed(route: &ServerConfig, migration: &Migration, error: &tokio_postgres::E
     OpenError::Migration { place: route.place.clone(), number: migration.number, why }
 }
 
-/// What belongs into the transaction, and what must stay outside.
+/// Splits a migration into the part inside and the part outside the transaction.
 fn parts(migration: &Migration) -> (&'static str, Vec<&'static str>) {
     match migration.sql.split_once(CONCURRENTLY) {
         None => (migration.sql, Vec::new()),
@@ -238,7 +237,7 @@ fn parts(migration: &Migration) -> (&'static str, Vec<&'static str>) {
     }
 }
 
-/// `create index concurrently if not exists NAME on …`: the name.
+/// Name in `create index concurrently if not exists NAME on …`.
 fn index_name(statement: &str) -> &str {
     let mut words = statement.split_whitespace().skip_while(|word| !word.eq_ignore_ascii_case("exists"));
     words.nth(1).unwrap_or_default()
@@ -251,7 +250,7 @@ async fn validity(client: &Client, index: &str) -> Result<Option<bool>, tokio_po
     Ok(row.map(|row| row.get(0)))
 }
 
-/// Whether an index is missing or half-built, because a process was killed while it built it.
+/// Whether an index is missing or invalid because a process was killed while building it.
 async fn has_unbuilt(client: &Client) -> Result<bool, tokio_postgres::Error> {
     for migration in MIGRATIONS {
         for statement in parts(migration).1 {
@@ -287,7 +286,7 @@ async fn build_indexes(
     Ok(())
 }
 
-/// Raises the store's generation when the database was restored into another instance, or to an earlier time.
+/// Raises the store's generation when the database was restored into another instance or to an earlier time.
 async fn recognise(route: &ServerConfig, client: &Client) -> Result<(), OpenError> {
     let system: String =
         match client.query_one("select system_identifier::text from pg_control_system()", &[]).await {
@@ -309,13 +308,13 @@ async fn recognise(route: &ServerConfig, client: &Client) -> Result<(), OpenErro
     Ok(())
 }
 
-/// Whether the generation had to be raised.
+/// Whether the generation has to be raised.
 async fn raise(client: &Client, system: &str) -> Result<bool, tokio_postgres::Error> {
     client.batch_execute("begin").await?;
-    // Locks the generation, so that of several that start at once one raises it.
+    // Locks the generation, so that one of several starting processes raises it.
     let mut raised: bool = client.query_one("select recognise_v1($1)", &[&system]).await?.get(0);
-    // A dump that was read into another instance brings rows of transactions which have not begun here. They would stand
-    // behind everything that is written from now on, and out of everybody's sight.
+    // A dump restored into another instance contains rows of transactions that have not started here. They would sort
+    // behind everything written from now on, and stay invisible.
     let foreign =
         "select exists (select from feed where tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
         or exists (select from audit where tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)";
@@ -326,8 +325,8 @@ async fn raise(client: &Client, system: &str) -> Result<bool, tokio_postgres::Er
             raised = true;
         }
     }
-    // A server that was restored to an earlier time keeps its identifier, and all that it remembers of itself is as old
-    // as its data; but it goes on in another timeline. So does a standby that is promoted: it may have lagged behind.
+    // A server restored to an earlier time keeps its identifier, and all its own records are as old as its data; but
+    // it continues in another timeline. So does a promoted standby, which may have lagged behind.
     let row = client
         .query_one(
             "select left(pg_walfile_name(pg_current_wal_lsn()), 8), (select value from meta where key = 'timeline')",

@@ -1,4 +1,4 @@
-//! PostgreSQL: many hosts, many processes. Every verb of the queue is one function on the server, so one round trip;
+//! PostgreSQL: many hosts, many processes. Every queue operation is one function on the server, so one round trip;
 //! every transaction of documents is one statement or one pipeline. Time is the server's, never the host's.
 
 mod audit;
@@ -34,10 +34,9 @@ use connect::ServerConfig;
 use error::FailureAction;
 use notify::NotificationChannel;
 
-/// No statement of ours takes so long (the server itself stops them earlier): the server hangs, or the way to it is
-/// cut without a sign.
+/// No statement takes this long (the server cancels them earlier): the server hangs, or the network is cut.
 const DEADLINE: Duration = Duration::from_secs(12);
-/// How often a transaction that lost against another is tried.
+/// Attempts of a transaction that loses against another.
 const TRIES: u32 = 6;
 
 /// An open PostgreSQL store.
@@ -55,14 +54,14 @@ struct Shared {
 }
 
 impl Postgres {
-    /// Reaches the server, brings the schema up to date as the options allow, and starts listening.
+    /// Connects, migrates as the options allow, and starts listening.
     pub(crate) async fn open(options: &Options) -> Result<Postgres, OpenError> {
         let route = ServerConfig::find(options)?;
         migrate::bring_up(&route, options.migrate).await?;
         Postgres::connect(route, options)
     }
 
-    /// Reaches the server and writes nothing, so that a user who may only read can.
+    /// Connects and writes nothing, so that a read-only user can.
     pub(crate) async fn open_to_read(options: &Options) -> Result<Postgres, OpenError> {
         let route = ServerConfig::find(options)?;
         migrate::look(&route).await?;
@@ -77,7 +76,7 @@ impl Postgres {
         })
     }
 
-    /// For how long the oldest transaction that writes, of whomever, has held the feed back.
+    /// Time for which the oldest writing transaction of the server has delayed the feed.
     pub(crate) async fn held_back(&self) -> Result<Duration, StoreError> {
         let sql = "select (extract(epoch from coalesce(max(clock_timestamp() - xact_start), '0')) * 1000000)::bigint
                    from pg_stat_activity where backend_xid is not null";
@@ -102,7 +101,7 @@ impl Postgres {
         self.shared.post.send(topics);
     }
 
-    /// One statement, a transaction of its own: said again when it lost against another.
+    /// One statement, a transaction of its own; retried when it loses against another.
     async fn rows(
         &self,
         what: &'static str,
@@ -137,7 +136,7 @@ impl Postgres {
         }
     }
 
-    /// As [`Postgres::rows`], for statements that answer with one row.
+    /// As [`Postgres::rows`], for statements that return one row.
     async fn row(
         &self,
         what: &'static str,
@@ -148,19 +147,19 @@ impl Postgres {
     }
 }
 
-/// A connection that is not lent again.
+/// Removes a connection from the pool.
 fn discard(client: deadpool_postgres::Object) {
     drop(deadpool_postgres::Object::take(client));
 }
 
-/// So that two that met do not meet again.
+/// Random pause, so that two conflicting transactions do not meet again.
 async fn pause(tried: u32) {
     let mut byte = [0];
     let _ = getrandom::fill(&mut byte);
     tokio::time::sleep(Duration::from_millis(u64::from(tried) * (2 + u64::from(byte[0]) / 16))).await;
 }
 
-/// The value of a column, or the store is not what this release wrote.
+/// Value of a column; an error if the store is not what this release wrote.
 fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
     row.try_get(index).map_err(|error| StoreError::Broken {
         what: "a row holds what it should not".to_owned(),
@@ -168,12 +167,12 @@ fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, index: usize) ->
     })
 }
 
-/// A number of rows as the server counts them.
+/// Number of rows as the server counts them.
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The same, where a function takes the shorter kind.
+/// The same for functions with 32-bit parameters.
 fn count32(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -1,6 +1,6 @@
-//! Wake-ups across processes. A NOTIFY inside a writing transaction would serialise all commits of the instance; so
-//! one task with a connection of its own says them afterwards, at most every few milliseconds, one for all that was
-//! committed since; and hears those of the others.
+//! Notifications across processes. A NOTIFY inside a writing transaction would serialise all commits of the instance;
+//! so one task with a dedicated connection sends them afterwards, at most every few milliseconds, one for all commits
+//! since, and receives those of other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
@@ -16,23 +16,23 @@ use tokio_util::task::TaskTracker;
 use super::connect::{ServerConfig, ServerConnection};
 use crate::notify::{Notifications, Notifier, Topic, Topics};
 
-/// Between two rounds of NOTIFY.
+/// Interval between rounds of NOTIFY.
 const SPACING: Duration = Duration::from_millis(5);
-/// Between two tries to reach the server, at first and at most.
+/// First and longest pause between attempts to connect.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// The bells of this process, and the wire to those of the others.
+/// Notifier of this process, and the connection to other processes.
 #[derive(Debug)]
 pub(super) struct NotificationChannel {
     notifier: Notifier,
     pending: Arc<PendingNotifications>,
     tasks: TaskTracker,
     end: CancellationToken,
-    /// Ends the task when the store is dropped without having been closed.
+    /// Stops the task when the store is dropped without being closed.
     _guard: DropGuard,
 }
 
-/// Topics that other processes have yet to hear of, a bit for each.
+/// Topics not yet sent to other processes, one bit each.
 #[derive(Debug, Default)]
 struct PendingNotifications {
     topics: AtomicU8,
@@ -63,7 +63,7 @@ impl NotificationChannel {
         self.notifier.waiter(topic)
     }
 
-    /// Wakes the waiters of this process now, and those of the others in a moment.
+    /// Notifies the waiters of this process now, and those of other processes shortly after.
     pub(super) fn send(&self, topics: Topics) {
         if topics.is_empty() {
             return;
@@ -111,13 +111,13 @@ impl NotificationTask {
         }
     }
 
-    /// Until the connection ends.
+    /// Sends and receives until the connection ends.
     async fn serve<T: TlsStream + Unpin>(&self, client: Client, mut connection: Connection<Socket, T>) {
         let own = AtomicI32::new(0);
         let hear = async {
             loop {
                 match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-                    // Our own waiters were woken when we committed.
+                    // The waiters of this process were notified at the commit.
                     Some(Ok(AsyncMessage::Notification(note)))
                         if note.process_id() != own.load(Ordering::Relaxed) =>
                     {
@@ -145,7 +145,7 @@ impl NotificationTask {
             Topic::ALL.into_iter().map(|topic| format!("listen {}", name(topic))).collect();
         own.store(client.query_one("select pg_backend_pid()", &[]).await?.get(0), Ordering::Relaxed);
         client.batch_execute(&listen.join(";")).await?;
-        // What was said while nobody listened is lost: everybody looks once.
+        // Notifications sent before the listener started are lost: everybody reads once.
         let mut all = Topics::default();
         Topic::ALL.into_iter().for_each(|topic| all.add(topic));
         self.notifier.ring(all);

@@ -1,4 +1,4 @@
-//! The queue. The algorithms are the functions of `migrations/postgres/*_queue.sql`; here they are called.
+//! The queue. The algorithms are the functions in `migrations/postgres/*_queue.sql`; this module calls them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const LIVE: &str =
   to_end is true";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
   created, started, finished, result, origin, budgets, false";
-/// A lane that has only what is set aside shows the first of that, and the budget that it waits for.
+/// A lane with work only in side queues shows the first of that, and the budget that it waits for.
 const LANE: &str = "lane, coalesce(head_kind, (select 'manifest' from side_queues s where s.lane = lanes.lane and s.closed limit 1)),
   coalesce(head_at, (select min(s.head_at) from side_queues s where s.lane = lanes.lane and s.closed)),
   case when head_kind is null then (select s.key from side_queues s where s.lane = lanes.lane and s.closed
@@ -77,7 +77,7 @@ impl Postgres {
         let mut news = Topics::default();
         for row in &rows {
             news.merge(topics(get(row, 7)?));
-            // A row without work only says who is to be woken.
+            // A row without work only carries topics.
             if let Some(work) = get::<Option<Uuid>>(row, 0)? {
                 claimed.push(ClaimedWork {
                     lease: WorkLease { work, lane: get(row, 1)?, owner, fence: get(row, 2)? },
@@ -127,7 +127,7 @@ impl Postgres {
         let mut done: HashSet<Uuid> =
             get::<Option<Vec<Uuid>>>(&row, 0)?.unwrap_or_default().into_iter().collect();
         self.wake(topics(get(&row, 1)?));
-        // The same work given twice ends once.
+        // The same work passed twice completes once.
         Ok(works
             .iter()
             .map(|work| if done.remove(work) { CompletionOutcome::Done } else { CompletionOutcome::Lost })
@@ -187,7 +187,7 @@ impl Postgres {
     }
 
     pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
-        // What is set aside has its place among the fresh ones.
+        // Work in a side queue keeps its place among unstarted work.
         let sql = format!(
             "select {LIVE} from (
                (select * from work where lane = $1 and state = 'Pending' and class < 3

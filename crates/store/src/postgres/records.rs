@@ -1,4 +1,4 @@
-//! The small rows: health, named leases, meta; and what retention removes.
+//! Small tables: health, named leases, meta; and retention.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const HEALTH_BLOCK: usize = 500;
 
 impl Postgres {
     pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
-        // In the order of their locks, and each cluster once.
+        // In lock order, and each cluster once.
         let newest: BTreeMap<Uuid, HealthSample> =
             samples.into_iter().map(|sample| (sample.cluster, sample)).collect();
         let newest: Vec<HealthSample> = newest.into_values().collect();
@@ -62,7 +62,7 @@ impl Postgres {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Option<i64>, StoreError> {
-        // The first fence is the time: what was removed and comes back must not meet a fence of before.
+        // The first fence is the time: a lease that was removed and comes back must not reuse an earlier fence.
         let sql =
             "insert into leases as l (name, owner, lease_until, fence) values ($1, $2, micros_v1() + $3, micros_v1())
             on conflict (name) do update set owner = excluded.owner, lease_until = excluded.lease_until,
@@ -107,7 +107,7 @@ impl Postgres {
     }
 
     pub(crate) async fn ensure_meta(&self, values: Vec<(String, String)>) -> Result<(), StoreError> {
-        // In the order of their keys: of two at once the second waits at the first key, and then finds all of them there.
+        // In key order: of two concurrent calls the second waits at the first key, and then finds all of them set.
         let sql = "insert into meta (key, value) select m.key, m.value from unnest($1::text[], $2::text[]) as m (key, value)
             order by m.key on conflict do nothing";
         let (keys, values) = columns(&values);
@@ -178,7 +178,7 @@ impl Postgres {
     }
 }
 
-/// Pairs as two arrays.
+/// Splits pairs into two arrays.
 pub(super) fn columns(pairs: &[(String, String)]) -> (Vec<&str>, Vec<&str>) {
     pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).unzip()
 }

@@ -1,4 +1,4 @@
-//! The statements of a transaction: its changes by subject, each subject one statement, in the order of locks.
+//! Statements of a transaction: its changes grouped by subject, one statement each, in lock order.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -29,7 +29,7 @@ const DISCARD: &str = "select discard_v2($1)";
 const EXPECT_IDLE: &str = "select expect_idle_v2($1)";
 const LOCK_TOLD: &str = "select lock_told_v2($1)";
 const RECORD: &str = "select record_v2($1, $2, $3)";
-/// Whoever wants to change one of them waits for us; whoever has changed one is seen here.
+/// Concurrent writers of these documents wait for this transaction; earlier changes are seen here.
 const EXPECT: &str = "with found as materialized (
     select uuid, etag from documents where uuid = any ($1) and deleted_at is null order by uuid for share)
   select refuse_document_v1(e.uuid) from unnest($1::uuid[], $2::bigint[]) as e (uuid, etag)
@@ -40,7 +40,7 @@ const ENSURE_SECRETS: &str = "select ensure_secrets_v2($1, $2, $3, $4)";
 const SET_META: &str = "select set_meta_v1($1, $2)";
 const DROP_SECRETS: &str = "delete from secrets s using unnest($1::uuid[], $2::text[]) as d (owner, name)
   where s.owner = d.owner and s.name = d.name";
-/// What is said again after an answer that got lost is there already.
+/// A retry after a lost response finds the record already written.
 const AUDIT: &str = "insert into audit (id, at, actor, action, target, reason, correlation, before, after, mac)
   select a.id, micros_v1(), a.actor, a.action, a.target, a.reason, a.correlation, a.before, a.after, a.mac
   from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[], $9::text[])
@@ -59,13 +59,13 @@ pub(super) struct Statement {
     pub(super) answers: ResultKind,
 }
 
-/// What a statement answers with.
+/// What a statement returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResultKind {
     Nothing,
-    /// The topics that have news, as bits in this column of its only row.
+    /// Topics to notify, as bits in this column of its only row.
     Woken(usize),
-    /// What holders are asked to do.
+    /// Signals to holders.
     Signals,
 }
 
@@ -73,7 +73,7 @@ macro_rules! bound {
     ($($value:expr),* $(,)?) => { vec![$(Box::new($value) as Bound),*] };
 }
 
-/// The changes of a transaction by subject, each in the order in which its rows are locked.
+/// Changes of a transaction by subject, each in lock order.
 #[derive(Default)]
 pub(super) struct WritesBySubject {
     checkpoints: Vec<(WorkLease, Option<String>, Option<Value>)>,
@@ -146,14 +146,14 @@ impl WritesBySubject {
         sorted
     }
 
-    /// What there is news of, as far as that is known beforehand.
+    /// Topics that are known before the statements run.
     pub(super) fn topics(&self) -> Topics {
         let documents = self.deleted.len() + self.updated.len() + self.created.len();
         let steps = self.checkpoints.iter().filter(|it| it.1.is_some()).count();
         let mut topics = topics(i32::from(documents + steps + self.audit.len() > 0));
         for work in self.enqueued.iter().chain(&self.revived) {
             topics.add(Topic::Work(work.kind));
-            // The holder of a manifest may have to make way.
+            // The holder of a manifest may have to yield.
             topics.add(Topic::Work(api::work::WorkKind::Manifest));
         }
         topics
@@ -285,8 +285,8 @@ impl WritesBySubject {
         steps
     }
 
-    /// Whoever tells of work holds its row; these are told of and not otherwise touched. A row of work comes behind the
-    /// lanes, and all of them come in order: so what is checkpointed is locked with them.
+    /// Locks work that gets an entry and is not otherwise locked. Rows of work come behind the lanes in lock order,
+    /// and in id order: so checkpointed work is locked with them.
     fn lock_told(&self) -> Option<Statement> {
         let moved: HashSet<Uuid> = self
             .completions
@@ -307,7 +307,8 @@ impl WritesBySubject {
         Some(Statement { sql: LOCK_TOLD, values: bound![works], answers: ResultKind::Nothing })
     }
 
-    /// Each verb of the queue locks its lanes in order; several verbs together need them locked in order beforehand.
+    /// Each queue operation locks its lanes in order; several operations together need them locked in order
+    /// beforehand.
     fn lock_lanes(&self) -> Option<Statement> {
         let verbs = [
             self.completions.is_empty(),
@@ -322,7 +323,7 @@ impl WritesBySubject {
             self.revived.is_empty(),
         ];
         let used = verbs.into_iter().filter(|is_empty| !is_empty).count();
-        // A hold locks a row of work, which comes behind the lanes.
+        // A lease check locks a row of work, which comes behind the lanes.
         if used == 0 || (used == 1 && self.checkpoints.is_empty()) {
             return None;
         }
@@ -467,7 +468,7 @@ pub(super) fn audit_step(records: Vec<NewAuditRecord>) -> Statement {
     Statement { sql: AUDIT, values, answers: ResultKind::Nothing }
 }
 
-/// What the server's refusals do not know of the transaction.
+/// Details of the transaction that the server's errors lack.
 pub(super) struct ErrorContext {
     expected: Vec<(Uuid, Etag)>,
     created: Vec<(String, String, String)>,
@@ -481,7 +482,7 @@ impl ErrorContext {
                 let expected = self.expected.iter().find(|it| it.0 == uuid).map_or(found, |it| it.1);
                 StoreError::Changed { uuid, expected, found }
             }
-            // A document may have the uuid of its work: only a document's refusal is one of a document.
+            // A document may have the uuid of its work: only an error about a document concerns the document.
             StoreError::Exists { kind, id } if kind == "document" => {
                 match self.created.iter().find(|it| it.0 == id) {
                     Some((_, kind, id)) => StoreError::Exists { kind: kind.clone(), id: id.clone() },

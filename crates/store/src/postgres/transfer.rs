@@ -1,4 +1,4 @@
-//! Rows out, rows in, and looking the whole store through.
+//! Export, import and checks of the whole store.
 
 use serde_json::Value;
 use tokio_postgres::types::ToSql;
@@ -29,7 +29,7 @@ impl Postgres {
         );
         let limit = count(limit);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&limit];
-        // A row that was dumped is text and JSON; the server makes it what the key is of.
+        // A dumped row is text and JSON; the server converts it to the key's types.
         let texts: Vec<String> =
             after.iter().flat_map(|row| table.key.iter().map(|name| plain(&row[*name]))).collect();
         if !texts.is_empty() {
@@ -57,7 +57,7 @@ impl Postgres {
         let server = route.direct().await?;
         let said = |error| route.refused(&error);
         server.client.batch_execute("set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set jit = off; begin").await.map_err(said)?;
-        // Whoever writes a document or enqueues waits until the import has ended.
+        // Writers of documents and work wait until the import has ended.
         server
             .client
             .batch_execute("lock table documents, work, history, audit in share row exclusive mode")
@@ -71,7 +71,7 @@ impl Postgres {
                 self.location()
             ))));
         }
-        // The chain of an empty store makes way for the one that comes with the records.
+        // The chain of an empty store is replaced by the imported one.
         server
             .client
             .batch_execute("delete from secrets; delete from meta where key in ('audit_head', 'audit_floor')")
@@ -95,7 +95,7 @@ impl Postgres {
             .start()
             .await
             .map_err(said)?;
-        // These look at everything: scans and hashes are right here, and they may take their time.
+        // These queries read everything: scans and hashes are right here, and may take long.
         let settings = "set local statement_timeout = 0; set local enable_seqscan = on; set local enable_bitmapscan = on;
                         set local enable_hashjoin = on; set local enable_mergejoin = on";
         transaction.batch_execute(settings).await.map_err(said)?;
@@ -120,7 +120,7 @@ impl Postgres {
     }
 }
 
-/// Rows on their way in: one transaction on a connection of its own, which takes everything back when it ends early.
+/// Rows to import: one transaction on a dedicated connection, rolled back when it ends early.
 #[derive(Debug)]
 pub(crate) struct Import {
     server: DirectConnection,
@@ -173,7 +173,7 @@ impl Import {
             )
             .await
             .map_err(said)?;
-        // Neither a position of the old store nor one of this store may seem to fit.
+        // Neither a position of the old store nor one of this store may stay valid.
         let sql = "select value::bigint + 1 from meta where key = 'generation' for update";
         let raised: i64 = client.query_one(sql, &[]).await.map_err(said)?.get(0);
         let (keys, values) = super::records::columns(&meta);
@@ -181,13 +181,13 @@ impl Import {
         let sql = "update meta set value = greatest(value::bigint, $1)::text where key = 'generation'";
         client.execute(sql, &[&raised]).await.map_err(said)?;
         client.batch_execute("commit").await.map_err(said)?;
-        // Only for the planner of `store check`; our own statements need no statistics.
+        // Only for the planner of `store check`; other statements need no statistics.
         let _ = client.batch_execute("analyze").await;
         Ok(())
     }
 }
 
-/// A column as it leaves: text, numbers, flags and JSON.
+/// Expression that exports a column: text, numbers, flags and JSON.
 fn outward(Column { name, column_type }: Column) -> String {
     match column_type {
         ColumnType::Bytes => format!("translate(encode({name}, 'base64'), E'\\n', '')"),
@@ -197,7 +197,7 @@ fn outward(Column { name, column_type }: Column) -> String {
     }
 }
 
-/// A column as it comes in.
+/// Expression that imports a column.
 fn inward(Column { name, column_type }: Column) -> String {
     match (name, column_type) {
         ("budgets", ColumnType::Json) => {
@@ -208,7 +208,7 @@ fn inward(Column { name, column_type }: Column) -> String {
     }
 }
 
-/// The type of a column on its way.
+/// Type of a column in an import.
 fn carried(column_type: ColumnType) -> &'static str {
     match column_type {
         ColumnType::Bytes => "text",

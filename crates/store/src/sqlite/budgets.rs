@@ -1,7 +1,7 @@
-//! Budgets on SQLite: limits on how much runs at once, counted in the transactions that start and end work.
+//! Budgets on SQLite: limits on concurrent work, counted in the transactions that start and finish work.
 //!
-//! Whoever writes a lane's head un-parks it: the next claim parks it again if its budget is still full. So an
-//! un-parking can never be lost.
+//! Writing a lane's head un-parks the lane: the next claim parks it again if its budget is still full. So an un-park
+//! is never lost.
 
 use std::collections::BTreeSet;
 
@@ -33,13 +33,13 @@ impl Sqlite {
     }
 }
 
-/// What became of the budgets that a candidate needs.
+/// Result of acquiring the budgets that a candidate needs.
 pub(super) enum BudgetOutcome {
     /// None of them is configured.
     Nothing,
-    /// All had room; these count it now.
+    /// All had capacity; these count it now.
     Held(Vec<String>),
-    /// This one had none.
+    /// This one is full.
     Full(String),
 }
 
@@ -59,14 +59,14 @@ impl Session<'_> {
                 .optional()?;
             match room {
                 None => {}
-                // Touched even when it is not taken in the end: then others that wait for it may have the room.
+                // Recorded even when it is not taken in the end: others that wait for it may then have the capacity.
                 Some(true) => {
                     touched.insert(key.clone());
                     held.push(key);
                 }
-                // What is on its way to its end takes its place in a budget that is full, too.
+                // Work on its way to its end is counted by a full budget, too.
                 Some(false) if first.ending => held.push(key),
-                // What holds up the whole lane goes before what holds up this work only.
+                // A budget that blocks the whole lane comes before one that blocks only this work.
                 Some(false) if full.as_deref().is_none_or(|it| !holds_lane(it) && holds_lane(&key)) => {
                     full = Some(key);
                 }
@@ -97,7 +97,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Lets as many lanes try again as the budget has room for: those that it holds up as a whole, then those that have side
+    /// Un-parks as many lanes as the budget has capacity for: those that it blocks as a whole, then those with side
     /// queues for it.
     pub(super) fn unpark(&mut self, key: &str) -> Result<(), StoreError> {
         let room: Option<i64> = self
@@ -140,7 +140,7 @@ impl Session<'_> {
             .prepare_cached("update budgets set cap = ?2 where key = ?1")?
             .execute(params![key, limit])?;
         if changed == 0 {
-            // What runs already counts from the first moment on.
+            // Running work counts from the first moment.
             let used = self.rewrite_held(key, true)?;
             self.connection
                 .prepare_cached("insert into budgets (key, cap, used) values (?1, ?2, ?3)")?
@@ -149,7 +149,7 @@ impl Session<'_> {
         self.unpark(key)
     }
 
-    /// Running work that names the budget begins, or ceases, to be counted by it.
+    /// Adds running work that names the budget to its count, or removes it.
     fn rewrite_held(&mut self, key: &str, counted: bool) -> Result<usize, StoreError> {
         let running: Vec<(Uuid, Option<String>, Option<String>)> = self
             .connection
@@ -179,7 +179,7 @@ impl Session<'_> {
     }
 }
 
-/// A list of budget keys, as a row holds it; in order, each once.
+/// List of budget keys as a row stores it: sorted, each once.
 pub(super) fn keys(text: Option<&str>) -> Result<Vec<String>, StoreError> {
     let Some(text) = text else { return Ok(Vec::new()) };
     let mut keys: Vec<String> = serde_json::from_str(text).map_err(|error| StoreError::Broken {

@@ -1,4 +1,4 @@
-//! A transaction, applied. Either all of it, or an error and nothing: the writer takes back what was done.
+//! Applies a transaction: all of it, or an error and nothing; the writer rolls back.
 
 use rusqlite::{OptionalExtension as _, params};
 use uuid::Uuid;
@@ -18,11 +18,10 @@ impl Sqlite {
 
 fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<CommitResult, StoreError> {
     let mut writes = transaction.writes;
-    // Who has lost the right to write learns that first, whatever else would be wrong; work is taken out of lanes
-    // before new work is put in.
+    // A lost lease is reported before any other fault; work is taken out of lanes before new work is put in.
     writes.sort_by_key(rank);
     let mut committed = CommitResult::default();
-    // A key that one document gives up may be taken by another in the same transaction, whichever of them comes first.
+    // A unique key that one document gives up may be taken by another in the same transaction, in either order.
     for write in &writes {
         if let Write::Update(DocumentUpdate { uuid, unique_keys: Some(_), .. }) = write {
             session.release_keys(*uuid)?;
@@ -84,7 +83,7 @@ fn rank(write: &Write) -> u8 {
         Write::Delete { .. } => 5,
         Write::Create(_) | Write::Update(_) => 6,
         Write::PutSecret(_) | Write::EnsureSecret(_) | Write::DropSecret { .. } | Write::SetMeta(_) => 7,
-        // Behind what they tell of.
+        // After the events that they describe.
         Write::Record(_) | Write::Audit(_) | Write::SavePosition { .. } => 8,
     }
 }
@@ -145,9 +144,8 @@ impl Session<'_> {
         self.feed(&kind, uuid, etag.next().0, true)
     }
 
-    /// The kind of the document, if it is at this etag; else whether it was changed meanwhile or is gone. There is one
-    /// writer, so nothing comes between this and the change; a statement that changes and answers at once would cost
-    /// SQLite twice as much as both.
+    /// Kind of the document, if it is at this etag; else the error. There is one writer, so nothing comes between
+    /// this and the change; a statement with `returning` would cost SQLite twice as much as both.
     fn expect(&self, uuid: Uuid, etag: Etag) -> Result<String, StoreError> {
         let found: Option<(i64, String)> = self
             .connection
@@ -182,7 +180,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Says in the feed that a document changed (`etag` is its new one) or that its work moved (`etag` 0).
+    /// Adds a feed row: a document changed (`etag` is its new one) or its work changed state (`etag` 0).
     pub(super) fn feed(
         &mut self,
         kind: &str,
@@ -198,7 +196,7 @@ impl Session<'_> {
     }
 }
 
-/// Whether a statement failed because what it wanted to insert is there already.
+/// Whether a statement failed because the row exists already.
 pub(super) fn is_conflict(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }

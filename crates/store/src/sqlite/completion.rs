@@ -1,4 +1,4 @@
-//! How work leaves: it is ended or given back by whoever holds it, withdrawn, cancelled or forgotten by others.
+//! How work leaves the queue: completed or released by its holder; withdrawn, cancelled or discarded by others.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Sqlite {
                     claimed: Err(StoreError::Unavailable { what, source: None }),
                 }
             }
-            // One of the two can never be done; the other need not suffer for it.
+            // One of the two cannot succeed; the other must not fail because of it.
             Err(_) => {
                 let ended = self.complete(ends).await;
                 CompleteAndClaimResult {
@@ -60,7 +60,7 @@ impl Sqlite {
     }
 }
 
-/// A row of `work` by its id, as far as ending it needs.
+/// Columns of a row of `work` that ending it needs.
 struct WorkRow {
     lane: Uuid,
     kind: String,
@@ -71,14 +71,14 @@ struct WorkRow {
 }
 
 impl WorkRow {
-    /// The budgets for whose room it waits, perhaps in a lane that was un-parked for it.
+    /// Budgets whose capacity it waits for, perhaps in a lane that was un-parked for it.
     fn awaits(&self) -> Option<&str> {
         if self.state == "Pending" { self.budgets.as_deref() } else { None }
     }
 }
 
 impl Session<'_> {
-    /// Ends work; each stands alone. They are written in the order of their ids, side by side: many rows on few pages.
+    /// Completes work; each piece succeeds or fails alone. Written in id order: many rows on few pages.
     fn complete_all(&mut self, ends: &[PreparedCompletion]) -> Result<Vec<CompletionOutcome>, StoreError> {
         let mut order: Vec<usize> = (0..ends.len()).collect();
         order.sort_by_key(|index| ends[*index].lease().work);
@@ -91,10 +91,10 @@ impl Session<'_> {
         Ok(fates)
     }
 
-    /// Ends work; false when the hold is stale, and then nothing is changed.
+    /// Completes work; false, without any change, when the lease is stale.
     pub(super) fn complete(&mut self, end: &PreparedCompletion) -> Result<bool, StoreError> {
         let work = end.lease().work;
-        // Who tells nothing need not know what was told before.
+        // Without entries the number of the last entry is not needed.
         let found = match end.told() {
             [] => self.held_by(end.lease())?.map(|live| (live, 0)),
             _ => self.held_and_told(end.lease())?,
@@ -117,7 +117,7 @@ impl Session<'_> {
                 wanted: "uncancelled",
             });
         }
-        // What took no effect may still be too late to begin.
+        // Work without effect may still time out before it starts.
         self.connection
             .prepare_cached(
                 "update work set state = 'Pending', due_at = ?2, attempt = attempt - ?3, owner = null, held = null, changed = ?4,
@@ -170,7 +170,8 @@ impl Session<'_> {
 
     pub(super) fn expedite(&mut self, work: Uuid) -> Result<(), StoreError> {
         let live = self.pending_or_why(work)?;
-        // What is too late is not let go first: whoever touches its lane closes it, and nothing is told behind its end.
+        // Late work is not released first: the next access to its lane times it out, and no entry comes behind that
+        // end.
         let moved = self
             .connection
             .prepare_cached(
@@ -197,7 +198,7 @@ impl Session<'_> {
                 WorkKind::ALL.into_iter().for_each(|kind| self.topics.add(Topic::Work(kind)));
                 Ok(())
             }
-            // It rests; whoever takes it up next finds that it was asked to end in what is told of it.
+            // It is released; the next holder finds the cancel request on the work row.
             Some(live) if live.class == CLASS_BEGUN => {
                 self.connection
                     .prepare_cached("update work set due_at = 0, to_end = 1, changed = ?2 where id = ?1")?
@@ -210,7 +211,7 @@ impl Session<'_> {
         }
     }
 
-    /// Forgets work that neither runs nor has begun: what it did would never be taken back.
+    /// Removes work that neither runs nor has taken effect: its effects would never be undone.
     pub(super) fn discard(&mut self, work: Uuid) -> Result<(), StoreError> {
         if let Some(live) = self.live(work)? {
             if live.state == "InProgress" || live.class == CLASS_BEGUN {
@@ -224,7 +225,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Makes sure that nothing runs in a lane, and nothing that has begun rests in it.
+    /// Ensures that nothing runs in a lane, and that no started work is pending in it.
     pub(super) fn expect_idle(&self, lane: Uuid) -> Result<(), StoreError> {
         let half_done: Option<(Uuid, String)> = self
             .connection
@@ -260,7 +261,7 @@ impl Session<'_> {
         })
     }
 
-    /// The work, if the holder may still write, and the number of the last entry that tells of it.
+    /// The work, if the lease is valid, and the number of its last entry.
     fn held_and_told(&self, lease: WorkLease) -> Result<Option<(WorkRow, i64)>, StoreError> {
         Ok(self
             .connection
@@ -275,7 +276,7 @@ impl Session<'_> {
             .optional()?)
     }
 
-    /// The work, if the holder may still write.
+    /// The work, if the lease is valid.
     fn held_by(&self, lease: WorkLease) -> Result<Option<WorkRow>, StoreError> {
         Ok(self
             .connection
@@ -313,7 +314,7 @@ impl Session<'_> {
         self.tell_end(work)
     }
 
-    /// Moves work into the history; `awaits` are the budgets of work that was pending.
+    /// Moves work to the history; `awaits` are the budgets of work that was pending.
     fn end(
         &mut self,
         work: Uuid,
@@ -334,10 +335,10 @@ impl Session<'_> {
         self.feed(kind, work, 0, false)
     }
 
-    /// Takes work out of the queue.
+    /// Removes work from the queue.
     fn remove(&mut self, work: Uuid, awaits: Option<&str>) -> Result<(), StoreError> {
         self.connection.prepare_cached("delete from work where id = ?1")?.execute([work])?;
-        // Its lane may have been un-parked for room that it takes no more: others that wait may have it.
+        // Its lane may have been un-parked for capacity that it no longer takes: others that wait may have it.
         for key in keys(awaits)? {
             self.unpark(&key)?;
         }

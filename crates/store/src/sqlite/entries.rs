@@ -1,4 +1,4 @@
-//! What is told of work, on SQLite: entries are numbered within their work, and what is told at once stands in one row.
+//! History entries on SQLite: numbered within their work; entries written together share a row.
 
 use api::admin::{Entry, EntryEvent};
 use api::doc::{ResultCode, WorkResult};
@@ -14,7 +14,7 @@ use crate::StoreError;
 use crate::document::text_value;
 use crate::entries::{self, ENTRIES_MAX, EntryText, StoredEntry};
 
-/// Beyond this a row takes no further entry: whoever reads one has to read all of it.
+/// Largest row that takes a further entry: a reader of one entry reads the whole row.
 const ROW_BYTES_MAX: usize = 16 * 1024;
 
 impl Sqlite {
@@ -46,7 +46,7 @@ impl Sqlite {
 }
 
 impl Session<'_> {
-    /// Tells something of work that is there, live or ended.
+    /// Adds an entry to existing work, live or finished.
     pub(super) fn record(&mut self, recorded: &StoredEntry) -> Result<(), StoreError> {
         let known = self
             .connection
@@ -60,7 +60,7 @@ impl Session<'_> {
         self.append(recorded)
     }
 
-    /// Puts an entry behind the others; one of a step, in a log that is full, is only counted.
+    /// Appends an entry; an entry of a step in a full history is only counted.
     pub(super) fn append(&mut self, recorded: &StoredEntry) -> Result<(), StoreError> {
         let last = self
             .connection
@@ -69,7 +69,7 @@ impl Session<'_> {
         self.append_behind(last, recorded.work, &[EntryText::recorded(recorded)])
     }
 
-    /// Puts entries of one piece of work behind the last one, which has the number `last`.
+    /// Appends entries of one piece of work behind the last one, which has the number `last`.
     pub(super) fn append_behind(
         &mut self,
         mut last: i64,
@@ -106,7 +106,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Tells of an end that no holder tells of.
+    /// Adds the entry of an end that no holder writes.
     pub(super) fn tell_end(&mut self, work: Uuid) -> Result<(), StoreError> {
         let (state, attempt, result): (String, i32, Option<String>) = self
             .connection
@@ -123,8 +123,8 @@ impl Session<'_> {
     }
 }
 
-/// What is told at once stands in one row, under the number of its last entry: a row for each would make the end of a short
-/// piece of work twice as dear.
+/// Entries written together share a row, under the number of the last: a row for each would double the cost of
+/// completing short work.
 #[derive(Default)]
 struct Row<'a>(Vec<&'a str>);
 
@@ -146,7 +146,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What is remembered of work whose time to begin passed.
+/// Result of work that timed out before it started.
 pub(super) fn timed_out(now: i64) -> WorkResult {
     let at = Timestamp::from_second(now.div_euclid(1_000_000)).unwrap_or_default();
     WorkResult::new(ResultCode::TIMED_OUT, format!("timed out at {at}"))

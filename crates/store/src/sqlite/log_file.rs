@@ -1,15 +1,16 @@
-//! The file of the log, written in one go. SQLite writes each page of a commit and each page's header by itself; on a
-//! journalling file system a small write costs several microseconds whatever its size, and a commit of ten pages makes
-//! twenty. Here they are gathered and written together before the sync, which takes no longer than for one page.
+//! Buffered writes of the WAL file. SQLite writes each page of a commit and each page's header separately; on a
+//! journalling file system a small write costs several microseconds regardless of its size, and a commit of ten pages
+//! makes twenty. Here they are buffered and written together before the sync, which takes no longer than for one
+//! page.
 //!
-//! SQLite asks its *VFS* for files. Ours hands every request to the system's own, except for the log (`-wal`), whose
-//! consecutive writes it holds back until somebody syncs, reads, measures, cuts or closes that file through the same
-//! connection. Other connections never see what is held back, and never miss it: a commit is published to them, by the
-//! index in shared memory, after its sync has returned. That is so only with `synchronous = full` (or `extra`), which
-//! [`super::open`] sets on every connection that it opens by this name.
+//! SQLite opens files through a *VFS*. This one forwards every request to the system's VFS, except for the WAL
+//! (`-wal`), whose consecutive writes it buffers until that file is synced, read, measured, truncated or closed
+//! through the same connection. Other connections never see buffered bytes, and never miss them: a commit is
+//! published to them, by the index in shared memory, after its sync has returned. That holds only with `synchronous =
+//! full` (or `extra`), which [`super::open`] sets on every connection that it opens by this name.
 //!
-//! A crash loses what was held back, all of it unanswered. A write that fails late, in the sync, fails the same commit: SQLite
-//! treats both alike, and writes the log again from where that commit began.
+//! A crash loses the buffer, all of it unacknowledged. A write that fails late, in the sync, fails the same commit:
+//! SQLite treats both alike, and writes the log again from the start of that commit.
 
 #![allow(
     unsafe_code,
@@ -23,35 +24,37 @@ use std::sync::OnceLock;
 
 use rusqlite::ffi;
 
-/// Under this name SQLite knows us.
+/// Name of this VFS in SQLite.
 const NAME: &CStr = c"shipshape-log";
-/// So much is gathered at most. The system's VFS of SQLite writes less than 128 KiB at once, whatever it is given.
+/// Size of the buffer. The system's VFS writes less than 128 KiB at once, whatever it is given.
 const GATHERED_MAX: usize = 120 * 1024;
 
-/// The name to open connections with; none where SQLite refuses to know us, and then everything is as without us.
+/// Name to open connections with; none where SQLite rejects the registration, and then the system's VFS is used.
 pub(super) fn vfs() -> Option<&'static CStr> {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     REGISTERED.get_or_init(register).then_some(NAME)
 }
 
-/// The system's VFS with another way to open files.
+/// The system's VFS with another function to open files.
 #[repr(C)]
 struct Vfs {
-    /// What SQLite sees; first, so that a pointer to it is one to the whole.
+    /// The part that SQLite sees; first, so that a pointer to it is a pointer to the whole.
     face: ffi::sqlite3_vfs,
     system: *mut ffi::sqlite3_vfs,
 }
 
 fn register() -> bool {
-    // SAFETY: finding the default VFS initialises SQLite if need be, and the VFS of the system lives as long as the process.
+    // SAFETY: finding the default VFS initialises SQLite if needed, and the system's VFS lives as long as the
+    // process.
     let system = unsafe { ffi::sqlite3_vfs_find(null()) };
     if system.is_null() {
         return false;
     }
-    // SAFETY: not null, and SQLite does not change a registered VFS but for its link to the next one, which is not used here.
+    // SAFETY: not null, and SQLite changes nothing of a registered VFS but its link to the next one, which is not
+    // used here.
     let mut face = unsafe { *system };
     let Ok(bytes) = c_int::try_from(size_of::<LogFile>()) else { return false };
-    // Whatever we do not replace is the system's own function; they use nothing of the VFS but the fields copied here.
+    // All other functions are the system's own; they use nothing of the VFS but the fields copied here.
     face.pNext = null_mut();
     face.zName = NAME.as_ptr();
     face.szOsFile += bytes;
@@ -61,13 +64,13 @@ fn register() -> bool {
     unsafe { ffi::sqlite3_vfs_register(&raw mut vfs.face, 0) == ffi::SQLITE_OK }
 }
 
-/// The log's file. SQLite allocates it, with room for the system's file behind it, and hands it to one thread at a time: that of
-/// the connection whose log it is.
+/// The WAL file. SQLite allocates it, with space for the system's file behind it, and uses it from one thread at a
+/// time: that of its connection.
 #[repr(C)]
 struct LogFile {
-    /// What SQLite sees; first, so that a pointer to it is one to the whole.
+    /// The part that SQLite sees; first, so that a pointer to it is a pointer to the whole.
     face: ffi::sqlite3_file,
-    /// Where the gathered bytes begin in the file.
+    /// Offset of the buffered bytes in the file.
     at: i64,
     gathered: Vec<u8>,
 }
@@ -78,7 +81,7 @@ const _: () = assert!(
 );
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    // The first version: what later ones add is for the database's own file.
+    // Version 1: later versions add methods for the database file only.
     iVersion: 1,
     xClose: Some(close),
     xRead: Some(read),
@@ -100,10 +103,11 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Any file but the log is the system's from the first byte on: SQLite then never comes back to us.
+/// Opens a file. Any file but the WAL is the system's from the first byte on: SQLite then calls the system's methods
+/// directly.
 ///
 /// # Safety
-/// Called by SQLite: `vfs` is the one that was registered, `file` has as many bytes as it asks for and is aligned for pointers.
+/// Called by SQLite: `vfs` is the registered one, `file` has the requested size and is aligned for pointers.
 unsafe extern "C" fn open(
     vfs: *mut ffi::sqlite3_vfs,
     name: *const c_char,
@@ -111,19 +115,20 @@ unsafe extern "C" fn open(
     flags: c_int,
     out_flags: *mut c_int,
 ) -> c_int {
-    // SAFETY: it was registered as the face of a `Vfs`, whose first field it is.
+    // SAFETY: it was registered as the first field of a `Vfs`.
     let system = unsafe { (*vfs.cast::<Vfs>()).system };
     // SAFETY: the system's VFS lives as long as the process.
     let Some(open) = (unsafe { (*system).xOpen }) else { return ffi::SQLITE_CANTOPEN };
     if flags & ffi::SQLITE_OPEN_WAL == 0 {
-        // SAFETY: what SQLite promises us about the arguments it promises to any VFS, and there is room for more than this file.
+        // SAFETY: SQLite's guarantees for the arguments hold for any VFS, and there is space for more than this file.
         return unsafe { open(system, name, file, flags, out_flags) };
     }
-    // SAFETY: there is room for a log file and the system's file behind it. Nothing is read of what was there before.
+    // SAFETY: there is space for a WAL file and the system's file behind it. Nothing of the earlier content is read.
     unsafe {
         let inner = inner(file);
         let opened = open(system, name, inner, flags, out_flags);
-        // SQLite closes whatever has methods, opened well or not; what the system has not opened is not to be closed.
+        // SQLite closes whatever has methods, opened well or not; a file that the system has not opened must not be
+        // closed.
         let methods = if (*inner).pMethods.is_null() { null() } else { &raw const METHODS };
         let face = ffi::sqlite3_file { pMethods: methods };
         file.cast::<LogFile>().write(LogFile { face, at: 0, gathered: Vec::new() });
@@ -131,20 +136,20 @@ unsafe extern "C" fn open(
     }
 }
 
-/// The system's file behind ours.
+/// The system's file behind this one.
 ///
 /// # Safety
-/// `file` is the face of a `LogFile`, or room for one, that our `open` was given.
+/// `file` is the first field of a `LogFile`, or space for one, that `open` was called with.
 unsafe fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    // SAFETY: our VFS asks for so many bytes more than the system's file needs.
+    // SAFETY: this VFS requests that many bytes more than the system's file needs.
     unsafe { file.byte_add(size_of::<LogFile>()) }
 }
 
 /// Calls a method of the system's file.
 macro_rules! system {
     ($file:expr, $method:ident $(, $argument:expr)*) => {{
-        // SAFETY: whoever calls this was given by SQLite a file that our `open` has opened; the system's file stands behind it,
-        // with the methods that the system's VFS gave it, and the arguments are those that SQLite gave us for the same method.
+        // SAFETY: the caller got from SQLite a file that `open` has opened; the system's file stands behind it, with
+        // the methods of the system's VFS, and the arguments are those of SQLite for the same method.
         unsafe {
             let inner = inner($file);
             match (*(*inner).pMethods).$method {
@@ -155,12 +160,12 @@ macro_rules! system {
     }};
 }
 
-/// Writes what was gathered. When that fails it is forgotten: the commit that it belongs to fails with it.
+/// Writes the buffer. On failure the buffer is discarded: the commit that it belongs to fails with it.
 ///
 /// # Safety
-/// `file` is one that our `open` has opened, and nobody else uses it now.
+/// `file` was opened by `open`, and nobody else uses it now.
 unsafe fn flush(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: it is the face of a `LogFile` that `open` has written, used by this thread alone.
+    // SAFETY: it is the first field of a `LogFile` that `open` has written, used by this thread alone.
     let log = unsafe { &mut *file.cast::<LogFile>() };
     if log.gathered.is_empty() {
         return ffi::SQLITE_OK;
@@ -175,7 +180,7 @@ unsafe fn flush(file: *mut ffi::sqlite3_file) -> c_int {
 /// Flushes, and returns from the method if that fails.
 macro_rules! flush {
     ($file:expr) => {
-        // SAFETY: SQLite gives a method a file that `open` has opened, and no two threads the same one.
+        // SAFETY: SQLite passes a file that `open` has opened, and never the same one to two threads.
         match unsafe { flush($file) } {
             ffi::SQLITE_OK => {}
             failed => return failed,
@@ -190,7 +195,7 @@ unsafe extern "C" fn write(
     at: i64,
 ) -> c_int {
     let Ok(count) = usize::try_from(bytes) else { return ffi::SQLITE_IOERR_WRITE };
-    // SAFETY: SQLite gives us a file that `open` has opened, and no two threads the same one.
+    // SAFETY: SQLite passes a file that `open` has opened, and never the same one to two threads.
     let log = unsafe { &mut *file.cast::<LogFile>() };
     let end = log.at + log.gathered.len() as i64;
     if !log.gathered.is_empty() && (at != end || log.gathered.len() + count > GATHERED_MAX) {
@@ -199,12 +204,12 @@ unsafe extern "C" fn write(
     if count > GATHERED_MAX {
         return system!(file, xWrite, from, bytes, at);
     }
-    // SAFETY: as above; the reference before is not used any more.
+    // SAFETY: as above; the earlier reference is not used any more.
     let log = unsafe { &mut *file.cast::<LogFile>() };
     if log.gathered.is_empty() {
         log.at = at;
     }
-    // SAFETY: SQLite gives us `bytes` readable bytes, which are none of ours.
+    // SAFETY: SQLite passes `bytes` readable bytes, which do not overlap the buffer.
     log.gathered.extend_from_slice(unsafe { std::slice::from_raw_parts(from.cast::<u8>(), count) });
     ffi::SQLITE_OK
 }
@@ -230,11 +235,11 @@ unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut i64) -> 
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: SQLite gives us a file that `open` has opened. Nobody was told that what is held back is there, so nobody
+    // SAFETY: SQLite passes a file that `open` has opened. Buffered bytes were not acknowledged to anybody, so nobody
     // misses what cannot be written any more.
     let _ = unsafe { flush(file) };
     let closed = system!(file, xClose);
-    // SAFETY: `open` has written it, and after this SQLite does not use it any more: it is dropped once.
+    // SAFETY: `open` has written it, and SQLite does not use it afterwards: it is dropped once.
     unsafe { std::ptr::drop_in_place(file.cast::<LogFile>()) };
     closed
 }
@@ -272,7 +277,7 @@ mod tests {
 
     const TEXT: &str = "insert into notes (text) values (hex(randomblob(500)))";
 
-    /// A writer by our name, and a reader by the system's own.
+    /// A writer through this VFS, and a reader through the system's.
     fn bed() -> (tempfile::TempDir, Connection, Connection) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
@@ -304,7 +309,7 @@ mod tests {
         }
     }
 
-    /// How often this thread has asked the system to write something.
+    /// Number of writes that this thread has passed to the system.
     fn writes() -> u64 {
         let counters = std::fs::read_to_string("/proc/thread-self/io").expect("the system counts");
         let line = counters.lines().find_map(|line| line.strip_prefix("syscw: ")).expect("writes");
@@ -353,7 +358,7 @@ mod tests {
         }
         assert_eq!((count(&writer), count(&reader)), (605, 605));
         assert_whole(&reader);
-        // As after a crash: what is in the files at this moment, opened by somebody else.
+        // As after a crash: the files as they are at this moment, opened by another connection.
         let copy = directory.path().join("copy.db");
         for ending in ["", "-wal"] {
             let from = directory.path().join(format!("store.db{ending}"));

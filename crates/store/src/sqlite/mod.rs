@@ -1,5 +1,5 @@
 //! SQLite inside the process: one host, one process, no server. Writes go through the one writer; reads through a
-//! small pool of read-only connections, which the writer does not disturb.
+//! small pool of read-only connections, which the writer does not block.
 
 mod budgets;
 mod commit;
@@ -46,20 +46,20 @@ struct Shared {
     writer: Writer,
     readers: Readers,
     notifier: Notifier,
-    /// Raised only by an import; positions of another one are void.
+    /// Raised only by an import; positions of another generation are invalid.
     generation: AtomicI64,
     clock: api::clock::SharedClock,
-    /// Held for as long as the store is open, so that no second process opens the file.
+    /// Held while the store is open, so that no second process opens the file.
     lock: Mutex<Option<Lock>>,
 }
 
-/// The lock on a file; given back explicitly, because a process that is just being started by this one shares it until
-/// its own program begins.
+/// The lock on a file; released explicitly, because a child process shares it between its fork and the start of its
+/// program.
 #[derive(Debug)]
 struct Lock {
     file: File,
-    /// What the log's folder syncs. Closing it takes SQLite's own locks on the file away from this process (so POSIX wants
-    /// it), so it is closed after every connection.
+    /// File that the WAL checkpointer syncs. Closing it releases SQLite's own locks of this process on the file (as
+    /// POSIX demands), so it is closed after every connection.
     store: Option<Arc<File>>,
 }
 
@@ -70,7 +70,7 @@ impl Drop for Lock {
     }
 }
 
-/// Read-only connections, as many as may be used at once.
+/// Pool of read-only connections.
 #[derive(Debug)]
 struct Readers {
     free: Mutex<VecDeque<Connection>>,
@@ -78,11 +78,11 @@ struct Readers {
 }
 
 impl Readers {
-    /// The connection that was used last, whose pages are the warmest, or the first that comes back.
+    /// The most recently used connection, whose pages are cached, or the first one returned.
     async fn take(&self) -> Result<Connection, StoreError> {
         let permit = self.permits.acquire().await.map_err(|_| closed())?;
         let connection = self.free().pop_front().ok_or_else(closed)?;
-        // It comes back with the connection.
+        // The permit is returned with the connection.
         permit.forget();
         Ok(connection)
     }
@@ -95,7 +95,7 @@ impl Readers {
         }
     }
 
-    /// Nobody reads from now on.
+    /// Closes the pool.
     fn close(&self) {
         let mut free = self.free();
         self.permits.close();
@@ -107,7 +107,7 @@ impl Readers {
     }
 }
 
-/// What `work` found, or with what it panicked: the connection is whole in either case.
+/// Result or panic of `work`: the connection stays usable in either case.
 fn caught<T>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -133,19 +133,19 @@ impl Sqlite {
     }
 
     pub(crate) async fn close(&self) {
-        // Readers first: the last one to leave folds the log into the file, and only the writer can.
+        // Readers first: the last connection to close checkpoints the WAL, and only the writer can.
         self.shared.readers.close();
         self.shared.writer.close().await;
         drop(self.shared.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
     }
 
-    /// Answers when the file can be read and, as far as is known, written.
+    /// Checks that the file can be read and, as far as known, written.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
         self.shared.writer.answers()?;
         self.meta("generation").await.map(drop)
     }
 
-    /// There is one writer, and what it has not committed nobody waits for.
+    /// There is one writer, and nobody waits for its uncommitted changes.
     #[expect(clippy::unused_async, reason = "the other engine asks its server")]
     pub(crate) async fn held_back(&self) -> Result<std::time::Duration, StoreError> {
         Ok(std::time::Duration::ZERO)
@@ -160,7 +160,7 @@ impl Sqlite {
         self.shared.writer.write(work).await
     }
 
-    /// Runs `work` on one snapshot of what is committed.
+    /// Runs `work` on one snapshot of committed data.
     async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -171,8 +171,8 @@ impl Sqlite {
         }
         let connection = self.shared.readers.take().await?;
         let shared = self.shared.clone();
-        // The file may have to be read from disk; the runtime's threads must not wait for that. A caller that gives up does
-        // not take the connection with it.
+        // The file may have to be read from disk; the runtime's threads must not wait for that. A cancelled caller
+        // still returns the connection.
         let outcome = tokio::task::spawn_blocking(move || {
             let outcome = caught(&connection, work);
             shared.readers.give_back(connection);
@@ -183,8 +183,8 @@ impl Sqlite {
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// The same for one document by its key. It touches a few pages, which are in memory but for the first time: to wake
-    /// another thread for it, and to be woken, would take several times as long.
+    /// The same for one document by its key. It touches a few pages, nearly always cached: switching to another
+    /// thread and back would take several times as long.
     async fn look_up<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -195,7 +195,7 @@ impl Sqlite {
         if !spare || matches!(self.shared.writer, Writer::Inline(_)) {
             return self.read(work).await;
         }
-        // Whoever only ever reads would never let go of its thread.
+        // A caller that only reads would otherwise never yield its thread.
         tokio::task::consume_budget().await;
         let connection = readers.take().await?;
         let outcome = caught(&connection, work);
@@ -203,7 +203,7 @@ impl Sqlite {
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// The time by the clock that the store was handed, in microseconds.
+    /// Time by the store's clock, in microseconds.
     fn now(&self) -> i64 {
         self.shared.clock.now().as_microsecond()
     }
@@ -228,7 +228,7 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// JSON as the store keeps it.
+/// JSON as stored text.
 fn json_text(value: &serde_json::Value) -> String {
     value.to_string()
 }

@@ -1,4 +1,4 @@
-//! Opening a file: who may, what is refused, and how the schema gets there. What is refused is left as it was.
+//! Opens a file: permissions, rejected files, and the schema. A rejected file is left untouched.
 
 use std::collections::VecDeque;
 use std::fs::{File, TryLockError};
@@ -20,14 +20,14 @@ use crate::migrate::{self, Migration, Plan};
 use crate::notify::Notifier;
 use crate::open::{Location, Migrate, OpenError, Options, Schema, WriteMode};
 
-/// Up to this size a file is looked through when it is opened; a larger one would make starting slow, and
-/// `store check` looks through it whenever asked.
+/// Largest file that is integrity-checked when it is opened; a larger one would make starting slow, and `store check`
+/// does it on request.
 const LOOK_THROUGH_BYTES: u64 = 256 * 1024 * 1024;
 
-/// What every database of ours has in its header, so that another program's file is told from ours.
+/// Application id in the header of every database of this store, which distinguishes it from files of other programs.
 const APPLICATION_ID: i64 = 0x5368_7073; // "Shps"
 
-/// The schema of this engine.
+/// Migrations of this engine.
 pub(crate) static MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "keel", sql: include_str!("../../migrations/sqlite/0001_keel.sql") },
     Migration { number: 2, name: "entries", sql: include_str!("../../migrations/sqlite/0002_entries.sql") },
@@ -50,11 +50,11 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// Every file begins with this.
+/// Start of every SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 impl Sqlite {
-    /// Opens the file for writing, making it if there is none.
+    /// Opens the file for writing, creating it if there is none.
     pub(crate) async fn open(options: &Options) -> Result<Sqlite, OpenError> {
         let Location::Sqlite(path) = options.location.clone() else {
             return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
@@ -68,7 +68,7 @@ impl Sqlite {
         })?
     }
 
-    /// Opens a file that another process may be using, for reading only.
+    /// Opens a file that another process may use, for reading only.
     pub(crate) fn open_to_read(options: &Options) -> Result<Sqlite, OpenError> {
         let Location::Sqlite(path) = &options.location else {
             return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
@@ -85,7 +85,7 @@ impl Sqlite {
         let generation = generation(path, &connection)?.into();
         let readers = readers(path, 2)?;
         let notifier = Notifier::default();
-        // Nothing can be written through it: SQLite itself refuses on a read-only connection.
+        // Nothing can be written through it: SQLite rejects writes on a read-only connection.
         let writer = Writer::inline(connection, options, notifier.clone());
         let shared = Shared {
             path: path.clone(),
@@ -99,7 +99,7 @@ impl Sqlite {
         Ok(Sqlite { shared: Arc::new(shared) })
     }
 
-    /// The schema that a file has, and the newest that we know.
+    /// Schema version of a file, and the newest known.
     pub(crate) fn schema(options: &Options) -> Result<Schema, OpenError> {
         let Location::Sqlite(path) = &options.location else {
             return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
@@ -174,8 +174,8 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
         None => Connection::open(path)?,
     };
     set_up(&connection)?;
-    // The log's file relies on `full`: what is not synced is not yet written either. A smaller cache than for readers: a
-    // commit in which pages changed places walks through all that is in it.
+    // The buffered WAL relies on `full`: unsynced bytes are not written yet. A smaller cache than for readers: a
+    // commit that moves pages scans the whole cache.
     connection.execute_batch(
         "pragma cache_size = -32768; pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;
          pragma journal_size_limit = 67108864;",
@@ -183,7 +183,7 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Folds the log of `writer` into the file, with a connection of its own.
+/// Starts the checkpointer of `writer`'s WAL, with a connection of its own.
 fn checkpointer(path: &Path, writer: &mut Connection, lock: &mut Lock) -> Result<WalCheckpointer, OpenError> {
     let other = writable(path).map_err(|error| refused(path, &error))?;
     let store = File::options().read(true).write(true).open(path).map_err(|source| OpenError::File {
@@ -196,8 +196,8 @@ fn checkpointer(path: &Path, writer: &mut Connection, lock: &mut Lock) -> Result
     WalCheckpointer::start(writer, other, store).map_err(|error| file(path, &error.to_string()))
 }
 
-/// Makes a new store beside its place and moves it there when it is whole: an empty or half-made file in its place
-/// is then always damage, never a beginning. Only this user may read it.
+/// Creates a new store beside its path and moves it there when it is complete: an empty or partial file at the path
+/// is then always damage. Only this user may read it.
 fn make(path: &Path, options: &Options) -> Result<(), OpenError> {
     let failed = |source| OpenError::File {
         path: path.to_owned(),
@@ -241,7 +241,7 @@ fn file(path: &Path, what: &str) -> OpenError {
     OpenError::File { path: path.to_owned(), what: what.to_owned(), source: None }
 }
 
-/// What SQLite said when it refused a file, in our words where we know better ones.
+/// Describes why SQLite rejected a file.
 fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode;
     match error.sqlite_error_code() {
@@ -257,7 +257,7 @@ fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
     }
 }
 
-/// Keeps a second process out for as long as the returned file is open.
+/// Keeps other processes out while the returned file is open.
 fn lock(path: &Path) -> Result<Lock, OpenError> {
     let checkpointer = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !checkpointer.is_dir() {
@@ -288,12 +288,12 @@ fn lock(path: &Path) -> Result<Lock, OpenError> {
             });
         }
     }
-    // Only a help for whoever finds the file in use; the lock is what counts.
+    // Only a hint for a process that finds the file in use; the lock decides.
     let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
     Ok(Lock { file: lock, store: None })
 }
 
-/// Looks at an existing file without changing it; the connection is read-only.
+/// Checks an existing file without changing it; the connection is read-only.
 fn examine(path: &Path) -> Result<Connection, OpenError> {
     let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
     let read = |source| OpenError::File {
@@ -326,8 +326,8 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
         other => other,
     };
     let pages = u64::from(u32::from_be_bytes([header[28], header[29], header[30], header[31]]));
-    // Folding the log into the file writes the first page first: when that was interrupted, the file is shorter than it
-    // says, and the rest is still in the log. What really is missing is found below.
+    // A checkpoint writes the first page first: when it was interrupted, the file is shorter than its header states,
+    // and the rest is still in the WAL. What is really missing is found below.
     if metadata.len() < pages * page_bytes && !has_log(path) {
         return Err(damaged(format!(
             "is cut short: it has {} of its {} bytes",
@@ -350,7 +350,7 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// SQLite takes a log for that of whatever file it finds beside it, and would write what it holds into a new one.
+/// SQLite applies a WAL to any file that it finds beside it, and would write its content into a new one.
 fn lone_log(path: &Path) -> OpenError {
     let log = beside(path, "-wal");
     let what = format!(
@@ -360,7 +360,7 @@ fn lone_log(path: &Path) -> OpenError {
     file(path, &what)
 }
 
-/// Whether there are writes beside the file that are not yet in it.
+/// Whether the WAL holds writes that are not in the file yet.
 fn has_log(path: &Path) -> bool {
     std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
 }
@@ -368,13 +368,13 @@ fn has_log(path: &Path) -> bool {
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(128);
-    // Plans must not depend on what is bound: else SQLite prepares a statement anew whenever a bound value meets one of
-    // our partial indexes, which cost as much as all the rest of a claim.
+    // Plans must not depend on bound values: otherwise SQLite prepares a statement again whenever a bound value meets
+    // a partial index, which cost as much as all the rest of a claim.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch("pragma cache_size = -65536; pragma temp_store = memory;")
 }
 
-/// What migrations a file has seen.
+/// Applied migrations of a file.
 fn schema(path: &Path, connection: &Connection) -> Result<Vec<migrate::Applied>, OpenError> {
     let said = |error: rusqlite::Error| refused(path, &error);
     let tables: i64 = connection
@@ -397,12 +397,12 @@ fn schema(path: &Path, connection: &Connection) -> Result<Vec<migrate::Applied>,
     Ok(applied)
 }
 
-/// Before an existing file is changed, it is copied: the way back, should the new release disappoint.
+/// Copies an existing file before a migration changes it, as the way back to the previous release.
 fn copy_before_migration(path: &Path, connection: &Connection, from: i64) -> Result<(), OpenError> {
     let copy = beside(path, &format!(".before-migration-{}", from + 1));
     let failed = |why: String| file(&copy, &format!("the copy before migrating cannot be made: {why}"));
-    // One of that name is of an earlier try, or of before somebody went back to it. The file has the old schema still, with
-    // all that was written since: its copy takes the place of the other.
+    // A copy of that name is from an earlier attempt, or from before somebody went back to it. The file still has the
+    // old schema, with all later writes: its copy replaces the other.
     let fresh = beside(&copy, ".new");
     let _ = std::fs::remove_file(&fresh);
     super::transfer::copy(connection, &fresh).map_err(failed)?;

@@ -1,8 +1,8 @@
-//! The queue on SQLite. There is one writer, so no lock is ever waited for; the algorithm is the one of PostgreSQL:
-//! a claim looks for free lanes whose head is due, never at the backlog.
+//! The queue on SQLite. There is one writer, so no lock is ever waited for; the algorithm is that of PostgreSQL: a
+//! claim reads free lanes whose head is due, never the backlog.
 //!
-//! Whoever writes a lane's head un-parks it: the next claim parks it again if its budget is still full. So an
-//! un-parking can never be lost.
+//! Writing a lane's head un-parks the lane: the next claim parks it again if its budget is still full. So an un-park
+//! is never lost.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Sqlite {
         if max == 0 {
             return Ok(Vec::new());
         }
-        // Not asked of the readers first: a claim that finds nothing changes nothing, and such a commit syncs nothing.
+        // Without asking a reader first: a claim that finds nothing changes nothing, and such a commit syncs nothing.
         self.write(move |session| session.claim(kind, max, owner, micros(lease))).await
     }
 
@@ -93,7 +93,7 @@ impl Sqlite {
 pub(super) struct LaneHead {
     pub(super) id: Uuid,
     kind: String,
-    /// Its place in the lane's order: a row that is set aside is a fresh one here.
+    /// Class in the lane's order: a row in a side queue counts as unstarted work here.
     pub(super) class: i64,
     pub(super) due_at: i64,
     pub(super) priority: i64,
@@ -102,12 +102,12 @@ pub(super) struct LaneHead {
     pub(super) budgets: Option<String>,
     /// Whether it is on its way to its end.
     pub(super) ending: bool,
-    /// The budget that it was set aside for.
+    /// Budget of its side queue.
     pub(super) side_queue: Option<String>,
     state: State,
 }
 
-/// What a holder finds of the work that it takes up.
+/// State of the work that its new holder receives.
 struct State {
     attempt: i32,
     step: Option<String>,
@@ -116,17 +116,17 @@ struct State {
 }
 
 impl LaneHead {
-    /// What goes before what in a lane.
+    /// Sort key within a lane.
     pub(super) fn place(&self) -> (i64, i64, i64, Uuid) {
         (self.class, self.due_at, self.priority, self.id)
     }
 
-    /// What a lane shows of its first row.
+    /// Columns of a lane's head.
     pub(super) fn head(&self) -> (&str, i64, i64, i64) {
         (&self.kind, self.class, self.due_at, self.priority)
     }
 
-    /// Whether it may no longer begin: its last moment passed, and it never began.
+    /// Whether it may no longer start: its `run_before` has passed, and it never started.
     fn is_late(&self, now: i64) -> bool {
         self.class == CLASS_FRESH && self.fresh && self.run_before.is_some_and(|at| at <= now)
     }
@@ -135,14 +135,14 @@ impl LaneHead {
 impl Session<'_> {
     pub(super) fn enqueue(&mut self, work: &NewWork) -> Result<(), StoreError> {
         self.insert(work)?;
-        // What has ended does not begin again under the same id.
+        // Finished work is not enqueued again under the same id.
         if self.connection.prepare_cached("select 1 from history where id = ?1")?.exists([work.id])? {
             return Err(StoreError::Exists { kind: "work".to_owned(), id: work.id.to_string() });
         }
         Ok(())
     }
 
-    /// Makes work pending again that its origin had withdrawn; what anybody else ended stays ended.
+    /// Makes work pending again that its origin had withdrawn; work that ended otherwise stays finished.
     pub(super) fn revive(&mut self, work: &NewWork) -> Result<(), StoreError> {
         self.insert(work)?;
         let removed = self
@@ -198,7 +198,7 @@ impl Session<'_> {
             )?
             .execute(params![work.lane, work.kind.as_str(), class, due, work.priority])?;
         self.topics.add(Topic::Work(work.kind));
-        // The holder of a manifest may have to make way.
+        // The holder of a manifest may have to yield.
         self.topics.add(Topic::Work(WorkKind::Manifest));
         Ok(())
     }
@@ -224,7 +224,7 @@ impl Session<'_> {
         let mut touched = BTreeSet::new();
         for (lane, fence) in lanes {
             if budgeted {
-                // What waits in a side queue is looked at again; room that another takes instead is passed on.
+                // Side queues are checked again; capacity that other work takes instead is passed on.
                 touched.extend(self.open_side_queues(lane)?);
             }
             let Some((first, held)) = self.first_that_fits(lane, kind, budgeted, &mut touched)? else {
@@ -252,8 +252,8 @@ impl Session<'_> {
         Ok(claimed)
     }
 
-    /// The first row of a lane that can begin now, and the budgets that count it; what a budget of its own holds up is set
-    /// aside on the way. With none, the lane is left with its head as it is, or parked.
+    /// First row of a lane that can start now, and the budgets that count it; rows blocked by a budget of their own
+    /// move to side queues on the way. Without one, the lane keeps its head, or is parked.
     fn first_that_fits(
         &mut self,
         lane: Uuid,
@@ -265,7 +265,7 @@ impl Session<'_> {
         let startable = |it: &LaneHead| it.kind == kind.as_str() && it.due_at <= now && !it.is_late(now);
         loop {
             let first = match self.first_pending(lane)? {
-                // Enough for one touch: the next claim of the lane goes on from there.
+                // Enough for one claim; the next claim of the lane continues.
                 Some(first) if startable(&first) && moved < PARK_BATCH => first,
                 other => {
                     self.write_head(lane, other.as_ref())?;
@@ -292,8 +292,7 @@ impl Session<'_> {
         }
     }
 
-    /// Puts work into the hands of a holder. What is known of it was read before: a statement that changes and answers
-    /// at once costs SQLite twice as much as one that changes.
+    /// Assigns work to a holder. Its state was read before: a statement with `returning` costs SQLite twice as much.
     fn start(
         &mut self,
         lease: WorkLease,
@@ -325,17 +324,17 @@ impl Session<'_> {
         })
     }
 
-    /// The first pending row of a lane, after closing what may no longer begin.
+    /// First pending row of a lane, after timing out late ones.
     fn first_pending(&mut self, lane: Uuid) -> Result<Option<LaneHead>, StoreError> {
         Ok(self.close_late(lane)?.0)
     }
 
-    /// The same, and how many were closed.
+    /// The same, with the number of rows timed out.
     fn close_late(&mut self, lane: Uuid) -> Result<(Option<LaneHead>, usize), StoreError> {
         for closed in 0..=EXPIRE_BATCH {
             let first = self.first_of(lane)?;
             match first {
-                // Enough for one touch: the head stays a late one, and the next claim of the lane goes on from there.
+                // Enough for one claim: the head stays late, and the next claim of the lane continues.
                 Some(late) if late.is_late(self.now) && closed < EXPIRE_BATCH => {
                     self.time_out(late.id, &late.kind, late.budgets.as_deref())?;
                 }
@@ -345,8 +344,8 @@ impl Session<'_> {
         Ok((None, EXPIRE_BATCH))
     }
 
-    /// Writes a free lane's head as it really is; how many late ones it closed. An owned lane's head is written when it
-    /// is released.
+    /// Writes the head of a free lane; returns the number of late rows timed out. The head of an owned lane is
+    /// written when it is released.
     pub(super) fn settle(&mut self, lane: Uuid) -> Result<usize, StoreError> {
         self.open_side_queues(lane)?;
         let (first, closed) = self.close_late(lane)?;
@@ -371,7 +370,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Frees an owned lane and writes its head, in one change: each index of the lanes is touched once.
+    /// Frees an owned lane and writes its head in one change: each index of the lanes is touched once.
     pub(super) fn free_lane(&mut self, lane: Uuid) -> Result<(), StoreError> {
         self.open_side_queues(lane)?;
         let first = self.first_pending(lane)?;
@@ -399,12 +398,12 @@ impl Session<'_> {
         }
     }
 
-    /// Whether the holder may still write; what it is asked to do.
+    /// Checks the lease; returns the signals to its holder.
     pub(super) fn guard(&mut self, lease: WorkLease) -> Result<Signals, StoreError> {
         Ok(self.guarded(lease)?.0)
     }
 
-    /// The same, and the kind of the work.
+    /// The same, with the kind of the work.
     fn guarded(&mut self, lease: WorkLease) -> Result<(Signals, String), StoreError> {
         self.connection
             .prepare_cached(
@@ -425,7 +424,7 @@ impl Session<'_> {
         data: &Value,
     ) -> Result<Signals, StoreError> {
         let (signals, kind) = self.guarded(lease)?;
-        // A manifest that has taken effect keeps its place; an operation's place is the best already.
+        // A manifest that has taken effect keeps its class; an operation's class is the best already.
         self.connection
             .prepare_cached(
                 "update work set step = ?2, checkpoint = ?3, class = min(class, 1), changed = ?4 where id = ?1",
@@ -488,7 +487,7 @@ pub(super) fn read_first(row: &Row<'_>) -> rusqlite::Result<LaneHead> {
     })
 }
 
-/// From the column `at` on: attempt, step, checkpoint, run_after.
+/// Reads from the column `at` on: attempt, step, checkpoint, run_after.
 fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<State> {
     Ok(State {
         attempt: row.get(at)?,

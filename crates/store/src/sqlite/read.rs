@@ -1,4 +1,4 @@
-//! What readers ask: documents, lists, work, lanes, the feed, the audit log.
+//! Reads: documents, lists, work, lanes, the feed, the audit log.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -22,8 +22,8 @@ use crate::records::HealthSample;
 use crate::work::{Budget, LaneView, QUEUE_LOOK, QueueView, Signals, WorkView};
 use crate::{DocumentQuery, Etag, StoreError, StoredDocument};
 
-/// Where the sealer stands. Records are numbered in the order of `seq`, so all that it has to seal comes behind: an index
-/// of what has no seal would cost every change of a document a page.
+/// Position of the sealer. Records are numbered in the order of `seq`, so all unsealed ones come behind it: an index
+/// of unsealed records would cost every change of a document a page.
 const LAST_SEALED: &str =
     "coalesce((select seq from audit where number is not null order by number desc limit 1), 0)";
 
@@ -34,7 +34,7 @@ const LIVE: &str =
   created, started, null as finished, null as result, origin, budgets, coalesce(to_end, 0)";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
   created, started, finished, result, origin, budgets, 0";
-/// A lane that has only what is set aside shows the first of that, and the budget that it waits for.
+/// A lane with work only in side queues shows the first of that, and the budget that it waits for.
 const LANE: &str = "lane, coalesce(head_kind, (select 'manifest' from side_queues s where s.lane = lanes.lane and s.closed limit 1)),
   coalesce(head_at, (select min(s.head_at) from side_queues s where s.lane = lanes.lane and s.closed)),
   case when head_kind is null then (select s.key from side_queues s where s.lane = lanes.lane and s.closed
@@ -64,7 +64,7 @@ impl Sqlite {
         .await
     }
 
-    /// Both from one snapshot, by one reader.
+    /// Both from one snapshot.
     pub(crate) async fn get_with_health(
         &self,
         uuids: Vec<Uuid>,
@@ -113,7 +113,8 @@ impl Sqlite {
         listing: DocumentQuery,
     ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
         self.read(move |connection| {
-            // Without a scope a beginning is looked up by the path's own index; the plus keeps the kind's out of it.
+            // Without a scope a prefix is looked up by the path's own index; the plus keeps the index of the kind out
+            // of it.
             let kind = if listing.parent.is_none() && listing.prefix.is_some() { "+kind" } else { "kind" };
             let mut sql =
                 format!("select {DOCUMENT} from documents where deleted_at is null and {kind} = ?1");
@@ -176,7 +177,7 @@ impl Sqlite {
         self.read(move |connection| {
             let live = format!("select {LIVE} from work where id = ?1");
             let ended = format!("select {ENDED} from history where id = ?1");
-            // One snapshot for both tables: what is on its way from one to the other is seen exactly once.
+            // One snapshot for both tables: work that moves from one to the other is seen exactly once.
             connection.execute_batch("savepoint look")?;
             let found = ids
                 .iter()
@@ -193,7 +194,7 @@ impl Sqlite {
 
     pub(crate) async fn pending(&self, lane: Uuid, limit: usize) -> Result<Vec<WorkView>, StoreError> {
         self.read(move |connection| {
-            // What is set aside has its place among the fresh ones.
+            // Work in a side queue keeps its place among unstarted work.
             let sql = format!(
                 "select {LIVE} from work where id in
                    (select id from (select id from work indexed by work_in_order
@@ -377,7 +378,7 @@ impl Sqlite {
                     let position = Position { generation, tx: 0, seq: row.get(0)? };
                     Ok(Change { position, kind: row.get(1)?, uuid: row.get(2)?, subject })
                 })?;
-                // The newest row always stays, so a place behind it was given out by a file that this one is older than.
+                // The newest row always stays, so a position behind it comes from a newer copy of this file.
                 let newest = "select coalesce(max(seq), 0) from feed";
                 if changes.is_empty()
                     && position.seq > connection.prepare_cached(newest)?.query_row([], |row| row.get(0))?

@@ -1,4 +1,4 @@
-//! The small rows: secrets, positions, the audit log, named leases, health, meta; and what retention removes.
+//! Small tables: secrets, positions, the audit log, named leases, health, meta; and retention.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::work::SweepProgress;
 use crate::{Etag, Position, StoreError};
 
 impl Session<'_> {
-    /// Stores a secret: in place of an earlier one, or (without `replace`) only if there is none.
+    /// Stores a secret: replaces an earlier one, or (without `replace`) only if there is none.
     pub(super) fn put_secret(&mut self, sealed: &SealedSecret, replace: bool) -> Result<(), StoreError> {
         let current: Option<String> = self
             .connection
@@ -93,7 +93,7 @@ impl Session<'_> {
     }
 
     fn trim_feed(&mut self, before: i64, max: usize) -> Result<usize, StoreError> {
-        // The newest row stays, so that no sequence number is ever given twice.
+        // The newest row stays, so that no sequence number is used twice.
         let last: Option<i64> = self
             .connection
             .prepare_cached(
@@ -107,11 +107,11 @@ impl Session<'_> {
         Ok(removed)
     }
 
-    /// Removes finished work that was found to be old; what was told of it goes with it.
+    /// Removes finished work past its retention, with its entries.
     fn trim_history(&mut self, old: &[(Uuid, i64)]) -> Result<usize, StoreError> {
         let mut removed = 0;
         for (id, finished) in old {
-            // It was read in another snapshot: it may live again.
+            // Read in another snapshot: it may have been revived.
             let gone = self
                 .connection
                 .prepare_cached("delete from history where id = ?1 and finished = ?2")?
@@ -133,7 +133,7 @@ impl Session<'_> {
     }
 
     fn trim_tombstones(&mut self, before: i64, max: usize) -> Result<usize, StoreError> {
-        // A tombstone stays while a reader of the feed may still ask what it was.
+        // A tombstone stays while a reader of the feed may still ask for its path.
         Ok(self
             .connection
             .prepare_cached(
@@ -188,7 +188,8 @@ impl Sqlite {
             Ok(session
                 .connection
                 .prepare_cached(
-                    // The first fence is the time: what was removed and comes back must not meet a fence of before.
+                    // The first fence is the time: a lease that was removed and comes back must not reuse an earlier
+                    // fence.
                     "insert into leases (name, owner, lease_until, fence) values (?1, ?2, ?4, ?3)
                      on conflict (name) do update set
                        fence = fence + (owner is not excluded.owner), owner = excluded.owner, lease_until = excluded.lease_until
@@ -248,7 +249,7 @@ impl Sqlite {
                         "update audit set number = ?2, seal = ?3, sealed_at = ?4 where seq = ?1 and number is null",
                     )?
                     .execute(params![sealing.place.seq, sealing.number, sealing.seal, sealing.sealed_at])?;
-                // Or the head would be moved past records that are not there.
+                // Otherwise the head would be moved past missing records.
                 if sealed != 1 {
                     return Err(StoreError::broken(format!(
                         "audit record {} is sealed already",
@@ -319,7 +320,7 @@ impl Sqlite {
                      where id > ?1 order by id limit ?2";
                 let mut rows = many(connection, behind, params![after.unwrap_or(Uuid::nil()), look], row)?;
                 if let Some(start) = after {
-                    // Round to where it began.
+                    // Wrapped around to the start.
                     let before = "select id, kind, finished, iif(origin is null, 0, coalesce(run_before, 0)) from history
                          where id <= ?1 order by id limit ?2";
                     rows.extend(many(connection, before, params![start, look - rows.len()], row)?);
@@ -327,7 +328,7 @@ impl Sqlite {
                 Ok(rows)
             })
             .await?;
-        // A schedule's slot that was cancelled long before its time is remembered until then: it must not be made again.
+        // A schedule's slot that was cancelled long before its time is kept until then: it must not be created again.
         let is_old = |it: &&(Uuid, WorkKind, i64, i64)| {
             it.2 < now.saturating_sub(micros(keep.for_kind(it.1))) && it.3 < now
         };
@@ -363,7 +364,7 @@ impl Sqlite {
             return Ok(SweepProgress { changed: 0, next });
         }
         let changed = self.write(move |session| {
-            // It was read in another snapshot: its document may have come meanwhile.
+            // Read in another snapshot: its document may exist by now.
             let sql = "delete from health where cluster = ?1
                  and not exists (select 1 from documents where uuid = ?1 and deleted_at is null)";
             let mut delete = session.connection.prepare_cached(sql)?;
@@ -403,7 +404,7 @@ impl Sqlite {
             let changed = session
                 .connection
                 .prepare_cached(
-                    // Only while that key is current: a rotation that was overtaken must not undo the next one's work.
+                    // Only while that key is current: an outdated rotation must not undo the next one.
                     "update secrets set sealed = ?4, key_id = ?5, changed = ?6
                      where owner = ?1 and name = ?2 and sealed = ?3
                        and exists (select 1 from meta where key = 'key_id' and value = ?5)",

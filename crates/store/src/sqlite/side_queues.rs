@@ -1,8 +1,9 @@
-//! Side queues on SQLite: what a budget of its own holds up waits beside its lane, so that the lane's other work goes on.
+//! Side queues on SQLite: work blocked by a budget of its own waits beside its lane, so that the lane's other work
+//! continues.
 //!
-//! A lane's head is the first of its queue and of its open side queues. Whoever claims from a lane looks at all of its side
-//! queues again and closes those whose budget is full; whoever frees room, releases the lane or writes its head opens them.
-//! So none stays closed because somebody missed that there is room.
+//! A lane's head is the first of its queue and of its open side queues. A claim from a lane checks all of its side
+//! queues again and closes those whose budget is full; freeing capacity, releasing the lane or writing its head opens
+//! them. So none stays closed because a change of capacity was missed.
 
 use rusqlite::{OptionalExtension as _, params};
 use uuid::Uuid;
@@ -14,7 +15,7 @@ use crate::StoreError;
 use crate::work::{CLASS_ASIDE, CLASS_FRESH, PARK_BATCH};
 
 impl Session<'_> {
-    /// The first pending row of a lane, in its queue or in an open side queue.
+    /// First pending row of a lane, in its queue or in an open side queue.
     pub(super) fn first_of(&self, lane: Uuid) -> Result<Option<LaneHead>, StoreError> {
         let first = self
             .connection
@@ -26,7 +27,7 @@ impl Session<'_> {
             )?
             .query_row([lane], read_first)
             .optional()?;
-        // Nothing that is set aside goes before what is no fresh manifest.
+        // Rows of side queues are unstarted manifests and come behind everything else.
         if first.as_ref().is_some_and(|it| it.class < CLASS_FRESH) {
             return Ok(first);
         }
@@ -46,7 +47,7 @@ impl Session<'_> {
         })
     }
 
-    /// Opens all side queues of a lane, and forgets the empty ones; the budgets that they wait for.
+    /// Opens all side queues of a lane and removes empty ones; returns the budgets that they wait for.
     pub(super) fn open_side_queues(&mut self, lane: Uuid) -> Result<Vec<String>, StoreError> {
         let keys: Vec<String> = self
             .connection
@@ -69,8 +70,8 @@ impl Session<'_> {
         Ok(keys)
     }
 
-    /// Sets the first of a lane aside until that budget, which is full, has room; with it what else it holds up among those
-    /// that come next. How many rows were moved.
+    /// Moves the first row of a lane to the side queue of that budget, which is full, with the next rows that it
+    /// blocks. Returns the number of rows moved.
     pub(super) fn set_aside(&mut self, lane: Uuid, first: &LaneHead, key: &str) -> Result<usize, StoreError> {
         let moved = match &first.side_queue {
             Some(before) if before == key => 0,
@@ -80,7 +81,7 @@ impl Session<'_> {
                 .execute(params![first.id, key])?,
             None => self.set_next_aside(lane, key)?,
         };
-        // One that is closed already has an older head.
+        // A side queue that is closed already has an older head.
         self.connection
             .prepare_cached(
                 "insert into side_queues (lane, key, closed, head_at, head_priority) values (?1, ?2, 1, ?3, ?4)
@@ -91,7 +92,7 @@ impl Session<'_> {
         Ok(moved)
     }
 
-    /// Sets aside what a budget holds up among those that come next in a lane.
+    /// Moves rows that a budget blocks, among the next ones of a lane, to its side queue.
     fn set_next_aside(&mut self, lane: Uuid, key: &str) -> Result<usize, StoreError> {
         let next: Vec<(Uuid, Option<String>)> = self
             .connection
@@ -116,7 +117,7 @@ impl Session<'_> {
         Ok(moved)
     }
 
-    /// Puts a row that is about to begin back into its lane's queue.
+    /// Moves a row that is about to start back to its lane's queue.
     pub(super) fn take_from_side_queue(&mut self, first: &LaneHead) -> Result<(), StoreError> {
         if first.side_queue.is_some() {
             self.connection
@@ -126,7 +127,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Opens the longest waiting closed side queues of a budget, and all others of their lanes; how many lanes.
+    /// Opens the closed side queues of a budget that have waited longest, and all others of their lanes; returns the
+    /// number of lanes.
     pub(super) fn open_closed(&mut self, key: &str, count: i64) -> Result<usize, StoreError> {
         let lanes: Vec<Uuid> = self
             .connection
@@ -138,7 +140,7 @@ impl Session<'_> {
             .collect::<Result<_, _>>()?;
         for lane in &lanes {
             self.open_side_queues(*lane)?;
-            // What is too late is closed by the claim that comes to it.
+            // Late rows are timed out by the next claim that reaches them.
             let first = self.first_of(*lane)?;
             self.write_head(*lane, first.as_ref())?;
         }

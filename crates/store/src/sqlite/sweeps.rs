@@ -1,4 +1,4 @@
-//! The slow sweeps on SQLite: late work that nobody touches, and heads that do not agree with the work.
+//! Slow sweeps on SQLite: late work that nothing touches, and lane heads that do not match the work.
 
 use rusqlite::{OptionalExtension as _, Row, params};
 use uuid::Uuid;
@@ -40,7 +40,7 @@ impl Sqlite {
     }
 }
 
-/// What a lane shows of its first row.
+/// Columns of a lane's head.
 type Head = (String, i64, i64, i64);
 
 fn read_head(row: &Row<'_>) -> rusqlite::Result<Option<Head>> {
@@ -54,7 +54,7 @@ impl Session<'_> {
     fn expire(&mut self, late: &[Uuid]) -> Result<usize, StoreError> {
         let mut changed = 0;
         for work in late {
-            // It was read in another snapshot: it may have begun meanwhile.
+            // Read in another snapshot: it may have started meanwhile.
             let still = self
                 .connection
                 .prepare_cached(
@@ -67,7 +67,7 @@ impl Session<'_> {
                 .optional()?;
             if let Some((lane, kind, budgets)) = still {
                 self.time_out(*work, &kind, budgets.as_deref())?;
-                // Late ones behind it are closed with it.
+                // Late rows behind it are timed out with it.
                 changed += 1 + self.settle_if_free(lane)?;
             }
         }
@@ -76,7 +76,7 @@ impl Session<'_> {
 
     fn repair(&mut self, after: Uuid, max: usize) -> Result<SweepProgress, StoreError> {
         let mut changed = 0;
-        // Not an error: room that nobody took, because the work that it was freed for went another way.
+        // Not an error: capacity that nobody took, because the work that it was freed for left the queue.
         let roomy: Vec<String> = self
             .connection
             .prepare_cached("select key from budgets where used < cap")?
@@ -85,8 +85,8 @@ impl Session<'_> {
         for key in roomy {
             self.unpark(&key)?;
         }
-        // Work without a lane: its lane's row is made here, its head below. From lane to lane, not from row to row:
-        // the backlog of a lane is never walked.
+        // Work without a lane: creates the row here, its head below. From lane to lane, not from row to row: the
+        // backlog of a lane is never scanned.
         let mut at = after;
         for _ in 0..max {
             let next: Option<Uuid> = self

@@ -1,4 +1,4 @@
-//! Copying and moving the whole store: an online backup, rows out, rows in.
+//! Online backup, export and import of the whole store.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -18,13 +18,14 @@ use crate::engine::Row;
 use crate::open::OpenError;
 use crate::transfer::{ColumnType, Table};
 
-/// Copies a database, as it is at one moment, into a new file that appears whole or not at all. Writers go on meanwhile.
+/// Copies a database, as of one moment, into a new file that appears complete or not at all. Writers continue
+/// meanwhile.
 pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), String> {
     let said = |error: rusqlite::Error| error.to_string();
     let temporary = target.with_file_name(format!(".{}.part", Uuid::new_v4().simple()));
     let made = (|| {
         let name = temporary.to_str().ok_or("its name is no UTF-8 text")?;
-        // Made empty first, for its owner only: it will hold all that the store holds.
+        // Created empty first, readable only by its owner: it will contain the whole store.
         let new = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&temporary);
         new.map_err(|error| error.to_string())?;
         connection.execute("vacuum into ?1", [name]).map_err(said)?;
@@ -38,7 +39,7 @@ pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), String>
             std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(|error| error.to_string())
         };
         sync(&temporary)?;
-        // A hard link, unlike a rename, does not replace what is there already.
+        // A hard link, unlike a rename, does not replace an existing file.
         std::fs::hard_link(&temporary, target).map_err(|error| error.to_string())?;
         sync(target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")))
     })();
@@ -115,8 +116,8 @@ impl Sqlite {
     }
 }
 
-/// Rows on their way in. They are gathered and written at the end, in one transaction: the writer's transactions are
-/// short, and an import into SQLite is the way back from a small fleet.
+/// Rows to import, gathered and written at the end in one transaction: the writer's transactions are short, and an
+/// import into SQLite only serves small fleets.
 #[derive(Debug)]
 pub(crate) struct Import {
     engine: Sqlite,
@@ -135,7 +136,7 @@ impl Import {
         let generation = meta.iter().find(|(key, _)| key == "generation").and_then(|(_, it)| it.parse().ok());
         self.engine
             .write(move |session| {
-                // The chain of an empty store makes way for the one that comes with the records.
+                // The chain of an empty store is replaced by the imported one.
                 session.connection.execute_batch(
                     "delete from secrets; delete from meta where key in ('audit_head', 'audit_floor')",
                 )?;
@@ -165,7 +166,7 @@ impl Import {
                     let sql = format!("insert into {} ({}) values ({})", table.name, names.join(", "), places.join(", "));
                     session.connection.prepare_cached(&sql)?.execute(params_from_iter(values))?;
                 }
-                // What was set aside for a budget is looked at again.
+                // Work in side queues is checked again.
                 session.connection.execute("update work set class = 2 where class = 3", [])?;
                 session.connection.execute("insert into lanes (lane, fence) select lane, max(fence) from work group by lane", [])?;
                 session.connection.execute(
@@ -177,7 +178,7 @@ impl Import {
                 session.set_meta(&meta)
             })
             .await?;
-        // From here on positions of the store that was exported are void, in this process too.
+        // From here on positions of the exported store are invalid, in this process too.
         if let Some(generation) = generation {
             self.engine.shared.generation.store(generation, Ordering::Release);
         }

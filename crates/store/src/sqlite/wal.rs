@@ -1,12 +1,12 @@
-//! Folding the log into the file, beside the writer. Pages that changed lie scattered over the file, so that writing them
-//! there takes longer than many commits; whoever waits for a commit must not wait for that.
+//! Checkpoints the WAL beside the writer. Changed pages are scattered over the file, so that writing them takes
+//! longer than many commits; a commit must not wait for that.
 //!
-//! A thread of its own copies and syncs while the writer goes on, then what was written meanwhile, and so on: each time it
-//! is less. The rest the writer copies by itself, and its next transaction then begins the log anew. A reader's old
-//! snapshot may stand in the way; then the log grows on until the next time.
+//! A separate thread copies and syncs while the writer continues, then copies what was written meanwhile, and so on,
+//! less each time. The writer copies the rest itself, and its next transaction then restarts the WAL. A reader's old
+//! snapshot may prevent that; then the WAL grows until the next time.
 //!
-//! The log is never cut: a sync of a file that grows also writes where its new blocks are, and costs half as much again as
-//! one that overwrites.
+//! The WAL is never truncated: a sync of a growing file also writes block allocations, and costs half as much again
+//! as an overwrite.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use rusqlite::wal::CheckpointMode;
 
 use crate::StoreError;
 
-/// A log of so many pages is folded; the log of a small file earlier, because it may stand on a small disk, and has few pages
-/// to copy however long it is.
+/// Length at which the WAL is checkpointed; that of a small file earlier, because it may be on a small disk, and has
+/// few pages to copy.
 const LOG_PAGES: u64 = 4000;
 const LOG_PAGES_MIN: u64 = 1000;
-/// What is left to the writer is at most so many pages, unless it writes faster than they can be copied.
+/// Most pages left to the writer, unless it writes faster than they can be copied.
 const REST_PAGES: u64 = 200;
-/// Writes that outrun the folding wait for it when the log has so many pages.
+/// Length at which writes wait for the checkpoint.
 const LOG_PAGES_MAX: u64 = 32_000;
 
 /// The writer's side.
 pub(super) struct WalCheckpointer {
-    /// How many pages the log has.
+    /// Pages in the WAL.
     pages: Arc<AtomicU64>,
-    /// Below this the log is left alone.
+    /// No checkpoint below this length.
     threshold: u64,
-    /// How many pages the log of this file may have before it is folded.
+    /// Length at which the WAL of this file is checkpointed.
     long: u64,
-    /// Whether the last folding failed.
+    /// Whether the last checkpoint failed.
     refused: bool,
-    /// Whether the other thread is at it.
+    /// Whether the thread is working.
     asked: bool,
-    /// Whether it has said that it is done.
+    /// Whether the thread has reported completion.
     done: bool,
     ask: Option<SyncSender<()>>,
     tell: Receiver<()>,
@@ -47,9 +47,9 @@ pub(super) struct WalCheckpointer {
 }
 
 impl WalCheckpointer {
-    /// From now on `writer` never folds inside a commit; a thread with the connection `other` does it. `file` is the
-    /// store's file: SQLite itself syncs it only when there is nothing left to copy, and then the writer would have to
-    /// wait for all that was copied before.
+    /// Disables checkpoints inside commits of `writer`; a thread with the connection `other` does them. `file` is the
+    /// store's file: SQLite itself syncs it only when there is nothing left to copy, and the writer would then wait
+    /// for all that was copied before.
     pub(super) fn start(
         writer: &mut Connection,
         other: Connection,
@@ -86,12 +86,12 @@ impl WalCheckpointer {
         })
     }
 
-    /// After each commit, or after one that found the disk full; whether the writer's thread is to
-    /// [finish](Folder::finish) what the other one has done.
+    /// Called after each commit, or after one that found the disk full; returns whether the writer's thread has to
+    /// [finish](WalCheckpointer::finish) the checkpoint.
     pub(super) fn after_commit(&mut self, disk_full: bool) -> bool {
         let pages = self.pages.load(Ordering::Relaxed);
-        // A log that is begun anew needs no more of the disk than it has. But to fold it the file may have to grow: what was
-        // tried in vain on a full disk is tried again as soon as something could be written.
+        // A restarted WAL needs no more disk space than it has. But a checkpoint may have to grow the file: after a
+        // failure on a full disk it is tried again as soon as a write succeeds.
         if disk_full != self.refused {
             self.threshold = 0;
         }
@@ -107,13 +107,13 @@ impl WalCheckpointer {
         false
     }
 
-    /// Copies the rest, after the other thread, which is waited for when the log has become too long.
+    /// Copies the rest after the thread; waits for the thread when the WAL has become too long.
     pub(super) fn finish(&mut self, writer: &Connection) -> bool {
         if !self.done {
             let _ = self.tell.recv();
         }
         (self.asked, self.done) = (false, false);
-        // Still as long when a snapshot stands in the way; a log that is begun anew counts from the start.
+        // Unchanged when a snapshot prevents it; a restarted WAL counts from the start.
         self.long = long_for(writer);
         self.threshold = self.pages.load(Ordering::Relaxed) + self.long;
         let folded = fold(writer);
@@ -121,7 +121,7 @@ impl WalCheckpointer {
         folded.is_some_and(|(log, folded)| log == folded)
     }
 
-    /// When nothing was written for a while; whether the file has all that the log has.
+    /// Called when idle; returns whether the file contains everything in the WAL.
     pub(super) fn when_idle(&mut self, writer: &Connection) -> bool {
         if !self.asked {
             self.ask();
@@ -137,7 +137,7 @@ impl WalCheckpointer {
 }
 
 impl Drop for WalCheckpointer {
-    /// Its connection is closed before the writer's: the last one to leave removes the log.
+    /// Its connection is closed before the writer's: the last connection to close removes the WAL.
     fn drop(&mut self) {
         drop(self.ask.take());
         if let Some(thread) = self.thread.take() {
@@ -155,17 +155,17 @@ fn fold_when_asked(connection: &Connection, file: &File, asked: &Receiver<()>, d
     }
 }
 
-/// As many pages as the file has, within bounds.
+/// Number of pages of the file, within bounds.
 fn long_for(connection: &Connection) -> u64 {
     let pages = connection.query_row("pragma page_count", [], |row| row.get(0));
     pages.map_or(LOG_PAGES, |pages: u64| pages.clamp(LOG_PAGES_MIN, LOG_PAGES))
 }
 
-/// Folds and syncs until little is left, or until it does not become less.
+/// Checkpoints and syncs until little is left, or until it does not become less.
 fn fold_most(connection: &Connection, file: &File) {
     let (mut before, mut last) = (0, u64::MAX);
     while let Some((_, folded)) = fold(connection) {
-        // A log that was begun anew has fewer pages than were folded before.
+        // A restarted WAL has fewer pages than were checkpointed before.
         let pages = folded.saturating_sub(before);
         if let Err(error) = file.sync_data() {
             tracing::warn!(
@@ -181,12 +181,12 @@ fn fold_most(connection: &Connection, file: &File) {
     }
 }
 
-/// Copies what no reader's snapshot forbids, and keeps nobody from writing. How many pages the log had, and how many of
-/// them are in the file.
+/// Copies pages that no reader's snapshot needs, without blocking writers. Returns the pages in the WAL, and how many
+/// of them are in the file.
 fn fold(connection: &Connection) -> Option<(u64, u64)> {
     match connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), CheckpointMode::PASSIVE) {
         Ok((log, folded)) => Some((u64::try_from(log).ok()?, u64::try_from(folded).ok()?)),
-        // Everybody who writes is told so.
+        // Every writer gets this error.
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => None,
         Err(error) => {
             tracing::warn!(

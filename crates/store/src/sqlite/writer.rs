@@ -1,10 +1,10 @@
-//! The one writer. There is one writing connection. A thread takes jobs from a bounded channel, runs what is waiting in
-//! one transaction, commits, and answers all. The commit itself is the batching window: nothing waits for more work to
-//! arrive. A caller that finds nobody else writes by itself instead: to wake a thread and to be woken by it costs about as
-//! much as a commit.
+//! The single writer. There is one writing connection. A thread takes jobs from a bounded channel, runs the waiting
+//! ones in one transaction, commits, and responds to all. The commit itself is the batching window: no job waits for
+//! others to arrive. A caller that finds no other writes on its own thread instead: switching to the writer's thread
+//! and back costs about as much as a commit.
 //!
-//! Each job stands alone: one that fails or panics takes back only its own changes, and a panic goes on where the caller
-//! waits. Nobody is answered before the commit is on disk; when the commit fails, everybody in it is told so.
+//! Each job succeeds or fails alone: one that fails or panics rolls back only its own changes, and a panic resumes in
+//! its caller. Nobody gets a response before the commit is on disk; when the commit fails, every job in it fails.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,29 +22,29 @@ use crate::StoreError;
 use crate::notify::{Notifier, Topics};
 use crate::open::{FaultInjector, FaultPoint, Options};
 
-/// So many jobs may wait; beyond that callers wait to hand theirs in.
+/// Most waiting jobs; beyond that callers wait to submit theirs.
 const WAITING_MAX: usize = 1024;
-/// A transaction takes at most so many jobs.
+/// Most jobs in one transaction.
 const GROUP_MAX: usize = 512;
-/// A transaction takes no further job after so much work: those inside wait for it.
+/// Time after which a transaction takes no further job: those inside wait for it.
 const GROUP_TIME: Duration = Duration::from_millis(5);
-/// After so long without a job the log is folded into the file.
+/// Idle time after which the WAL is checkpointed.
 const IDLE: Duration = Duration::from_secs(2);
-/// So long the writer looks for the next job before it sleeps: whoever was answered often comes back at once, and waking
-/// a thread takes about as long as half a commit.
+/// Time for which the writer polls for the next job before it sleeps: a caller often returns at once, and waking a
+/// thread takes about half a commit.
 const LINGER: Duration = Duration::from_micros(300);
-/// What a job works with.
+/// Context of a job.
 pub(super) struct Session<'a> {
     pub(super) connection: &'a Connection,
-    /// The time of this job, in microseconds.
+    /// Time of this job, in microseconds.
     pub(super) now: i64,
-    /// What this job has news for.
+    /// Topics to notify after the commit.
     pub(super) topics: Topics,
 }
 
-/// Runs in the writer's transaction, or learns why there is none; returns what is to be done with the fate of the commit.
+/// Runs in the writer's transaction, or receives the reason why there is none.
 type Job = Box<dyn FnOnce(Result<&mut Session<'_>, StoreError>) -> JobOutcome + Send>;
-/// Answers the caller.
+/// Responds to the caller with the outcome of the commit.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 struct JobOutcome {
@@ -53,7 +53,7 @@ struct JobOutcome {
     answer: Answer,
 }
 
-/// Hands jobs to the writer.
+/// Submits jobs to the writer.
 #[derive(Debug, Clone)]
 pub(super) enum Writer {
     Grouped(Arc<Grouped>),
@@ -63,23 +63,23 @@ pub(super) enum Writer {
 pub(super) struct Grouped {
     jobs: Mutex<Option<SyncSender<Job>>>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
-    /// How many callers wait for an answer of the thread.
+    /// Callers that wait for a response of the thread.
     waiting: AtomicUsize,
-    /// Whether the last write that had something to write found the disk full.
+    /// Whether the last write that changed anything found the disk full.
     disk_full: Arc<AtomicBool>,
     state: Arc<Mutex<Option<WriterState>>>,
 }
 
-/// Where one writes at a time; gone when the store is closed.
+/// State of the writing connection; none after the store is closed.
 struct WriterState {
     connection: Connection,
     checkpointer: Option<WalCheckpointer>,
     clock: SharedClock,
     notifier: Notifier,
-    /// Whether something was written since the thread last looked.
+    /// Whether anything was written since the thread last checked.
     written: bool,
     disk_full: Arc<AtomicBool>,
-    /// How many rows had been changed when it was last looked at.
+    /// Changed rows at the last check.
     changes: u64,
 }
 
@@ -177,7 +177,7 @@ impl Writer {
         }
     }
 
-    /// Whether something can be written, as far as that is known without trying.
+    /// Whether a write can succeed, as far as known without trying.
     pub(super) fn answers(&self) -> Result<(), StoreError> {
         let Writer::Grouped(grouped) = self else { return Ok(()) };
         let thread = grouped.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -193,13 +193,13 @@ impl Writer {
         }
     }
 
-    /// Takes no more jobs, finishes those that wait, and closes the connection.
+    /// Rejects new jobs, finishes waiting ones, and closes the connection.
     pub(super) async fn close(&self) {
         let Writer::Grouped(grouped) = self else { return };
         drop(grouped.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
         let thread = grouped.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // The thread ends after the jobs in hand; joining it on a blocking thread keeps the runtime free.
+            // The thread ends after the accepted jobs; joining it on a blocking thread keeps the runtime free.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
@@ -211,7 +211,7 @@ impl Grouped {
         T: Send + 'static,
         F: FnOnce(&mut Session<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        // Whoever only ever writes alone would never let go of its thread, nor notice that it was cancelled.
+        // A caller that always writes alone would otherwise never yield its thread, nor notice cancellation.
         tokio::task::consume_budget().await;
         let work = match self.write_alone(work) {
             Ok(outcome) => return outcome,
@@ -219,7 +219,7 @@ impl Grouped {
         };
         let (sender, receiver) = oneshot::channel();
         let mut job: Job = Box::new(move |session| {
-            // The thread is everybody's: one caller's panic must not end it.
+            // The thread is shared: one caller's panic must not end it.
             let outcome = catch_unwind(AssertUnwindSafe(|| session.and_then(work)));
             let succeeded = matches!(outcome, Ok(Ok(_)));
             let disk_full = matches!(outcome, Ok(Err(StoreError::DiskFull)));
@@ -251,8 +251,8 @@ impl Grouped {
         self.jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone().ok_or_else(closed)
     }
 
-    /// Writes on the caller's thread if nobody else writes or waits; gives the work back if somebody does, or if the
-    /// runtime has no other thread for everybody else meanwhile.
+    /// Writes on the caller's thread if no other caller writes or waits; otherwise, or if the runtime has no other
+    /// thread, returns the work.
     fn write_alone<T, F>(&self, work: F) -> Result<Result<T, StoreError>, F>
     where
         F: FnOnce(&mut Session<'_>) -> Result<T, StoreError>,
@@ -273,7 +273,7 @@ impl Grouped {
         let needs_thread = open.after_commit(matches!(outcome, Err(StoreError::DiskFull)));
         drop(state);
         if needs_thread && let Ok(jobs) = self.jobs() {
-            // Nobody waits for this one; when the channel is full the thread is on its way anyway.
+            // Nobody waits for this job; when the channel is full the thread is awake anyway.
             let nothing = |_: Result<&mut Session<'_>, StoreError>| JobOutcome {
                 succeeded: true,
                 disk_full: false,
@@ -285,7 +285,7 @@ impl Grouped {
     }
 }
 
-/// One that waits, for as long as it does; a caller that is cancelled waits no more.
+/// Counts one waiting caller until it is dropped, by cancellation too.
 struct WaitingCaller<'a>(&'a AtomicUsize);
 
 impl WaitingCaller<'_> {
@@ -364,7 +364,7 @@ impl Thread {
                 Err(RecvTimeoutError::Timeout) => {
                     if let Some(state) = self.state().as_mut() {
                         let idle = !std::mem::take(&mut state.written);
-                        // A reader's snapshot may stand in the way; then a later idle moment does it.
+                        // A reader's snapshot may prevent it; then a later idle moment does it.
                         folded = idle && (folded || state.fold_when_idle());
                     }
                 }
@@ -385,7 +385,7 @@ impl Thread {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The next job, or that there was none for a while.
+    /// Next job, or a timeout.
     fn next(&self) -> Result<Job, RecvTimeoutError> {
         let started = Instant::now();
         while started.elapsed() < LINGER {
@@ -400,7 +400,7 @@ impl Thread {
 }
 
 impl WriterState {
-    /// After each transaction; whether the thread is to finish the folding of the log.
+    /// Called after each transaction; returns whether the thread has to finish a checkpoint.
     fn after_commit(&mut self, disk_full: bool) -> bool {
         self.written = true;
         // A transaction without a change says nothing about the disk.
@@ -418,12 +418,12 @@ impl WriterState {
         }
     }
 
-    /// Whether the file has all that the log has.
+    /// Whether the file contains everything in the WAL.
     fn fold_when_idle(&mut self) -> bool {
         self.checkpointer.as_mut().is_none_or(|checkpointer| checkpointer.when_idle(&self.connection))
     }
 
-    /// One transaction: `first`, and what waits behind it. Whether the disk was full.
+    /// Runs one transaction: `first`, and the jobs waiting behind it. Returns whether the disk was full.
     fn group(&self, first: Job, jobs: &Receiver<Job>) -> bool {
         let started = Instant::now();
         let mut answers: Vec<Answer> = Vec::new();
@@ -438,7 +438,7 @@ impl WriterState {
                 failure = Some(error);
                 break;
             }
-            // The first job needs no savepoint: when it fails, the transaction is begun anew.
+            // The first job needs no savepoint: when it fails, the transaction is restarted.
             let alone = answers.is_empty();
             open = true;
             if !alone && let Err(error) = execute(&self.connection, "savepoint job") {
@@ -459,7 +459,7 @@ impl WriterState {
             let settled = match (ran.succeeded, alone) {
                 (true, true) => Ok(()),
                 (true, false) => execute(&self.connection, "release job"),
-                // Some failures (a full disk among them) make SQLite roll back the whole transaction by itself.
+                // Some failures (a full disk among them) make SQLite roll back the whole transaction.
                 (false, _) if self.connection.is_autocommit() => {
                     open = false;
                     if alone {
@@ -481,7 +481,7 @@ impl WriterState {
             if ran.succeeded || !alone {
                 answers.push(ran.answer);
             } else {
-                // It changed nothing and nobody before it did: its own error is the truth already.
+                // Neither it nor an earlier job changed anything: its own error is final.
                 (ran.answer)(Ok(()));
             }
             if let Err(error) = settled {
@@ -518,7 +518,7 @@ impl WriterState {
     }
 }
 
-/// The same failure, for one more of those it befell.
+/// The same failure for another job.
 fn again(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull => StoreError::DiskFull,
@@ -546,7 +546,7 @@ mod tests {
         session.set_meta(&[(key.to_owned(), "x".to_owned())])
     }
 
-    /// A caller panics in the middle of its changes; those of its neighbours stay, and everybody goes on.
+    /// A caller panics in the middle of its changes; the changes of other callers stay, and the writer continues.
     async fn a_panic_is_the_callers_own(sqlite: &Sqlite) {
         let mut writers = tokio::task::JoinSet::new();
         for number in 0..20 {
@@ -588,7 +588,7 @@ mod tests {
         a_panic_is_the_callers_own(&opened(&checkpointer).await).await;
     }
 
-    /// Waits until a ping is answered like that: callers are answered before the writer has looked back.
+    /// Waits for such a ping response: callers get theirs before the writer has updated its state.
     async fn pinged(sqlite: &Sqlite, expected: impl Fn(&Result<(), StoreError>) -> bool) {
         let waiting = async {
             while !expected(&sqlite.ping().await) {
@@ -613,7 +613,7 @@ mod tests {
     async fn a_store_whose_disk_is_full_says_so_until_something_could_be_written() {
         let checkpointer = tempfile::tempdir().unwrap();
         let sqlite = opened(&checkpointer).await;
-        // A file that may not grow is what SQLite meets on a full disk.
+        // A file that may not grow behaves as on a full disk.
         let limit = |pages: u64| {
             sqlite.write(move |session| {
                 Ok(session

@@ -1,4 +1,4 @@
-//! What is billed: one record for each cluster, opened once, closed once.
+//! Billing records: one for each cluster, opened once, closed once.
 
 use api::doc::{Billing, Document as _};
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use crate::store::Store;
 use crate::transaction::Transaction;
 use crate::work::WorkLease;
 
-/// Billing records, to be read and written.
+/// Reads and writes billing records.
 #[derive(Debug, Clone)]
 pub struct BillingRecords<'a> {
     store: &'a Store,
@@ -31,7 +31,7 @@ impl<'a> BillingRecords<'a> {
         BillingRecords { store, collection: store.collection(), lease: None }
     }
 
-    /// The same for whoever works on the cluster: written only while the work is held.
+    /// Makes writes conditional on the caller's lease on the cluster's work.
     #[must_use]
     pub fn with_lease(self, lease: WorkLease) -> BillingRecords<'a> {
         BillingRecords { lease: Some(lease), ..self }
@@ -41,7 +41,7 @@ impl<'a> BillingRecords<'a> {
         self.lease.map_or_else(Transaction::new, |lease| Transaction::new().guard(lease))
     }
 
-    /// Makes sure that the cluster is billed; the time of an earlier call stands.
+    /// Ensures that the cluster is billed; the time of an earlier call stays.
     pub async fn ensure_open(&self, record: &Billing, context: &AuditContext) -> Result<(), StoreError> {
         match self.store.commit(self.begin().create(Uuid::now_v7(), record, context)?).await {
             Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
@@ -49,7 +49,7 @@ impl<'a> BillingRecords<'a> {
         }
     }
 
-    /// Makes sure that the cluster is billed no longer; the time of an earlier call stands.
+    /// Ensures that the cluster is no longer billed; the time of an earlier call stays.
     pub async fn ensure_closed(
         &self,
         record: &Billing,

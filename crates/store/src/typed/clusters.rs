@@ -1,5 +1,5 @@
-//! Clusters. Whatever is asked of one is written together: the cluster's new state, the operation to follow, the work
-//! that will do it, and the audit entry, in one transaction. There is nothing to be drained afterwards.
+//! Clusters. A request is written in one transaction: the cluster's new state, the operation, its work, and the audit
+//! entry. So there is no outbox to drain afterwards.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::{Etag, StoreError};
 
 pub use api::doc::secrets::KUBECONFIG;
 
-/// Secrets of a cluster, by their names.
+/// Secrets of a cluster by name.
 pub type Secrets = BTreeMap<&'static str, Secret<Vec<u8>>>;
 
-/// Clusters, to be read and written.
+/// Reads and writes clusters.
 #[derive(Debug, Clone)]
 pub struct Clusters<'a> {
     store: &'a Store,
@@ -39,9 +39,10 @@ impl<'a> Clusters<'a> {
         Clusters { store, collection: store.collection() }
     }
 
-    /// Creates a cluster together with the operation that will make it; `operation.cluster` becomes its identity. Its secrets
-    /// (by the names of [`api::doc::secrets`]) are sealed in the same transaction. Refused when its subscription is no longer as it
-    /// was read: one that was deleted meanwhile has perhaps been looked through for clusters, and nobody would remove this one.
+    /// Creates a cluster together with its create operation; `operation.cluster` becomes its identity. Its secrets
+    /// (by the names of [`api::doc::secrets`]) are sealed in the same transaction. Fails when the subscription has
+    /// changed since it was read: the clusters of a subscription deleted meanwhile may have been listed already, and
+    /// nothing would remove this one.
     pub async fn start_create_in(
         &self,
         subscription: &VersionedDocument<Subscription>,
@@ -53,7 +54,7 @@ impl<'a> Clusters<'a> {
         self.make(Transaction::new().expect(subscription), cluster, operation, secrets, context).await
     }
 
-    /// The same for a cluster of no subscription that is known.
+    /// The same for a cluster without a known subscription.
     pub async fn start_create(
         &self,
         cluster: &Cluster,
@@ -78,8 +79,8 @@ impl<'a> Clusters<'a> {
         Ok(Etag::FIRST)
     }
 
-    /// Changes a cluster together with the operation that will carry the change out. Secrets that are named are replaced, the
-    /// others stay.
+    /// Changes a cluster together with the operation that applies the change. Named secrets are replaced, the others
+    /// stay.
     pub async fn start_update(
         &self,
         read: &VersionedDocument<Cluster>,
@@ -105,8 +106,8 @@ impl<'a> Clusters<'a> {
         })
     }
 
-    /// Imports a cluster by its kubeconfig, which is sealed. An import of the same path replaces label, place and
-    /// kubeconfig of the cluster that is there. Its identity, its version, and whether it is new.
+    /// Imports a cluster by its kubeconfig, which is sealed. Importing the same path again replaces labels, location
+    /// and kubeconfig. Returns identity, version, and whether it is new.
     pub async fn import(
         &self,
         cluster: &Cluster,
@@ -139,8 +140,8 @@ impl<'a> Clusters<'a> {
         }
     }
 
-    /// Forgets an imported cluster, with its kubeconfig and what was still to be done on it; touches nothing else.
-    /// Refused while work runs on it, or rests that has begun: nobody could take back what that did.
+    /// Removes an imported cluster, with its kubeconfig and pending work; touches nothing else. Fails while work runs
+    /// on it or started work is pending: its effects could not be undone any more.
     pub async fn forget(
         &self,
         read: &VersionedDocument<Cluster>,

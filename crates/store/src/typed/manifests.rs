@@ -1,6 +1,6 @@
-//! Maintenance manifests: what was asked, and how its work fares.
+//! Maintenance manifests and their work.
 //!
-//! Whatever is done to one is told in its log of entries, in the transaction in which it is done.
+//! Every action on a manifest adds an entry to its history in the same transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,32 +18,32 @@ use crate::transaction::{Transaction, Write};
 use crate::work::{NewWork, WorkLease, WorkView};
 use crate::{HealthSample, StoreError};
 
-/// So many manifests are made, brought back or withdrawn in one transaction.
+/// Manifests created, revived or withdrawn in one transaction.
 const BLOCK: usize = 500;
-/// So often a block is tried as a whole when others change what it is about; then its members are tried one by one.
+/// Attempts of a block when others change its manifests; afterwards they are written one by one.
 const TRIES: usize = 5;
 
 /// A manifest and its work.
 #[derive(Debug, Clone)]
 pub struct ManifestView {
-    /// What was asked.
+    /// The request.
     pub manifest: VersionedDocument<Manifest>,
-    /// How it fares; none once retention has removed it.
+    /// Its work; none once retention has removed it.
     pub work: Option<WorkView>,
 }
 
-/// What whoever works a manifest has to know. A document that this release does not understand is as one that is not there.
+/// What the worker of a manifest needs. A document that this release does not understand counts as absent.
 #[derive(Debug, Clone, Default)]
 pub struct WorkSummary {
-    /// What was asked.
+    /// The request.
     pub manifest: Option<Manifest>,
-    /// The cluster that it is for.
+    /// Its cluster.
     pub cluster: Option<Cluster>,
-    /// How that was seen last.
+    /// The cluster's newest health sample.
     pub health: Option<HealthSample>,
 }
 
-/// Manifests, to be read and written.
+/// Reads and writes manifests.
 #[derive(Debug, Clone)]
 pub struct Manifests<'a> {
     store: &'a Store,
@@ -58,23 +58,23 @@ impl<'a> std::ops::Deref for Manifests<'a> {
     }
 }
 
-/// What became of a request to cancel.
+/// Outcome of a cancel request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
     /// It was pending and is cancelled.
     Cancelled,
-    /// It runs, or has begun and rests; whoever runs it or takes it up is asked to stop and to undo what was done.
+    /// It runs, or has started and is pending; its current or next holder stops and undoes its effects.
     Requested,
 }
 
-/// What became of a manifest that should be there.
+/// Outcome of ensuring a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EnsureOutcome {
-    /// It was not there, and is now.
+    /// It was created.
     Created,
-    /// It was there: pending, running or ended. Also one that was deleted lately.
+    /// It existed: pending, running or finished, or was deleted recently.
     Existed,
-    /// Its schedule had withdrawn it; it is pending again, as it is wanted now.
+    /// Its schedule had withdrawn it; it is pending again, as requested now.
     Revived,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Manifests<'a> {
         Manifests { store, documents: store.documents() }
     }
 
-    /// What has to be known of manifests that were claimed, read together; one for each, in order.
+    /// Facts about claimed manifests, in one read; one for each, in order.
     pub async fn summaries(&self, holds: &[WorkLease]) -> Result<Vec<WorkSummary>, StoreError> {
         let lanes: Vec<Uuid> = holds.iter().map(|lease| lease.lane).collect();
         let uuids = holds.iter().map(|lease| lease.work).chain(lanes.iter().copied()).collect();
@@ -105,7 +105,7 @@ impl<'a> Manifests<'a> {
         Ok(holds.iter().map(brief).collect())
     }
 
-    /// Creates manifests with their work, all or none. A manifest whose id is there already is refused.
+    /// Creates manifests with their work, all or none. Fails when an id exists already.
     pub async fn create(
         &self,
         manifests: &[(Manifest, Vec<String>)],
@@ -118,11 +118,11 @@ impl<'a> Manifests<'a> {
         self.store.commit(transaction).await.map(drop)
     }
 
-    /// Makes sure that these manifests are there: creates those that are absent and brings back those that their
-    /// schedule had withdrawn, with the window, priority and parameters that they are given now. All others are left
-    /// as they are; so a slot that a person cancelled stays cancelled. What became of each, in the same order.
+    /// Ensures that these manifests exist: creates missing ones and revives those that their schedule had withdrawn,
+    /// with the window, priority and parameters given now. All others stay as they are; so a slot that a person
+    /// cancelled stays cancelled. Returns the outcome of each, in order.
     ///
-    /// Whoever else does the same at the same time, each manifest is made once.
+    /// Concurrent calls create each manifest once.
     pub async fn ensure(
         &self,
         manifests: &[(Manifest, Vec<String>)],
@@ -158,7 +158,7 @@ impl<'a> Manifests<'a> {
                 }
             }
             ensured.extend(match outcome {
-                // Neither there nor to be made: its path is free, but a deleted one still has its identity.
+                // Neither existing nor creatable: its path is free, but a deleted manifest still has its identity.
                 Err(StoreError::Exists { .. }) => vec![EnsureOutcome::Existed],
                 outcome => outcome?,
             });
@@ -166,7 +166,7 @@ impl<'a> Manifests<'a> {
         Ok(ensured)
     }
 
-    /// Looks what is there and writes what is missing; refused when somebody else did so in between.
+    /// Reads what exists and writes what is missing; fails on a concurrent change.
     async fn ensure_at_once(
         &self,
         block: &[(Manifest, Vec<String>)],
@@ -207,9 +207,8 @@ impl<'a> Manifests<'a> {
         Ok(ensured)
     }
 
-    /// Cancels those of these manifests that are pending and have done nothing yet, and leaves the others; which it
-    /// cancelled. The
-    /// result's `code` and `message` are kept with each.
+    /// Cancels those of these manifests that are pending and have had no effect, and leaves the others; returns the
+    /// cancelled ones. Each stores the result.
     pub async fn withdraw(
         &self,
         ids: &[Uuid],
@@ -233,7 +232,7 @@ impl<'a> Manifests<'a> {
         let mut ids = block.to_vec();
         loop {
             match self.withdraw_at_once(&ids, result, context).await {
-                // It began in the meantime, or had begun before: it is left, and the others are tried again.
+                // It has started: it is left out, and the others are tried again.
                 Err(StoreError::WrongState { work, .. } | StoreError::NoSuchWork { work })
                     if ids.contains(&work) =>
                 {
@@ -272,7 +271,7 @@ impl<'a> Manifests<'a> {
         Ok(pending.into_iter().map(|work| work.id).collect())
     }
 
-    /// Manifests whose ids begin so, of whatever cluster; at most `limit`.
+    /// Manifests whose ids start with `id`, of any cluster, up to `limit`.
     pub async fn find_by_id_prefix(
         &self,
         id: &str,
@@ -288,7 +287,7 @@ impl<'a> Manifests<'a> {
         Ok(Some(ManifestView { manifest, work: self.store.work(id).await? }))
     }
 
-    /// A page of a cluster's manifests with their work: two queries, however long the page.
+    /// Page of a cluster's manifests with their work, in two queries.
     pub async fn list_for_cluster(
         &self,
         cluster: Uuid,
@@ -299,7 +298,7 @@ impl<'a> Manifests<'a> {
             .await
     }
 
-    /// A page of all manifests with their work, in the order of their ids.
+    /// Page of all manifests with their work, by id.
     pub async fn list_all(
         &self,
         from: Option<PageToken>,
@@ -323,8 +322,8 @@ impl<'a> Manifests<'a> {
         Ok((views.collect(), page.next))
     }
 
-    /// Cancels a manifest that is pending, or asks for the end of one that runs. One that has begun and rests is asked too:
-    /// whoever takes it up next undoes what was done.
+    /// Cancels a pending manifest, or requests a running one to cancel. One that has started and is pending gets a
+    /// request too: its next holder undoes its effects.
     pub async fn cancel(
         &self,
         read: &VersionedDocument<Manifest>,
@@ -332,7 +331,7 @@ impl<'a> Manifests<'a> {
     ) -> Result<CancelOutcome, StoreError> {
         let audit = context.entry("manifest.cancel", &read.document.path(), None, None);
         let result = WorkResult::cancelled(context.actor.clone(), reason(context));
-        // It may begin, or be given back, between two looks; three turns are more than any such dance.
+        // It may start, or be released, between the reads; three attempts cover every such sequence.
         let mut refusal = StoreError::NoSuchWork { work: read.uuid };
         for _ in 0..3 {
             let attempt = self.store.work(read.uuid).await?.map_or(0, |work| work.attempt);
@@ -359,7 +358,7 @@ impl<'a> Manifests<'a> {
         Err(refusal)
     }
 
-    /// Makes a pending manifest the next of its cluster. One that is too late to begin is refused as timed out.
+    /// Makes a pending manifest the next of its cluster. Fails as timed out when it is too late to start.
     pub async fn expedite(
         &self,
         read: &VersionedDocument<Manifest>,
@@ -372,8 +371,8 @@ impl<'a> Manifests<'a> {
         self.store.commit(transaction).await.map(drop)
     }
 
-    /// Removes a manifest with its work and all that was told of it. Refused while it runs, and once it has begun until it is at
-    /// its end: nobody could take back what it did.
+    /// Removes a manifest with its work and entries. Fails while it runs, and after it has started until it has
+    /// finished: its effects could not be undone any more.
     pub async fn delete(
         &self,
         read: &VersionedDocument<Manifest>,
@@ -436,7 +435,7 @@ fn work_of(manifest: &Manifest, budgets: &[String]) -> NewWork {
     }
 }
 
-/// An entry of what somebody did; its time is the store's.
+/// Entry of an action; the store sets its time.
 fn told(event: EntryEvent, attempt: i32, context: &AuditContext) -> Entry {
     Entry {
         message: reason(context).map(str::to_owned),
@@ -454,7 +453,7 @@ fn is_superseded(work: &WorkView) -> bool {
         && work.result.as_ref().is_some_and(|result| result.has_code(&ResultCode::SUPERSEDED))
 }
 
-/// Whether a write was refused because somebody else changed what it was about.
+/// Whether a write failed because of a concurrent change.
 fn is_overtaken(error: &StoreError) -> bool {
     matches!(
         error,

@@ -1,7 +1,7 @@
-//! Documents with their types: what services use. Nothing here knows which engine is below.
+//! Typed documents, as services use them, independent of the engine.
 //!
-//! Every change says who makes it and why ([`AuditContext`]); the audit entry, with digests of the document before and after,
-//! is written in the transaction of the change.
+//! Every change states who makes it and why ([`AuditContext`]); the audit entry, with digests of the document before
+//! and after, is written in the transaction of the change.
 
 mod billing;
 mod clusters;
@@ -30,24 +30,24 @@ use crate::store::{Reader, Store};
 use crate::transaction::{DocumentUpdate, NewDocument, Transaction, Write};
 use crate::{DocumentQuery, Etag, StoreError, StoredDocument};
 
-/// Who makes a change, and why.
+/// Author and reason of a change, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditContext {
-    /// A person, a certificate's subject, or a service by its name.
+    /// A person, a certificate's subject, or a service by name.
     pub actor: String,
-    /// In the actor's words; may be empty.
+    /// The actor's reason; may be empty.
     pub reason: String,
-    /// The request or run that the change belongs to.
+    /// Request or run that the change belongs to.
     pub correlation_id: Option<Uuid>,
 }
 
 impl AuditContext {
-    /// A service, acting by itself.
+    /// Context of a service that acts by itself.
     pub fn service(name: &str) -> AuditContext {
         AuditContext { actor: format!("service:{name}"), reason: String::new(), correlation_id: None }
     }
 
-    /// The audit entry of a change, from what the thing was to what it is.
+    /// Audit entry of a change, with digests of both states.
     pub fn entry(
         &self,
         action: &str,
@@ -58,7 +58,7 @@ impl AuditContext {
         self.noted(action, target, before.map(Body::of).as_ref(), after.map(Body::of).as_ref())
     }
 
-    /// The same, for what is stored.
+    /// The same for serialised bodies.
     fn noted(&self, action: &str, target: &str, before: Option<&Body>, after: Option<&Body>) -> AuditEntry {
         AuditEntry {
             actor: self.actor.clone(),
@@ -72,22 +72,22 @@ impl AuditContext {
     }
 }
 
-/// A document as it was read, with all that is needed to write it back.
+/// A document as it was read, with what is needed to write it back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VersionedDocument<T> {
-    /// Its identity.
+    /// Identity.
     pub uuid: Uuid,
-    /// Its version; a write compares it.
+    /// Version; a write compares it.
     pub etag: Etag,
-    /// How often what is wanted of it has changed.
+    /// Number of changes of the desired state.
     pub generation: i64,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub changed: Timestamp,
     /// The document.
     pub document: T,
-    /// The body as it was stored, with fields that we do not know.
+    /// The stored body, including unknown fields.
     raw: RawBody,
 }
 
@@ -111,7 +111,7 @@ impl<T: Document> VersionedDocument<T> {
         })
     }
 
-    /// What would be stored if the document were `wanted`; unknown fields stay.
+    /// The body to store for `wanted`; unknown fields stay.
     fn laid_over(&self, stored: &Value, wanted: &T) -> Result<Value, StoreError> {
         Ok(overlay(stored, &as_json(&self.document)?, &as_json(wanted)?))
     }
@@ -124,17 +124,17 @@ fn as_json<T: Document>(document: &T) -> Result<Value, StoreError> {
     })
 }
 
-/// Whether a change is of what is wanted, or only of what was seen.
+/// Whether a change concerns the desired state or only the observed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DesiredState {
-    /// What is wanted has changed; the generation is raised.
+    /// The desired state changed; the generation is raised.
     Changed,
-    /// Only what is known of it has changed.
+    /// Only the observed state changed.
     Unchanged,
 }
 
 impl Transaction {
-    /// Creates a document, and says so in the audit log.
+    /// Creates a document, with an audit entry.
     pub fn create<T: Document>(
         self,
         uuid: Uuid,
@@ -154,7 +154,7 @@ impl Transaction {
         Ok(self.with(Write::Create(new)).audit(entry))
     }
 
-    /// Changes a document as it was read, and says so in the audit log. A change that changes nothing is left out.
+    /// Updates a document at the version that was read, with an audit entry. Without a difference it adds nothing.
     pub fn update<T: Document>(
         self,
         read: &VersionedDocument<T>,
@@ -169,13 +169,13 @@ impl Transaction {
         Ok(self.with(Write::Update(update)).audit(entry))
     }
 
-    /// Only if that document is still as it was read: what the rest of the transaction rests on.
+    /// Fails unless that document is still at the version that was read.
     pub fn expect<T: Document>(self, read: &VersionedDocument<T>) -> Transaction {
         self.with(Write::Expect { uuid: read.uuid, etag: read.etag })
     }
 
-    /// Changes what is known of a document, never what is wanted of it: a status, written by the service that watches
-    /// over it. Nobody decided it, so the audit log says nothing; the feed does.
+    /// Updates the observed state of a document, never the desired one: a status written by the responsible service.
+    /// Nobody decided it, so there is no audit entry, only a feed row.
     pub fn observe<T: Document>(
         self,
         read: &VersionedDocument<T>,
@@ -187,7 +187,7 @@ impl Transaction {
         })
     }
 
-    /// Deletes a document as it was read, and says so in the audit log.
+    /// Deletes a document at the version that was read, with an audit entry.
     pub fn remove<T: Document>(self, read: &VersionedDocument<T>, context: &AuditContext) -> Transaction {
         // It was read as a document, so it is JSON.
         let before = read.raw.value().ok();
@@ -197,7 +197,7 @@ impl Transaction {
     }
 }
 
-/// What makes a document be `wanted`, and what was stored; nothing when it is.
+/// Update that makes a document `wanted`, and its stored body; none when it is equal.
 fn change<'a, T: Document>(
     read: &'a VersionedDocument<T>,
     wanted: &T,
@@ -226,16 +226,16 @@ fn change<'a, T: Document>(
     Ok(Some((update, stored)))
 }
 
-/// A page of a list, and where the next one begins.
+/// A page of a list.
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     /// The documents.
     pub items: Vec<VersionedDocument<T>>,
-    /// Give it to the next call; none at the end.
+    /// Token of the next page; none at the end.
     pub next: Option<PageToken>,
 }
 
-/// Where a list goes on.
+/// Position in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageToken {
     scope: String,
@@ -266,20 +266,20 @@ impl std::str::FromStr for PageToken {
     }
 }
 
-/// Which part of a list is wanted.
+/// Options of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
-    /// Only those under this scope.
+    /// Scope.
     pub scope: Option<String>,
-    /// Only those whose path begins with this, in the order of their paths.
+    /// Path prefix; the result is then sorted by path.
     pub prefix: Option<String>,
-    /// Go on from here.
+    /// Token to continue from.
     pub from: Option<PageToken>,
-    /// At most so many.
+    /// Most results.
     pub limit: usize,
 }
 
-/// The documents of one type, for readers.
+/// Reads the documents of one type.
 #[derive(Debug, Clone, Copy)]
 pub struct Documents<'a, T> {
     reader: &'a Reader,
@@ -287,19 +287,19 @@ pub struct Documents<'a, T> {
 }
 
 impl<T: Document> Documents<'_, T> {
-    /// The living document with that identity.
+    /// Document by identity; none when it is deleted.
     pub async fn get(&self, uuid: Uuid) -> Result<Option<VersionedDocument<T>>, StoreError> {
         let stored = self.reader.get_raw(uuid).await?.filter(|stored| stored.kind == T::KIND);
         stored.map(VersionedDocument::read).transpose()
     }
 
-    /// The living document of that path, in any spelling.
+    /// Document by path, in any case; none when it is deleted.
     pub async fn find(&self, path: &str) -> Result<Option<VersionedDocument<T>>, StoreError> {
         let stored = self.reader.find_raw(path).await?.filter(|stored| stored.kind == T::KIND);
         stored.map(VersionedDocument::read).transpose()
     }
 
-    /// A page of them.
+    /// One page.
     pub async fn list(&self, selection: ListOptions) -> Result<Page<T>, StoreError> {
         let limit = selection.limit.clamp(1, crate::PAGE_MAX);
         let listing = DocumentQuery {
@@ -316,7 +316,7 @@ impl<T: Document> Documents<'_, T> {
         Ok(Page { items, next })
     }
 
-    /// Reads all of them, page by page, and hands each to `handle`.
+    /// Reads all of them, page by page, and passes each to `handle`.
     pub async fn for_each(&self, mut handle: impl FnMut(VersionedDocument<T>)) -> Result<(), StoreError> {
         let mut from = None;
         loop {
@@ -331,7 +331,7 @@ impl<T: Document> Documents<'_, T> {
     }
 }
 
-/// The documents of one type, for writers.
+/// Reads and writes the documents of one type.
 #[derive(Debug, Clone, Copy)]
 pub struct Collection<'a, T> {
     store: &'a Store,
@@ -347,14 +347,14 @@ impl<'a, T> std::ops::Deref for Collection<'a, T> {
 }
 
 impl<T: Document> Collection<'_, T> {
-    /// Creates a document under a fresh identity.
+    /// Creates a document under a new identity.
     pub async fn create(&self, document: &T, context: &AuditContext) -> Result<(Uuid, Etag), StoreError> {
         let uuid = Uuid::now_v7();
         self.store.commit(Transaction::new().create(uuid, document, context)?).await?;
         Ok((uuid, Etag::FIRST))
     }
 
-    /// Changes a document as it was read; its new version.
+    /// Updates a document at the version that was read; returns its new version.
     pub async fn update(
         &self,
         read: &VersionedDocument<T>,
@@ -368,15 +368,15 @@ impl<T: Document> Collection<'_, T> {
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
     }
 
-    /// Makes the document of that path be `wanted`, whether it is there or not; with `if_match` only as that version.
-    /// Its identity, its version, and whether it is new.
+    /// Creates or updates the document of that path; with `if_match` only at that version. Returns identity, version,
+    /// and whether it is new.
     pub async fn put(
         &self,
         wanted: &T,
         if_match: Option<Etag>,
         context: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
-        // Twice at most: between our look and our write somebody may have created or deleted it.
+        // Two attempts: it may be created or deleted between the read and the write.
         for last in [false, true] {
             let outcome = match self.find(&wanted.path()).await? {
                 Some(read) => {
@@ -397,7 +397,7 @@ impl<T: Document> Collection<'_, T> {
         unreachable!("the second turn returns")
     }
 
-    /// Deletes a document as it was read.
+    /// Deletes a document at the version that was read.
     pub async fn delete(
         &self,
         read: &VersionedDocument<T>,
@@ -415,7 +415,7 @@ impl Reader {
 }
 
 impl Store {
-    /// The documents of one type, to be written too.
+    /// The documents of one type, for writing too.
     pub fn collection<T: Document>(&self) -> Collection<'_, T> {
         Collection { store: self, documents: self.documents() }
     }
@@ -455,7 +455,7 @@ impl Store {
         Manifests::new(self)
     }
 
-    /// What is billed.
+    /// Billing records.
     pub fn billing(&self) -> BillingRecords<'_> {
         BillingRecords::new(self)
     }

@@ -1,4 +1,4 @@
-//! Asynchronous operations, and how their work fares.
+//! Asynchronous operations and their work.
 
 use api::admin::{Entry, EntryEvent};
 use api::doc::{Cluster, Operation, WorkResult};
@@ -15,13 +15,13 @@ use crate::work::{Completion, WorkView};
 /// An operation and its work.
 #[derive(Debug, Clone)]
 pub struct OperationView {
-    /// What was asked.
+    /// The request.
     pub operation: VersionedDocument<Operation>,
-    /// How it fares; none once retention has removed it.
+    /// Its work; none once retention has removed it.
     pub work: Option<WorkView>,
 }
 
-/// Operations, to be read and ended. They begin with [`Clusters::begin`](super::Clusters::begin).
+/// Reads and finishes operations. They start with [`Clusters::start_update`](super::Clusters::start_update).
 #[derive(Debug, Clone)]
 pub struct Operations<'a> {
     store: &'a Store,
@@ -36,12 +36,12 @@ impl<'a> std::ops::Deref for Operations<'a> {
     }
 }
 
-/// What becomes of the cluster when its operation ends.
+/// What happens to the cluster when its operation finishes.
 #[derive(Debug, Clone)]
 pub enum ClusterOutcome<'a> {
-    /// It is as the operation left it.
+    /// It is updated.
     Updated(&'a VersionedDocument<Cluster>, &'a Cluster),
-    /// It is gone, and with it what was still to be done on it.
+    /// It is deleted, with its pending work.
     Deleted(&'a VersionedDocument<Cluster>),
 }
 
@@ -56,8 +56,8 @@ impl<'a> Operations<'a> {
         Ok(Some(OperationView { operation, work: self.store.work(id).await? }))
     }
 
-    /// Asks for an operation's end before it is done: one that runs is told, one that waits is made due, and whoever claims it
-    /// next finds the wish in its log. Nothing happens to one that has ended.
+    /// Requests an operation to cancel: a running one gets a signal, a pending one is made due, and its next holder
+    /// finds the request on its work. Nothing happens to a finished one.
     pub async fn request_cancel(
         &self,
         id: Uuid,
@@ -74,13 +74,13 @@ impl<'a> Operations<'a> {
             _ => Transaction::new().expedite(id),
         };
         match self.store.commit(ask.record(id, entry)).await {
-            // It began, ended or was given back between our look and our write; who asks again finds it so.
+            // It started, finished or was released between the read and the write; a repeated request sees that.
             Ok(_) | Err(StoreError::WrongState { .. } | StoreError::NoSuchWork { .. }) => Ok(()),
             Err(other) => Err(other),
         }
     }
 
-    /// Ends an operation: its document, its cluster and its work change together, under the holder's fence.
+    /// Finishes an operation: its document, its cluster and its work change together, under the holder's fence.
     pub async fn finish(
         &self,
         read: &VersionedDocument<Operation>,

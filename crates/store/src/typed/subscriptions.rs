@@ -1,5 +1,5 @@
-//! Subscriptions. One that is set to Deleted is work for the backend: its clusters go, in whatever state they are. That work
-//! is enqueued in the transaction that sets the state, so that neither can be there without the other.
+//! Subscriptions. Setting one to Deleted makes the backend remove its clusters, in any state. That work is enqueued
+//! in the transaction that sets the state, so that neither exists without the other.
 
 use api::doc::{Document as _, Subscription, SubscriptionState};
 use api::work::WorkKind;
@@ -11,7 +11,7 @@ use crate::transaction::Transaction;
 use crate::work::NewWork;
 use crate::{Etag, StoreError};
 
-/// Subscriptions, to be read and written.
+/// Reads and writes subscriptions.
 #[derive(Debug, Clone)]
 pub struct Subscriptions<'a> {
     store: &'a Store,
@@ -31,16 +31,16 @@ impl<'a> Subscriptions<'a> {
         Subscriptions { store, collection: store.collection() }
     }
 
-    /// Makes the subscription be `wanted`, whether it is there or not; with `if_match` only as that version. When that sets it
-    /// to Deleted, the removal of its clusters is enqueued with it, in a lane of the subscription's own identity. Its
-    /// identity, its version, and whether it is new.
+    /// Creates or updates the subscription; with `if_match` only at that version. Setting it to Deleted also enqueues
+    /// the removal of its clusters, in a lane of the subscription's own identity. Returns identity, version, and
+    /// whether it is new.
     pub async fn put(
         &self,
         wanted: &Subscription,
         if_match: Option<Etag>,
         context: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
-        // Twice at most: between our look and our write somebody may have created or changed it.
+        // Two attempts: it may be created or changed between the read and the write.
         for last in [false, true] {
             let outcome = match self.find(&wanted.path()).await? {
                 Some(read) => {
@@ -67,7 +67,7 @@ impl<'a> Subscriptions<'a> {
         unreachable!("the second turn returns")
     }
 
-    /// The same for one that is not known yet; refused when it is.
+    /// The same for a new one; fails when it exists.
     pub async fn create(
         &self,
         wanted: &Subscription,
@@ -84,7 +84,7 @@ fn is_removed(subscription: &Subscription) -> bool {
     subscription.state == SubscriptionState::Deleted
 }
 
-/// With the removal of its clusters, if that is what is wanted.
+/// Enqueues the removal of its clusters if it is set to Deleted.
 fn remove(transaction: Transaction, wanted: &Subscription, lane: Uuid) -> Transaction {
     match is_removed(wanted) {
         true => transaction.enqueue(NewWork::new(Uuid::now_v7(), lane, WorkKind::Operation)),

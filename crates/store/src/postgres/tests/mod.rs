@@ -1,6 +1,6 @@
-//! Each verb once, on a real server; the guarantees under load are the conformance suite's.
+//! Each operation once, on a real server; the conformance suite tests the guarantees under load.
 
-/// A store of the test's own; the test ends here where this machine has no server.
+/// A store for the test; returns early where this machine has no server.
 macro_rules! env {
     () => {
         match env().await {
@@ -57,7 +57,7 @@ fn options(url: &str) -> Options {
 }
 
 impl TestEnvironment {
-    /// Lets the server's clock, as the store sees it, be so much ahead.
+    /// Moves the server's clock, as the store sees it, ahead.
     fn shift(&self, ahead: Duration) {
         let sql = format!(
             "alter database {} set shipshape.clock_offset_us = {}",
@@ -219,7 +219,7 @@ async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
     let stale = env.refused(Transaction::new().put_secret(sealed(b"3", "k0"))).await;
     assert!(matches!(stale, StoreError::StaleKey { current, used } if current == "k1" && used == "k0"));
     assert_eq!(env.store.secret(owner.uuid, "kubeconfig").await.unwrap().unwrap(), sealed(b"2", "k1"));
-    // With a key that is not current nothing is sealed anew.
+    // A key that is not current seals nothing anew.
     assert!(!env.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
     env.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k2".to_owned())]))).await;
     assert!(env.store.reseal(sealed(b"2", "k1"), sealed(b"9", "k2")).await.unwrap());
@@ -279,7 +279,7 @@ async fn the_feed_tells_every_change_once_and_forgets_with_age() {
     assert!(env.store.get(operation.uuid).await.unwrap().is_none());
     let other = crate::Position { generation: start.generation + 1, ..rest.next };
     assert!(matches!(env.store.feed_after(other, 5).await, Err(FeedError::Gone { .. })));
-    // Within a second an empty page may be believed.
+    // An empty page may be trusted for a second.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let ahead = crate::Position { tx: rest.next.tx + 1_000_000, ..rest.next };
     assert!(matches!(env.store.feed_after(ahead, 5).await, Err(FeedError::Gone { .. })));

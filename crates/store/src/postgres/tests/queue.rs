@@ -1,4 +1,4 @@
-//! The verbs of the queue.
+//! Operations of the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn work_is_claimed_checkpointed_given_back_and_ended() {
     assert_eq!((first.lease.work, first.lease.fence), (operation, 2));
     assert_eq!(env.store.pending(lane, 10).await.unwrap()[0].id, work);
 
-    // The end of the one and the beginning of the next, in one transaction with a document.
+    // Completes one and enqueues the next, in one transaction with a document.
     let next = Uuid::new_v4();
     let ending =
         Transaction::new().complete(ended(&first)).enqueue(NewWork::new(next, lane, WorkKind::Operation));
@@ -148,7 +148,7 @@ async fn a_lost_holder_is_replaced_and_late_work_is_closed() {
     ));
     assert_eq!(env.store.complete(&[end(&claimed)]).await.unwrap(), [CompletionOutcome::Lost]);
 
-    // A claim closes what is in front of it; the sweep finds the rest.
+    // A claim times out work in front of it; the sweep finds the rest.
     assert_eq!(env.claim(WorkKind::Manifest).await[0].lease.work, good.id);
     assert_eq!(env.state(first.id).await, WorkState::TimedOut);
     assert_eq!(env.state(second.id).await, WorkState::TimedOut);
@@ -169,7 +169,7 @@ async fn budgets_park_lanes_and_let_them_go_on() {
     let early = budgeted(&["fleet", "region/a"]);
     env.commit(Transaction::new().enqueue(early.clone())).await;
     let running = env.claim(WorkKind::Manifest).await.remove(0);
-    // What runs already counts.
+    // Running work counts immediately.
     env.store
         .set_budget("fleet".to_owned(), Some(2), Some(NewAuditRecord::new(entry(), None)))
         .await
@@ -204,7 +204,7 @@ async fn budgets_park_lanes_and_let_them_go_on() {
 async fn a_claim_looks_at_few_rows_however_many_wait() {
     let env = env!();
     for (lanes, per_lane) in [(100, 10), (200, 495)] {
-        // Behind the engine's back, for speed: most lanes are due, all have a backlog.
+        // Written directly, for speed: most lanes are due, all have a backlog.
         env.database
             .psql(&format!(
                 "insert into work (id, lane, kind, class, run_after, due_at, priority, state, created, changed)
@@ -232,9 +232,9 @@ async fn a_claim_looks_at_few_rows_however_many_wait() {
     env.sound().await;
 }
 
-/// Rows that scans of the queue's tables and indexes have read so far, other than one by one through a primary key.
+/// Rows that scans of the queue's tables and indexes have read so far, except single primary key probes.
 async fn counters(env: &TestEnvironment) -> Vec<i64> {
-    // Statistics are told by each session after a moment of idleness; ending the sessions tells them at once.
+    // Sessions report statistics after a moment of idleness; ending the sessions reports them at once.
     env.store.shared.pool.retain(|_, _| false);
     let sql = "select coalesce(sum(seq_tup_read), 0) from pg_stat_user_tables where relname in ('work', 'lanes')
                union all select coalesce(sum(idx_tup_read), 0) from pg_stat_user_indexes where relname in ('work', 'lanes')";
@@ -294,7 +294,7 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
         tasks.spawn(async move {
             let owner = Uuid::new_v4();
             for round in 0..40_usize {
-                // Several lanes in an order of their own: locks must not cross.
+                // Several lanes in different orders: locks must not cross.
                 let mut transaction = Transaction::new();
                 for n in 0..5 {
                     let kind = if (round + n) % 3 == 0 { WorkKind::Operation } else { WorkKind::Manifest };
@@ -365,7 +365,7 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
         ended.unwrap();
     }
     env.sound().await;
-    // Drain what is left: nothing stays parked for ever.
+    // Runs the rest: nothing stays parked.
     let mut idle = 0;
     while idle < 20 {
         let before = done.lock().unwrap().len();

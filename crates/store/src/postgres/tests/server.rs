@@ -1,4 +1,4 @@
-//! The server: refused, restored, gone, replaced; and other processes.
+//! The server: rejected, restored, unavailable, replaced; and other processes.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn another_process_is_woken() {
     let env = env!();
     let other = Postgres::open(&options(env.database.url())).await.unwrap();
     let mut notifications = other.notifications(Topic::Work(WorkKind::Manifest));
-    // Once for having begun to listen.
+    // Once for starting to listen.
     tokio::time::timeout(Duration::from_secs(10), notifications.next()).await.unwrap();
     env.enqueue(Uuid::new_v4(), WorkKind::Manifest).await;
     tokio::time::timeout(Duration::from_secs(10), notifications.next()).await.unwrap();

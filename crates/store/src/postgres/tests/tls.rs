@@ -1,4 +1,4 @@
-//! The way to the server, encrypted: who is believed, and who is not.
+//! Encrypted connections: accepted and rejected certificates.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
@@ -10,14 +10,14 @@ use super::options;
 use crate::open::Options;
 use crate::postgres::Postgres;
 
-/// A private CA, as an operator would make one.
+/// A private CA, as an operator would create one.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Gives the server a certificate for `127.0.0.1` and `localhost`, and lets nobody in without TLS.
+/// Gives the server a certificate for `127.0.0.1` and `localhost`, and requires TLS.
 fn encrypt(server: &TestPostgres, authority: &CertifiedIssuer<'static, KeyPair>) {
     let key = KeyPair::generate().unwrap();
     let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
@@ -73,7 +73,7 @@ async fn a_server_is_believed_only_by_its_certificate() {
 
 #[tokio::test]
 async fn a_server_elsewhere_is_not_spoken_to_in_plain_text() {
-    // The name does not resolve; what matters is that the refusal comes of TLS being wanted, or of the name.
+    // The name does not resolve; the error must come from TLS or from the name.
     let options = options("postgres://me@db.invalid/fleet");
     let route = crate::postgres::connect::ServerConfig::find(&options).unwrap();
     assert_eq!(route.config.get_ssl_mode(), tokio_postgres::config::SslMode::Require);
