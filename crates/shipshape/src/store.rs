@@ -84,7 +84,7 @@ async fn check(form: Form, config: &Config) -> anyhow::Result<()> {
         Form::Json => {
             let promises: Vec<_> = findings
                 .iter()
-                .map(|it| json!({ "promise": it.promise, "kept": it.faults.is_empty(), "faults": it.faults }))
+                .map(|it| json!({ "promise": it.invariant, "kept": it.faults.is_empty(), "faults": it.faults }))
                 .collect();
             format!("{:#}\n", json!({ "store": place, "broken": broken, "promises": promises }))
         }
@@ -92,7 +92,7 @@ async fn check(form: Form, config: &Config) -> anyhow::Result<()> {
             let mut text = format!("{place}\n");
             for finding in &findings {
                 let mark = if finding.faults.is_empty() { "ok    " } else { "BROKEN" };
-                text += &format!("  {mark}  {}\n", finding.promise);
+                text += &format!("  {mark}  {}\n", finding.invariant);
                 for fault in &finding.faults {
                     text += &format!("            {fault}\n");
                 }
@@ -221,7 +221,7 @@ async fn rotate_key(to: Option<&str>, keep_old: bool, config: &Config) -> anyhow
     let rotated = async {
         let rotation = store.rotate_key(to, &AuditContext::service("rotate-key")).await?;
         if !keep_old {
-            store.forget_old_keys().await?;
+            store.remove_old_keys().await?;
         }
         Ok::<_, store::StoreError>(rotation)
     };

@@ -10,71 +10,71 @@ const EXAMPLES: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The invariant, as a sentence.
-    pub promise: &'static str,
+    pub invariant: &'static str,
     /// Violations; empty when the invariant holds.
     pub faults: Vec<String>,
 }
 
 struct Invariant {
-    says: &'static str,
+    statement: &'static str,
     /// Query that returns one text for each violation. `{text:x}` is the text of the uuid `x`, `{has:list:item}`
     /// whether a list of budgets contains an item: the two engines spell these differently.
     query: &'static str,
 }
 
-const PROMISES: &[Invariant] = &[
+const INVARIANTS: &[Invariant] = &[
     Invariant {
         // Retention removes rows in feed order, which differs from the order of their times by at most the duration
         // of a transaction; a minute is longer than any.
-        says: "each living document's newest feed row is of its present version, and is there unless it has left by age",
+        statement: "each living document's newest feed row is of its present version, and is there unless it has left by age",
         query: "select {text:d.uuid} from documents d left join
                   (select uuid, max(etag) as etag from feed where etag > 0 group by uuid) f on f.uuid = d.uuid
                 where f.etag <> d.etag or (f.uuid is null and d.deleted_at is null
                   and d.changed > (select min(at) from feed) + 60000000)",
     },
     Invariant {
-        says: "no two feed rows tell of the same version of a document",
+        statement: "no two feed rows tell of the same version of a document",
         query: "select {text:uuid} from feed where etag > 0 group by uuid, etag having count(*) > 1",
     },
     Invariant {
-        says: "unique keys belong to living documents",
+        statement: "unique keys belong to living documents",
         query: "select k.key from unique_keys k where not exists
                   (select 1 from documents d where d.uuid = k.uuid and d.deleted_at is null)",
     },
     Invariant {
-        says: "secrets belong to living documents, or to the store itself",
+        statement: "secrets belong to living documents, or to the store itself",
         query: "select s.name from secrets s where {text:s.owner} not in ('00000000-0000-0000-0000-000000000000', '00000000000000000000000000000000')
                   and not exists (select 1 from documents d where d.uuid = s.owner and d.deleted_at is null)",
     },
     Invariant {
-        says: "secrets are sealed with the store's current key",
+        statement: "secrets are sealed with the store's current key",
         query: "select s.name from secrets s where s.key_id <> (select value from meta where key = 'key_id')",
     },
     Invariant {
-        says: "live work is Pending or InProgress",
+        statement: "live work is Pending or InProgress",
         query: "select {text:id} from work where state not in ('Pending', 'InProgress')",
     },
     Invariant {
-        says: "ended work is in a terminal state, and nowhere else",
+        statement: "ended work is in a terminal state, and nowhere else",
         query: "select {text:h.id} from history h where h.state in ('Pending', 'InProgress') or exists (select 1 from work w where w.id = h.id)",
     },
     Invariant {
-        says: "work has a lane",
+        statement: "work has a lane",
         query: "select {text:w.id} from work w where not exists (select 1 from lanes l where l.lane = w.lane)",
     },
     Invariant {
-        says: "running work is what its lane says is running, under the lane's fence and owner",
+        statement: "running work is what its lane says is running, under the lane's fence and owner",
         query: "select {text:w.id} from work w left join lanes l on l.lane = w.lane
                 where w.state = 'InProgress' and not coalesce(l.running = w.id and l.fence = w.fence and l.owner = w.owner and l.running_kind = w.kind, false)",
     },
     Invariant {
-        says: "an owned lane has a lease and running work, a free one has neither",
+        statement: "an owned lane has a lease and running work, a free one has neither",
         query: "select {text:l.lane} from lanes l where
                   (l.owner is null) <> (l.running is null) or (l.owner is null) <> (l.lease_until is null)
                   or (l.owner is not null and not exists (select 1 from work w where w.id = l.running and w.state = 'InProgress'))",
     },
     Invariant {
-        says: "the head of a free lane is its first pending work that is in no closed side queue",
+        statement: "the head of a free lane is its first pending work that is in no closed side queue",
         query: "select {text:l.lane} from lanes l left join work f on f.id =
                   (select w.id from work w where w.lane = l.lane and w.state = 'Pending' and not exists
                      (select 1 from side_queues s where s.lane = w.lane and s.key = w.side_queue and s.closed)
@@ -85,13 +85,13 @@ const PROMISES: &[Invariant] = &[
                   or f.due_at <> l.head_at or f.priority <> l.head_priority)",
     },
     Invariant {
-        says: "what is set aside is pending, stands in a side queue of its lane, and waits for a budget that counts it",
+        statement: "what is set aside is pending, stands in a side queue of its lane, and waits for a budget that counts it",
         query: "select {text:w.id} from work w where (w.class = 3) <> (w.side_queue is not null)
                   or (w.class = 3 and (w.state <> 'Pending' or not {has:w.budgets:w.side_queue} or not exists
                     (select 1 from side_queues s where s.lane = w.lane and s.key = w.side_queue)))",
     },
     Invariant {
-        says: "a side queue is closed only on a budget that exists, only while nobody holds its lane, and shows its first work",
+        statement: "a side queue is closed only on a budget that exists, only while nobody holds its lane, and shows its first work",
         query: "select {text:s.lane} from side_queues s left join work f on f.id =
                   (select w.id from work w where w.lane = s.lane and w.side_queue = s.key order by w.due_at, w.priority, w.id limit 1)
                 where s.closed and (f.id is null or f.due_at <> s.head_at or f.priority <> s.head_priority
@@ -99,26 +99,26 @@ const PROMISES: &[Invariant] = &[
                   or not exists (select 1 from lanes l where l.lane = s.lane and l.owner is null))",
     },
     Invariant {
-        says: "a budget counts exactly the running work that holds it",
+        statement: "a budget counts exactly the running work that holds it",
         query: "select b.key from budgets b where b.used <>
                   (select count(*) from work w where w.state = 'InProgress' and {has:w.held:b.key})",
     },
     Invariant {
-        says: "no budget counts less than nothing",
+        statement: "no budget counts less than nothing",
         query: "select b.key from budgets b where b.used < 0",
     },
     Invariant {
-        says: "a lane is parked only on a budget that exists, and only while nobody holds it",
+        statement: "a lane is parked only on a budget that exists, and only while nobody holds it",
         query: "select {text:l.lane} from lanes l left join budgets b on b.key = l.parked_on
                 where l.parked_on is not null and (b.key is null or l.owner is not null)",
     },
     Invariant {
-        says: "entries tell of work that is there, live or ended",
+        statement: "entries tell of work that is there, live or ended",
         query: "select distinct {text:e.work} from entries e where not exists (select 1 from work w where w.id = e.work)
                   and not exists (select 1 from history h where h.id = e.work)",
     },
     Invariant {
-        says: "audit numbers come without gaps",
+        statement: "audit numbers come without gaps",
         query: "select 'record ' || a.number from audit a where a.number is not null
                   and a.number > (select min(number) from audit)
                   and not exists (select 1 from audit b where b.number = a.number - 1)",
@@ -128,26 +128,29 @@ const PROMISES: &[Invariant] = &[
 impl Reader {
     /// Verifies every invariant of the store.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        let queries = PROMISES.iter().map(|promise| self.spelled(promise.query)).collect();
+        let queries = INVARIANTS.iter().map(|invariant| self.to_dialect(invariant.query)).collect();
         let found = self.engine.violations(queries, EXAMPLES).await?;
-        let mut findings: Vec<Finding> = PROMISES
+        let mut findings: Vec<Finding> = INVARIANTS
             .iter()
             .zip(found)
-            .map(|(promise, faults)| Finding { promise: promise.says, faults })
+            .map(|(invariant, faults)| Finding { invariant: invariant.statement, faults })
             .collect();
         findings.push(Finding {
-            promise: "the database itself is sound",
+            invariant: "the database itself is sound",
             faults: self.engine.soundness().await?,
         });
-        findings.push(Finding { promise: "every secret can be opened", faults: self.unopenable().await? });
         findings.push(Finding {
-            promise: "the audit chain is whole",
+            invariant: "every secret can be opened",
+            faults: self.unreadable_secrets().await?,
+        });
+        findings.push(Finding {
+            invariant: "the audit chain is whole",
             faults: self.verify_audit(None).await?.faults,
         });
         Ok(findings)
     }
 
-    async fn unopenable(&self) -> Result<Vec<String>, StoreError> {
+    async fn unreadable_secrets(&self) -> Result<Vec<String>, StoreError> {
         let (mut faults, mut after) = (Vec::new(), None);
         loop {
             let page = self.engine.secrets(None, after, PAGE_MAX).await?;
@@ -164,15 +167,15 @@ impl Reader {
         }
     }
 
-    fn spelled(&self, query: &str) -> String {
+    fn to_dialect(&self, query: &str) -> String {
         let sqlite = matches!(self.engine, crate::engine::Engine::Sqlite(_));
-        let mut spelled = String::new();
+        let mut to_dialect = String::new();
         let mut rest = query;
         while let Some((before, behind)) = rest.split_once('{') {
             let (word, after) = behind.split_once('}').expect("the queries above close their braces");
             let parts: Vec<&str> = word.split(':').collect();
-            spelled += before;
-            spelled += &match (parts.as_slice(), sqlite) {
+            to_dialect += before;
+            to_dialect += &match (parts.as_slice(), sqlite) {
                 (["text", column], true) => format!("lower(hex({column}))"),
                 (["text", column], false) => format!("{column}::text"),
                 (["has", list, item], true) => format!("{item} in (select value from json_each({list}))"),
@@ -181,6 +184,6 @@ impl Reader {
             };
             rest = after;
         }
-        spelled + rest
+        to_dialect + rest
     }
 }

@@ -12,14 +12,14 @@ use crate::work::{Completion, WorkLease};
 
 /// A completion that is validated and serialised by its caller rather than by the shared writer. Clones share it.
 #[derive(Debug, Clone)]
-pub struct PreparedCompletion(Arc<Ready>);
+pub struct PreparedCompletion(Arc<Prepared>);
 
 #[derive(Debug)]
-struct Ready {
+struct Prepared {
     lease: WorkLease,
     state: WorkState,
     result: String,
-    told: Vec<EntryText>,
+    entries: Vec<EntryText>,
 }
 
 impl PreparedCompletion {
@@ -31,18 +31,18 @@ impl PreparedCompletion {
     }
 
     /// Serialises a completion that was validated before.
-    pub(crate) fn of(completion: &Completion) -> PreparedCompletion {
+    pub(crate) fn from_valid(completion: &Completion) -> PreparedCompletion {
         PreparedCompletion::with_result(completion, &completion.result.to_json())
     }
 
     fn with_result(completion: &Completion, result: &Value) -> PreparedCompletion {
         let Completion { lease, ending, entries, .. } = completion;
-        let told = entries.iter().map(EntryText::of).collect();
-        PreparedCompletion(Arc::new(Ready {
+        let entries = entries.iter().map(EntryText::new).collect();
+        PreparedCompletion(Arc::new(Prepared {
             lease: *lease,
             state: ending.state(),
             result: result.to_string(),
-            told,
+            entries,
         }))
     }
 
@@ -61,7 +61,7 @@ impl PreparedCompletion {
     }
 
     /// Its history entries.
-    pub(crate) fn told(&self) -> &[EntryText] {
-        &self.0.told
+    pub(crate) fn entries(&self) -> &[EntryText] {
+        &self.0.entries
     }
 }

@@ -55,7 +55,7 @@ impl FromStr for Etag {
             .map(Etag)
             .ok_or_else(|| {
                 StoreError::invalid(format!(
-                    "{text:?} is no etag of this store; give one as a read answered it"
+                    "{text:?} is not an etag of this store; use one that a read returned"
                 ))
             })
     }
@@ -111,7 +111,7 @@ pub(crate) struct Body(Arc<str>);
 
 impl Body {
     /// Serialises a value. `serde_json` sorts objects by key in this build, so equal values give equal text.
-    pub(crate) fn of(value: &Value) -> Body {
+    pub(crate) fn new(value: &Value) -> Body {
         Body(value.to_string().into())
     }
 
@@ -227,7 +227,7 @@ mod tests {
             "\"ffffffffffffffffff\"",
         ] {
             let refusal = nonsense.parse::<Etag>().unwrap_err().to_string();
-            assert!(refusal.contains("is no etag"), "{refusal}");
+            assert!(refusal.contains("is not an etag"), "{refusal}");
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
         fn nul_is_found_in_names_and_texts_and_nowhere_else(name in any_text(), text in any_text()) {
             let expect = name.contains('\0') || text.contains('\0');
             let value = serde_json::json!({ name: [{ "x": text }, 0, null] });
-            prop_assert_eq!(Body::of(&value).has_nul(), expect);
+            prop_assert_eq!(Body::new(&value).has_nul(), expect);
         }
 
         #[test]

@@ -72,7 +72,7 @@ impl std::str::FromStr for AuditPosition {
             .filter(|(tx, seq): &(i64, i64)| *tx >= 0 && *seq >= 0)
             .map(|(tx, seq)| AuditPosition { tx, seq })
             .ok_or_else(|| {
-                StoreError::invalid("the place is none that a page of the audit log named".to_owned())
+                StoreError::invalid("the position was not issued by a page of the audit log".to_owned())
             })
     }
 }
@@ -529,11 +529,11 @@ impl Engine {
     }
 
     /// Marks records as rejected; returns those that were neither sealed nor rejected before.
-    pub(crate) async fn refuse_audit(
+    pub(crate) async fn reject_audit(
         &self,
         places: Vec<AuditPosition>,
     ) -> Result<HashSet<AuditPosition>, StoreError> {
-        dispatch_async!(self, it => it.refuse_audit(places))
+        dispatch_async!(self, it => it.reject_audit(places))
     }
 
     /// The database's time, in microseconds.
@@ -556,8 +556,8 @@ impl Engine {
     }
 
     /// Time for which the oldest open writing transaction has delayed the feed.
-    pub(crate) async fn held_back(&self) -> Result<Duration, StoreError> {
-        dispatch_async!(self, it => it.held_back())
+    pub(crate) async fn feed_delay(&self) -> Result<Duration, StoreError> {
+        dispatch_async!(self, it => it.feed_delay())
     }
 
     /// Rows of a table in key order, behind the row `after`.

@@ -35,15 +35,15 @@ pub(crate) struct StoredEntry {
     /// The entry as JSON, never longer than [`ENTRY_BYTES_MAX`].
     pub(crate) body: Value,
     /// Whether it may be dropped from a full history.
-    pub(crate) of_step: bool,
+    pub(crate) is_step_entry: bool,
 }
 
 impl StoredEntry {
     /// Truncates the entry to what can be stored.
-    pub(crate) fn of(work: Uuid, entry: Entry) -> StoredEntry {
-        let of_step = is_of_step(entry.event);
+    pub(crate) fn new(work: Uuid, entry: Entry) -> StoredEntry {
+        let is_step_entry = is_step_event(entry.event);
         let body = serde_json::to_value(cut(entry)).expect(PLAIN);
-        StoredEntry { work, body, of_step }
+        StoredEntry { work, body, is_step_entry }
     }
 }
 
@@ -53,17 +53,17 @@ pub(crate) struct EntryText {
     /// The entry as JSON, never longer than [`ENTRY_BYTES_MAX`].
     pub(crate) text: String,
     /// Whether it may be dropped from a full history.
-    pub(crate) of_step: bool,
+    pub(crate) is_step_entry: bool,
 }
 
 impl EntryText {
     /// Truncates the entry to what can be stored.
-    pub(crate) fn of(entry: &Entry) -> EntryText {
-        EntryText { text: text_of(entry), of_step: is_of_step(entry.event) }
+    pub(crate) fn new(entry: &Entry) -> EntryText {
+        EntryText { text: text_of(entry), is_step_entry: is_step_event(entry.event) }
     }
 
-    pub(crate) fn recorded(recorded: &StoredEntry) -> EntryText {
-        EntryText { text: recorded.body.to_string(), of_step: recorded.of_step }
+    pub(crate) fn from_stored(recorded: &StoredEntry) -> EntryText {
+        EntryText { text: recorded.body.to_string(), is_step_entry: recorded.is_step_entry }
     }
 }
 
@@ -76,7 +76,7 @@ fn text_of(entry: &Entry) -> String {
 }
 
 /// Why an entry can always be written as JSON.
-const PLAIN: &str = "an entry holds texts, numbers and times only";
+const PLAIN: &str = "an entry contains texts, numbers and times only";
 
 fn cut(mut entry: Entry) -> Entry {
     entry.actor = storable(entry.actor, NAME_BYTES_MAX);
@@ -89,10 +89,10 @@ fn cut(mut entry: Entry) -> Entry {
 /// claim) has the time that the holder supplied.
 pub(crate) fn read(at: Timestamp, body: &Value) -> Result<Entry, StoreError> {
     let entry = Entry::deserialize(body).map_err(|error| StoreError::Broken {
-        what: "an entry is not as this release understands it".to_owned(),
+        what: "an entry has a form that this release does not support".to_owned(),
         source: Some(Box::new(error)),
     })?;
-    Ok(if is_of_store(entry.event) { Entry { time: at, ..entry } } else { entry })
+    Ok(if is_store_event(entry.event) { Entry { time: at, ..entry } } else { entry })
 }
 
 /// Reads the entries of a row, each with its number. Entries written together may share a row, as a list, under the
@@ -108,7 +108,7 @@ pub(crate) fn page(rows: Vec<Vec<(i64, Entry)>>, after: i64, limit: usize) -> Ve
     rows.into_iter().flatten().filter(|(number, _)| *number > after).take(limit).collect()
 }
 
-fn is_of_step(event: EntryEvent) -> bool {
+fn is_step_event(event: EntryEvent) -> bool {
     match event {
         EntryEvent::StepStarted | EntryEvent::StepFinished | EntryEvent::StepFailed => true,
         EntryEvent::Created
@@ -124,7 +124,7 @@ fn is_of_step(event: EntryEvent) -> bool {
     }
 }
 
-fn is_of_store(event: EntryEvent) -> bool {
+fn is_store_event(event: EntryEvent) -> bool {
     match event {
         EntryEvent::Created
         | EntryEvent::Retried
@@ -187,21 +187,21 @@ mod tests {
         for letter in ['x', 'ö', '\u{1}', '"', '\u{10FFFF}', '\0'] {
             let long = letter.to_string().repeat(200_000);
             let entry = Entry { step: Some(long.clone()), actor: long.clone(), ..saying(&long) };
-            let body = StoredEntry::of(Uuid::nil(), entry).body;
+            let body = StoredEntry::new(Uuid::nil(), entry).body;
             assert!(body.to_string().len() <= ENTRY_BYTES_MAX, "{letter:?} gives {}", body.to_string().len());
             let told = read(Timestamp::UNIX_EPOCH, &body).unwrap().message.unwrap();
             assert!(told.ends_with(&format!("… (cut: it had {} bytes)", long.len())), "{letter:?}");
             assert!(!told.contains('\0'));
         }
         let fits = "a log line\n".repeat(5000);
-        let body = StoredEntry::of(Uuid::nil(), saying(&fits)).body;
+        let body = StoredEntry::new(Uuid::nil(), saying(&fits)).body;
         assert_eq!(read(Timestamp::UNIX_EPOCH, &body).unwrap(), saying(&fits));
     }
 
     #[test]
     fn what_the_store_saw_has_the_stores_time_and_what_a_step_saw_its_own() {
         let at = Timestamp::from_second(1_000_000).unwrap();
-        let body = |event| StoredEntry::of(Uuid::nil(), Entry { event, ..saying("x") }).body;
+        let body = |event| StoredEntry::new(Uuid::nil(), Entry { event, ..saying("x") }).body;
         assert_eq!(read(at, &body(EntryEvent::Finished)).unwrap().time, at);
         assert_eq!(read(at, &body(EntryEvent::StepFailed)).unwrap().time, Timestamp::UNIX_EPOCH);
         assert_eq!(read(at, &body(EntryEvent::Claimed)).unwrap().time, Timestamp::UNIX_EPOCH);

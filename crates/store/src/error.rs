@@ -61,7 +61,7 @@ pub enum StoreError {
         wanted: &'static str,
     },
     /// No such work exists.
-    #[error("there is no work {work}")]
+    #[error("work {work} does not exist")]
     NoSuchWork {
         /// The work.
         work: Uuid,
@@ -105,7 +105,7 @@ pub enum StoreError {
     DiskFull,
     /// The database contains something that this release did not write and does not understand, or rejected a
     /// statement.
-    #[error("the database answered unexpectedly ({what})")]
+    #[error("unexpected response of the database ({what})")]
     Broken {
         /// The operation.
         what: String,

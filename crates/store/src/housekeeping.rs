@@ -47,22 +47,14 @@ pub struct Metrics {
     sealed: Counter,
     failures: Counter,
     unsealed: Gauge,
-    held_back: Gauge<f64, AtomicU64>,
+    feed_delay: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
     /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "lane_repairs",
-            "Lane heads that were wrong and were corrected; must stay 0",
-            self.repaired.clone(),
-        );
-        registry.register(
-            "work_expired",
-            "Work closed because its time to begin had passed",
-            self.expired.clone(),
-        );
+        registry.register("lane_repairs", "Wrong lane heads corrected; must stay 0", self.repaired.clone());
+        registry.register("work_expired", "Work timed out before it started", self.expired.clone());
         registry.register("rows_removed", "Rows removed because of their age", self.removed.clone());
         registry.register("audit_sealed", "Audit records sealed by this process", self.sealed.clone());
         registry.register(
@@ -77,8 +69,8 @@ impl Metrics {
         );
         registry.register(
             "feed_held_back_seconds",
-            "How long the oldest open writing transaction has held the change feed back",
-            self.held_back.clone(),
+            "Time for which the oldest open writing transaction has delayed the change feed",
+            self.feed_delay.clone(),
         );
     }
 }
@@ -137,7 +129,7 @@ impl Housekeeper {
     /// tampered with must not let the tables grow.
     async fn round(&mut self) {
         self.seal().await;
-        let looked = self.look().await;
+        let looked = self.measure().await;
         self.done("the store's condition was not measured", looked);
         let lease = self.store.take_lease(HOUSEKEEPER, self.owner, LEASE).await;
         // Without the lease another process does the duties, or the store does not respond.
@@ -145,10 +137,10 @@ impl Housekeeper {
             return;
         }
         let expired = self.expire().await;
-        self.done("late work was not closed", expired);
+        self.done("late work was not timed out", expired);
         let repaired = self.repair().await;
-        self.done("lane heads were not looked at", repaired);
-        self.tidy().await;
+        self.done("lane heads were not checked", repaired);
+        self.apply_retention().await;
     }
 
     /// Records the outcome of a duty.
@@ -167,10 +159,10 @@ impl Housekeeper {
         self.metrics.sealed.inc_by(sealed.unwrap_or(0) as u64);
     }
 
-    async fn look(&self) -> Result<(), StoreError> {
+    async fn measure(&self) -> Result<(), StoreError> {
         let unsealed = self.store.engine.audit_unsealed(1000).await?.len();
         self.metrics.unsealed.set(i64::try_from(unsealed).unwrap_or(i64::MAX));
-        self.metrics.held_back.set(self.store.engine.held_back().await?.as_secs_f64());
+        self.metrics.feed_delay.set(self.store.engine.feed_delay().await?.as_secs_f64());
         Ok(())
     }
 
@@ -186,14 +178,12 @@ impl Housekeeper {
         self.repair_at = next;
         if changed > 0 {
             self.metrics.repaired.inc_by(changed as u64);
-            tracing::error!(
-                "{changed} lane heads did not agree with the work and were corrected; this is a bug"
-            );
+            tracing::error!("Corrected {changed} lane heads that did not match the work; this is a bug");
         }
         Ok(())
     }
 
-    async fn tidy(&mut self) {
+    async fn apply_retention(&mut self) {
         let keep = self.retention;
         let stale = [
             (RetentionTarget::Feed, keep.feed, "the feed was not trimmed"),
@@ -207,9 +197,9 @@ impl Housekeeper {
         let trimmed = self.trim_history().await;
         self.done("finished work was not removed", trimmed);
         let trimmed = self.trim_health().await;
-        self.done("the health of clusters that are gone was not removed", trimmed);
+        self.done("health samples of deleted clusters were not removed", trimmed);
         let trimmed = self.store.trim_audit(keep.audit).await;
-        let removed = self.done("the audit log was not shortened", trimmed);
+        let removed = self.done("the audit log was not trimmed", trimmed);
         self.metrics.removed.inc_by(removed.unwrap_or(0) as u64);
     }
 

@@ -12,7 +12,7 @@ const FOR_EVER_MICROS: i64 = 1000 * 366 * 24 * 3600 * 1_000_000;
 /// Converts a stored time.
 pub(crate) fn time(micros: i64) -> Result<Timestamp, StoreError> {
     Timestamp::from_microsecond(micros)
-        .map_err(|_| StoreError::broken(format!("a row holds {micros}, which is no time")))
+        .map_err(|_| StoreError::broken(format!("a row holds {micros}, which is not a valid time")))
 }
 
 /// Converts a duration to the store's unit, capped at the longest.

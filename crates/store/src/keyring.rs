@@ -77,7 +77,7 @@ pub enum KeyFileError {
         why: &'static str,
     },
     /// The file contains no key.
-    #[error("key file {}: holds no key", path.display())]
+    #[error("key file {}: contains no key", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
@@ -91,7 +91,7 @@ pub enum KeyFileError {
         mode: u32,
     },
     /// The system's random number generator failed.
-    #[error("the system gave no random bytes: {0}")]
+    #[error("the system's random number generator failed: {0}")]
     Random(getrandom::Error),
 }
 
@@ -130,9 +130,9 @@ impl Keyring {
 
     /// Reads a key file, or creates one with a new key.
     pub fn read_or_create(path: &Path) -> Result<Keyring, KeyFileError> {
-        let ring = Keyring::read_or_draft(path)?;
-        ring.publish()?;
-        Ok(ring)
+        let notify = Keyring::read_or_draft(path)?;
+        notify.publish()?;
+        Ok(notify)
     }
 
     /// Reads a key file; without one, generates a key that is written to the file only when a store adopts it. So a
@@ -206,7 +206,7 @@ impl Keyring {
     }
 
     /// Removes all keys except the current one, from the file too.
-    pub fn forget_old_keys(&self) -> Result<(), KeyFileError> {
+    pub fn remove_old_keys(&self) -> Result<(), KeyFileError> {
         self.forget(&self.ids()[1..])
     }
 
@@ -252,11 +252,12 @@ impl Keyring {
     ) -> Result<SealedSecret, StoreError> {
         let keys = self.read_lock();
         let Some(key) = keys.by_id.get(key_id) else {
-            return Err(StoreError::invalid(format!("the key file does not hold key {key_id}")));
+            return Err(StoreError::invalid(format!("the key file does not contain key {key_id}")));
         };
         let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce)
-            .map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
+        getrandom::fill(&mut nonce).map_err(|error| {
+            StoreError::broken(format!("the system's random number generator failed: {error}"))
+        })?;
         let cipher = XChaCha20Poly1305::new(&Key::from(**key));
         let associated = associated(owner, name, key_id);
         let sealed = cipher
@@ -274,16 +275,16 @@ impl Keyring {
         if !self.read_lock().by_id.contains_key(&sealed.key_id)
             && let Err(error) = self.reload()
         {
-            return Err(refusal(sealed, error.to_string()));
+            return Err(open_error(sealed, error.to_string()));
         }
         let keys = self.read_lock();
         let Some(key) = keys.by_id.get(&sealed.key_id) else {
-            return Err(refusal(sealed, format!("the key file does not hold key {}", sealed.key_id)));
+            return Err(open_error(sealed, format!("the key file does not contain key {}", sealed.key_id)));
         };
         let (layout, rest) =
-            sealed.bytes.split_first().ok_or_else(|| refusal(sealed, "it is empty".to_owned()))?;
+            sealed.bytes.split_first().ok_or_else(|| open_error(sealed, "it is empty".to_owned()))?;
         if *layout != LAYOUT || rest.len() < NONCE_BYTES {
-            return Err(refusal(sealed, "it was sealed by a newer release, or damaged".to_owned()));
+            return Err(open_error(sealed, "it was sealed by a newer release, or damaged".to_owned()));
         }
         let (nonce, message) = rest.split_at(NONCE_BYTES);
         let nonce: [u8; NONCE_BYTES] = nonce.try_into().expect("split at that very length");
@@ -291,7 +292,7 @@ impl Keyring {
         XChaCha20Poly1305::new(&Key::from(**key))
             .decrypt(&XNonce::from(nonce), Payload { msg: message, aad: &associated })
             .map(Secret::new)
-            .map_err(|_| refusal(sealed, "it was changed, or moved from another place".to_owned()))
+            .map_err(|_| open_error(sealed, "it was changed or moved".to_owned()))
     }
 
     /// Seals a text that a client stores and returns, such as a page token: nobody can read or forge one without the
@@ -327,7 +328,7 @@ impl Keyring {
     }
 }
 
-fn refusal(sealed: &SealedSecret, why: String) -> StoreError {
+fn open_error(sealed: &SealedSecret, why: String) -> StoreError {
     StoreError::Sealed { owner: sealed.owner, name: sealed.name.clone(), why }
 }
 
@@ -363,11 +364,12 @@ fn read_keys(path: &Path) -> Result<Keys, KeyFileError> {
         }
         let wrong = |why| KeyFileError::Line { path: path.to_owned(), line: number + 1, why };
         let (id, encoded) =
-            line.split_once(char::is_whitespace).ok_or_else(|| wrong("has no key behind its id"))?;
+            line.split_once(char::is_whitespace).ok_or_else(|| wrong("has no key after its id"))?;
         let decoded = Zeroizing::new(BASE64.decode(encoded.trim()).map_err(|_| wrong("is not base64"))?);
-        let key: [u8; KEY_BYTES] = decoded.as_slice().try_into().map_err(|_| wrong("is not of 32 bytes"))?;
+        let key: [u8; KEY_BYTES] =
+            decoded.as_slice().try_into().map_err(|_| wrong("is not 32 bytes long"))?;
         if keys.by_id.insert(id.to_owned(), Zeroizing::new(key)).is_some() {
-            return Err(wrong("names a key for the second time"));
+            return Err(wrong("repeats a key id"));
         }
         keys.order.push(id.to_owned());
     }
@@ -442,23 +444,23 @@ mod tests {
 
     #[test]
     fn a_sealed_secret_opens_only_in_its_own_place() {
-        let ring = Keyring::ephemeral().unwrap();
+        let notify = Keyring::ephemeral().unwrap();
         let owner = Uuid::new_v4();
-        let sealed = ring.seal(owner, "kubeconfig", b"hunter2").unwrap();
-        assert_eq!(ring.open(&sealed).unwrap().expose(), b"hunter2");
+        let sealed = notify.seal(owner, "kubeconfig", b"hunter2").unwrap();
+        assert_eq!(notify.open(&sealed).unwrap().expose(), b"hunter2");
         assert!(!sealed.bytes.windows(7).any(|window| window == b"hunter2"));
 
         let moved = SealedSecret { owner: Uuid::new_v4(), ..sealed.clone() };
-        assert!(ring.open(&moved).unwrap_err().to_string().contains("moved from another place"));
+        assert!(notify.open(&moved).unwrap_err().to_string().contains("was changed or moved"));
         let renamed = SealedSecret { name: "password".to_owned(), ..sealed.clone() };
-        assert!(ring.open(&renamed).is_err());
+        assert!(notify.open(&renamed).is_err());
         for place in 0..sealed.bytes.len() {
             let mut damaged = sealed.clone();
             damaged.bytes[place] ^= 1;
-            assert!(ring.open(&damaged).is_err(), "a flipped bit in byte {place} went unnoticed");
+            assert!(notify.open(&damaged).is_err(), "a flipped bit in byte {place} went unnoticed");
         }
         let cut = SealedSecret { bytes: sealed.bytes[..10].to_vec(), ..sealed.clone() };
-        assert!(ring.open(&cut).is_err());
+        assert!(notify.open(&cut).is_err());
         assert!(!format!("{sealed:?}").contains("hunter2"));
     }
 
@@ -466,9 +468,9 @@ mod tests {
     fn a_key_file_is_made_once_private_and_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
-        let ring = Keyring::read_or_create(&path).unwrap();
+        let notify = Keyring::read_or_create(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let sealed = ring.seal(Uuid::nil(), "a", b"b").unwrap();
+        let sealed = notify.seal(Uuid::nil(), "a", b"b").unwrap();
         let again = Keyring::read_or_create(&path).unwrap();
         assert_eq!(again.open(&sealed).unwrap().expose(), b"b");
     }
@@ -517,8 +519,8 @@ mod tests {
         let new = ours.seal(Uuid::nil(), "a", b"new").unwrap();
         assert_eq!(new.key_id, new_id);
         assert_eq!(theirs.open(&new).unwrap().expose(), b"new");
-        ours.forget_old_keys().unwrap();
-        assert!(ours.open(&old).unwrap_err().to_string().contains("does not hold key"));
+        ours.remove_old_keys().unwrap();
+        assert!(ours.open(&old).unwrap_err().to_string().contains("does not contain key"));
     }
 
     #[test]
@@ -528,17 +530,17 @@ mod tests {
         let check = |text: &str, expect: &str| {
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-            let refusal = Keyring::read(&path).unwrap_err().to_string();
-            assert!(refusal.contains(expect), "{refusal}");
-            assert!(!refusal.contains("c2VjcmV0"), "{refusal}");
+            let open_error = Keyring::read(&path).unwrap_err().to_string();
+            assert!(open_error.contains(expect), "{open_error}");
+            assert!(!open_error.contains("c2VjcmV0"), "{open_error}");
         };
-        check("", "holds no key");
-        check("# only a comment\n", "holds no key");
-        check("k1\n", "line 1: has no key behind its id");
+        check("", "contains no key");
+        check("# only a comment\n", "contains no key");
+        check("k1\n", "line 1: has no key after its id");
         check("k1 !!!\n", "line 1: is not base64");
-        check("\nk1 c2VjcmV0\n", "line 2: is not of 32 bytes");
+        check("\nk1 c2VjcmV0\n", "line 2: is not 32 bytes long");
         let key = BASE64.encode([7; 32]);
-        check(&format!("k1 {key}\nk1 {key}\n"), "line 2: names a key for the second time");
+        check(&format!("k1 {key}\nk1 {key}\n"), "line 2: repeats a key id");
         std::fs::write(&path, format!("k1 {key}\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(Keyring::read(&path).unwrap_err().to_string().contains("mode 644"));

@@ -110,7 +110,7 @@ mod tests {
     fn one_step_newer_is_tolerated_and_two_are_refused() {
         assert_eq!(plan("db", &applied(&[1, 2, 3]), KNOWN, Migrate::Auto).unwrap(), Plan::UpToDate);
         let refusal = plan("db", &applied(&[1, 2, 3, 4]), KNOWN, Migrate::Auto).unwrap_err().to_string();
-        assert_eq!(refusal, "store db: its schema is 4, this release knows up to 2; run a newer release");
+        assert_eq!(refusal, "store db: its schema is 4, this release supports up to 2; run a newer release");
     }
 
     #[test]

@@ -64,19 +64,19 @@ pub(crate) struct Notifier {
 #[derive(Debug, Default)]
 struct TopicNotifier {
     count: AtomicU64,
-    rung: Notify,
+    notify: Notify,
 }
 
 impl Notifier {
-    pub(crate) fn ring(&self, topics: Topics) {
+    pub(crate) fn notify(&self, topics: Topics) {
         for topic in topics.iter() {
             let bell = &self.notifier[topic.index()];
             bell.count.fetch_add(1, Ordering::SeqCst);
-            bell.rung.notify_waiters();
+            bell.notify.notify_waiters();
         }
     }
 
-    pub(crate) fn waiter(&self, topic: Topic) -> Notifications {
+    pub(crate) fn subscribe(&self, topic: Topic) -> Notifications {
         let bell = self.notifier[topic.index()].clone();
         Notifications { seen: bell.count.load(Ordering::SeqCst), bell }
     }
@@ -94,15 +94,15 @@ impl Notifications {
     /// closed it waits for ever; callers also wait for their shutdown and a poll interval.
     pub async fn next(&mut self) {
         loop {
-            let mut rung = pin!(self.bell.rung.notified());
+            let mut notify = pin!(self.bell.notify.notified());
             // From here on no notification is missed; an earlier one shows in the count.
-            rung.as_mut().enable();
+            notify.as_mut().enable();
             let count = self.bell.count.load(Ordering::SeqCst);
             if count != self.seen {
                 self.seen = count;
                 return;
             }
-            rung.await;
+            notify.await;
         }
     }
 }

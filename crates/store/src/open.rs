@@ -35,7 +35,7 @@ impl FromStr for Location {
                 Ok(Location::Postgres(Secret::new(text.to_owned())))
             }
             // The text is not repeated: it may be a password with a typing error in front.
-            _ => Err(OpenError::Url { why: "the scheme is not known".to_owned() }),
+            _ => Err(OpenError::Url { why: "unknown scheme".to_owned() }),
         }
     }
 }
@@ -187,13 +187,13 @@ pub enum OpenError {
         what: String,
     },
     /// The database belongs to another program.
-    #[error("store {place}: holds tables that are not Shipshape's; give it a database of its own")]
+    #[error("store {place}: contains tables of another program; use a separate database")]
     Foreign {
         /// Database, without password.
         place: String,
     },
     /// The schema is newer than this release supports.
-    #[error("store {place}: its schema is {found}, this release knows up to {known}; run a newer release")]
+    #[error("store {place}: its schema is {found}, this release supports up to {known}; run a newer release")]
     TooNew {
         /// Database, without password.
         place: String,
@@ -215,7 +215,7 @@ pub enum OpenError {
         needed: i64,
     },
     /// An applied migration differs from the one that this release has under that number.
-    #[error("store {place}: migration {number} was applied with another text than this release has")]
+    #[error("store {place}: the applied migration {number} differs from the one in this release")]
     Diverged {
         /// Database, without password.
         place: String,
@@ -223,7 +223,7 @@ pub enum OpenError {
         number: i64,
     },
     /// A migration failed.
-    #[error("store {place}: migration {number} failed, nothing of it was kept: {why}")]
+    #[error("store {place}: migration {number} failed and was rolled back: {why}")]
     Migration {
         /// Database, without password.
         place: String,
@@ -249,7 +249,7 @@ pub enum OpenError {
         found: String,
     },
     /// The key file does not match the store.
-    #[error("store {place}: its secrets are sealed with key {wanted}, which the key file does not hold")]
+    #[error("store {place}: its secrets are sealed with key {wanted}, which the key file does not contain")]
     WrongKey {
         /// Database, without password.
         place: String,

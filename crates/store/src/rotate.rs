@@ -20,8 +20,8 @@ const KEY_CHECK: &str = "key_check";
 const CHECK_NAME: &str = "key-check";
 /// Check value that detects a wrong key; and the one of a store whose audit chain has started. Without the key nobody
 /// can turn the second into the first, so a chain that started and is missing was removed.
-const WORD: &[u8] = b"shipshape";
-const WORD_WITH_CHAIN: &[u8] = b"shipshape, with an audit chain";
+const KEY_CHECK_TEXT: &[u8] = b"shipshape";
+const KEY_CHECK_TEXT_WITH_CHAIN: &[u8] = b"shipshape, with an audit chain";
 
 /// Result of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,12 +33,12 @@ pub struct KeyRotation {
 }
 
 /// Ensures that the key file opens this store; a new store adopts the ring's current key.
-pub(crate) async fn fit_keys(store: &Store) -> Result<(), OpenError> {
+pub(crate) async fn adopt_keys(store: &Store) -> Result<(), OpenError> {
     if store.engine.meta(KEY_ID).await?.is_none() {
         // In the file before the store relies on it.
         store.keyring.publish()?;
         let key_id = store.keyring.current();
-        let word = check_word(&store.keyring, &key_id, WORD)?;
+        let word = seal_key_check(&store.keyring, &key_id, KEY_CHECK_TEXT)?;
         // When several processes open a new store at once, the first one's key stays; it is read again below.
         store.engine.ensure_meta(vec![word, (KEY_ID.to_owned(), key_id)]).await?;
     }
@@ -52,23 +52,23 @@ pub(crate) async fn check_keys(reader: &Reader) -> Result<(), OpenError> {
     let wrong = || OpenError::WrongKey { place: place.clone(), wanted: wanted.clone() };
     prefer_key(&reader.keyring, &wanted).map_err(|_| wrong())?;
     let Some(word) = reader.engine.meta(KEY_CHECK).await? else { return Err(wrong()) };
-    open_word(&reader.keyring, &wanted, &word).map(drop).ok_or_else(wrong)
+    open_key_check(&reader.keyring, &wanted, &word).map(drop).ok_or_else(wrong)
 }
 
 /// Whether the store's audit chain has started, according to the sealed check value.
 pub(crate) async fn has_chain(reader: &Reader) -> Result<bool, StoreError> {
     let (key_id, word) = (reader.engine.meta(KEY_ID).await?, reader.engine.meta(KEY_CHECK).await?);
     let (Some(key_id), Some(word)) = (key_id, word) else { return Ok(false) };
-    let opened = open_word(&reader.keyring, &key_id, &word);
-    Ok(opened.is_some_and(|opened| opened.expose().as_slice() == WORD_WITH_CHAIN))
+    let opened = open_key_check(&reader.keyring, &key_id, &word);
+    Ok(opened.is_some_and(|opened| opened.expose().as_slice() == KEY_CHECK_TEXT_WITH_CHAIN))
 }
 
 /// Records that the store's audit chain has started. A concurrent rotation records it too.
-pub(crate) async fn remember_chain(store: &Store) -> Result<(), StoreError> {
+pub(crate) async fn record_chain(store: &Store) -> Result<(), StoreError> {
     let Some(before) = store.engine.meta(KEY_CHECK).await? else { return Ok(()) };
     let Some(key_id) = store.engine.meta(KEY_ID).await? else { return Ok(()) };
     prefer_key(&store.keyring, &key_id)?;
-    let (key, word) = check_word(&store.keyring, &key_id, WORD_WITH_CHAIN)?;
+    let (key, word) = seal_key_check(&store.keyring, &key_id, KEY_CHECK_TEXT_WITH_CHAIN)?;
     store.engine.replace_meta(key, before, word).await.map(drop)
 }
 
@@ -80,23 +80,23 @@ pub(crate) fn prefer_key(keyring: &Keyring, key_id: &str) -> Result<(), StoreErr
     keyring.reload().map_err(|error| StoreError::invalid(error.to_string()))?;
     match keyring.prefer(key_id) {
         true => Ok(()),
-        false => Err(StoreError::invalid(format!("the key file does not hold key {key_id}"))),
+        false => Err(StoreError::invalid(format!("the key file does not contain key {key_id}"))),
     }
 }
 
 /// For tests: a store as an earlier release left it.
 #[cfg(test)]
-pub(crate) async fn forget_chain(store: &Store) -> Result<(), StoreError> {
-    let word = check_word(&store.keyring, &store.keyring.current(), WORD)?;
+pub(crate) async fn remove_chain(store: &Store) -> Result<(), StoreError> {
+    let word = seal_key_check(&store.keyring, &store.keyring.current(), KEY_CHECK_TEXT)?;
     store.commit(Transaction::new().with(Write::SetMeta(vec![word]))).await.map(drop)
 }
 
-fn check_word(keyring: &Keyring, key_id: &str, word: &[u8]) -> Result<(String, String), StoreError> {
+fn seal_key_check(keyring: &Keyring, key_id: &str, word: &[u8]) -> Result<(String, String), StoreError> {
     let sealed = keyring.seal_with(key_id, Uuid::nil(), CHECK_NAME, word)?;
     Ok((KEY_CHECK.to_owned(), BASE64.encode(sealed.bytes)))
 }
 
-fn open_word(keyring: &Keyring, key_id: &str, word: &str) -> Option<Secret<Vec<u8>>> {
+fn open_key_check(keyring: &Keyring, key_id: &str, word: &str) -> Option<Secret<Vec<u8>>> {
     let bytes = BASE64.decode(word).ok()?;
     let (name, key_id) = (CHECK_NAME.to_owned(), key_id.to_owned());
     keyring.open(&SealedSecret { owner: Uuid::nil(), name, key_id, bytes }).ok()
@@ -115,9 +115,9 @@ impl Store {
             Some(id) => id.to_owned(),
             None => self.keyring.add_key().map_err(|error| StoreError::invalid(error.to_string()))?,
         };
-        let word = if has_chain(self).await? { WORD_WITH_CHAIN } else { WORD };
+        let word = if has_chain(self).await? { KEY_CHECK_TEXT_WITH_CHAIN } else { KEY_CHECK_TEXT };
         prefer_key(&self.keyring, &key_id)?;
-        let word = check_word(&self.keyring, &key_id, word)?;
+        let word = seal_key_check(&self.keyring, &key_id, word)?;
         // From here on no secret can be stored under the old key.
         let current = Write::SetMeta(vec![(KEY_ID.to_owned(), key_id.clone()), word]);
         let told = context.entry("store.rotate-key", &format!("/keys/{key_id}"), None, None);
@@ -138,7 +138,7 @@ impl Store {
             // Two concurrent rotations would undo each other for ever: the later one continues, the earlier one
             // stops.
             if let Some(other) = self.engine.meta(KEY_ID).await?.filter(|current| current != key_id) {
-                return Err(StoreError::invalid(format!("another rotation made {other} the key meanwhile")));
+                return Err(StoreError::invalid(format!("another rotation made {other} the current key")));
             }
             for old in page {
                 let plain = self.keyring.open(&old)?;
@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// Removes all keys except the current one from the key file; fails while a secret still needs another.
-    pub async fn forget_old_keys(&self) -> Result<(), StoreError> {
+    pub async fn remove_old_keys(&self) -> Result<(), StoreError> {
         let known = self.keyring.ids();
         let current = self.engine.meta(KEY_ID).await?.unwrap_or_default();
         prefer_key(&self.keyring, &current)?;

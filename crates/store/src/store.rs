@@ -77,7 +77,7 @@ impl Store {
             entry_key: Arc::default(),
         };
         let fitted = async {
-            crate::rotate::fit_keys(&store).await?;
+            crate::rotate::adopt_keys(&store).await?;
             Ok(crate::audit::begin(&store).await?)
         };
         match fitted.await {
@@ -113,7 +113,7 @@ impl Store {
     }
 
     /// Sets the key that marks audit entries.
-    pub(crate) fn mark_entries_with(&self, key: Option<EntryKey>) {
+    pub(crate) fn set_entry_key(&self, key: Option<EntryKey>) {
         *self.entry_key.write().unwrap_or_else(std::sync::PoisonError::into_inner) = key;
     }
 
@@ -143,7 +143,7 @@ impl Store {
                 // Another process rotated the key since sealing, and nothing was written: seal again with the new
                 // key.
                 Err(StoreError::StaleKey { current, .. }) => {
-                    transaction = self.sealed_anew(transaction, &current)?;
+                    transaction = self.reseal_transaction(transaction, &current)?;
                 }
                 outcome => return outcome,
             }
@@ -151,7 +151,11 @@ impl Store {
         self.engine.commit(transaction).await
     }
 
-    fn sealed_anew(&self, mut transaction: Transaction, key_id: &str) -> Result<Transaction, StoreError> {
+    fn reseal_transaction(
+        &self,
+        mut transaction: Transaction,
+        key_id: &str,
+    ) -> Result<Transaction, StoreError> {
         crate::rotate::prefer_key(&self.keyring, key_id)?;
         for write in &mut transaction.writes {
             if let Write::PutSecret(sealed) | Write::EnsureSecret(sealed) = write {

@@ -176,7 +176,7 @@ impl Transaction {
     /// Appends an entry to the history of a piece of work, live or finished. An entry that is too long is truncated,
     /// and entries of steps are dropped from a full history.
     pub fn record(self, work: Uuid, entry: Entry) -> Transaction {
-        self.with(Write::Record(StoredEntry::of(work, entry)))
+        self.with(Write::Record(StoredEntry::new(work, entry)))
     }
 
     fn record_all(self, work: Uuid, entries: Vec<Entry>) -> Transaction {
@@ -272,14 +272,14 @@ pub(crate) fn validate_end(result: &Value) -> Result<(), StoreError> {
 /// Validates their number.
 pub(crate) fn validate_ends(ends: &[PreparedCompletion]) -> Result<(), StoreError> {
     // A completion is one write, and so is each of its entries.
-    check_count(ends.iter().map(|it| 1 + it.told().len()).sum())
+    check_count(ends.iter().map(|it| 1 + it.entries().len()).sum())
 }
 
 fn check_count(count: usize) -> Result<(), StoreError> {
     match count {
         0..=WRITES_MAX => Ok(()),
         _ => Err(StoreError::invalid(format!(
-            "a transaction holds {count} changes; at most {WRITES_MAX} are accepted"
+            "a transaction contains {count} changes; at most {WRITES_MAX} are accepted"
         ))),
     }
 }
@@ -409,7 +409,9 @@ fn json(what: &str, value: &Value) -> Result<(), StoreError> {
 
 fn measured(what: &str, has_nul: bool, bytes: usize) -> Result<(), StoreError> {
     if has_nul {
-        return Err(StoreError::invalid(format!("{what}: holds the character NUL, which cannot be stored")));
+        return Err(StoreError::invalid(format!(
+            "{what}: contains the character NUL, which cannot be stored"
+        )));
     }
     match bytes {
         0..=BODY_BYTES_MAX => Ok(()),

@@ -252,7 +252,7 @@ impl Store {
         }
         let total: usize = counts.iter().map(|(_, count)| count).sum();
         line(out, &json!({ "end": total }))?;
-        out.flush().map_err(unwritten)?;
+        out.flush().map_err(export_error)?;
         Ok(counts)
     }
 
@@ -311,7 +311,7 @@ impl Store {
         loop {
             let Some((number, value)) = next()? else {
                 return Err(
-                    StoreError::invalid("import: is cut short, its last line is missing".to_owned()).into()
+                    StoreError::invalid("import: is truncated: its last line is missing".to_owned()).into()
                 );
             };
             if let Some(total) = value["end"].as_u64() {
@@ -328,7 +328,7 @@ impl Store {
             let place = TABLES.iter().position(|table| value["table"] == table.name);
             let (Some(place), Value::Object(row)) = (place, value["row"].clone()) else {
                 return Err(StoreError::invalid(format!(
-                    "import, line {number}: is no row of a table that we know"
+                    "import, line {number}: is not a row of a known table"
                 ))
                 .into());
             };
@@ -373,9 +373,9 @@ impl Reader {
 const MOVED_META: [&str; 6] = ["store_id", "generation", "key_id", "key_check", "audit_head", "audit_floor"];
 
 fn line(out: &mut (dyn Write + Send), value: &Value) -> Result<(), StoreError> {
-    writeln!(out, "{value}").map_err(unwritten)
+    writeln!(out, "{value}").map_err(export_error)
 }
 
-fn unwritten(error: std::io::Error) -> StoreError {
+fn export_error(error: std::io::Error) -> StoreError {
     StoreError::invalid(format!("export: cannot be written: {error}"))
 }

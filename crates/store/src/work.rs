@@ -261,7 +261,7 @@ pub struct LaneView {
 }
 
 /// Most rows read to count pending work; a longer queue is reported with this length.
-pub(crate) const QUEUE_LOOK: usize = 10_000;
+pub(crate) const QUEUE_COUNT_MAX: usize = 10_000;
 
 /// Figures of the queue of a kind, at a cost independent of the backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

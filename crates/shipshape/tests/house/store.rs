@@ -180,7 +180,7 @@ fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
     assert_eq!(check.code, Some(0), "{check:?}");
     let twice = home.run(&["store", "import", "fleet.jsonl", "--store", database.url()]);
     assert_eq!(twice.code, Some(1), "{twice:?}");
-    assert!(twice.stderr.contains("is not empty; give an empty store"), "{twice:?}");
+    assert!(twice.stderr.contains("is not empty; import into an empty store"), "{twice:?}");
 
     block_on(async {
         let keyring = Keyring::read(&data(&home).join("keys")).unwrap();
@@ -255,7 +255,7 @@ fn a_rotated_key_opens_everything_and_the_old_one_nothing() {
     std::fs::write(&keys, old).unwrap();
     let refused = home.run(&["store", "check"]);
     assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("which the key file does not hold; store.key_file is"), "{refused:?}");
+    assert!(refused.stderr.contains("which the key file does not contain; store.key_file is"), "{refused:?}");
     let refused = home.run(&["store", "rotate-key", "--to", "nonsense"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
 }

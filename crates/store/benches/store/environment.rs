@@ -125,7 +125,7 @@ impl TestEnvironment {
         let broken: Vec<_> =
             self.store.check().await?.into_iter().filter(|it| !it.faults.is_empty()).collect();
         for finding in &broken {
-            eprintln!("broken promise: {}: {:?}", finding.promise, finding.faults);
+            eprintln!("broken promise: {}: {:?}", finding.invariant, finding.faults);
         }
         Ok(broken.iter().map(|it| it.faults.len()).sum())
     }

@@ -9,7 +9,7 @@ use sha2::Sha256;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
-use super::{CHAIN_KEY, unsealable};
+use super::{CHAIN_KEY, seal_error};
 use crate::StoreError;
 use crate::migrate::hex;
 use crate::rotate;
@@ -57,7 +57,7 @@ impl std::str::FromStr for ChainHead {
             .map(|(number, seal)| ChainHead { number, seal: seal.to_ascii_lowercase() })
             .ok_or_else(|| {
                 StoreError::invalid(format!(
-                    "{text:?} is no head of a chain; accepted: NUMBER:SEAL as `audit verify` prints it"
+                    "{text:?} is not a chain head; accepted: NUMBER:SEAL as `audit verify` prints it"
                 ))
             })
     }
@@ -117,17 +117,18 @@ impl Chain {
             return Ok(chain);
         }
         if rotate::has_chain(store).await? {
-            return Err(unsealable("the chain's key is gone"));
+            return Err(seal_error("the chain's key is missing"));
         }
         let mut key = vec![0; 32];
-        getrandom::fill(&mut key)
-            .map_err(|error| StoreError::broken(format!("the system gave no random bytes: {error}")))?;
+        getrandom::fill(&mut key).map_err(|error| {
+            StoreError::broken(format!("the system's random number generator failed: {error}"))
+        })?;
         store
             .commit(Transaction::new().with(Write::EnsureSecret(store.seal(Uuid::nil(), CHAIN_KEY, &key)?)))
             .await?;
         Chain::find(store)
             .await?
-            .ok_or_else(|| StoreError::broken("the chain's key was written and is not there"))
+            .ok_or_else(|| StoreError::broken("the chain's key is missing after it was written"))
     }
 
     /// Derives the key of the writer marks.
@@ -184,7 +185,7 @@ impl Chain {
         let Some(text) = reader.engine.meta(HEAD).await? else {
             let started = rotate::has_chain(reader).await?;
             if started {
-                faults.push("the chain's head is gone".to_owned());
+                faults.push("the chain's head is missing".to_owned());
             }
             return Ok(ChainEnd { head: ChainHead::start(), marked: started });
         };
@@ -223,7 +224,7 @@ impl Chain {
 }
 
 fn changed(what: &str) -> String {
-    format!("the store's {what} was changed by someone without the key")
+    format!("the store's {what} was changed without the key")
 }
 
 /// Content of an entry as text with unambiguous parts.

@@ -100,14 +100,14 @@ impl Chain {
 pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
     if rotate::has_chain(store).await? {
         let chain = Chain::find(store).await?;
-        store.mark_entries_with(chain.as_ref().map(Chain::entry_key));
+        store.set_entry_key(chain.as_ref().map(Chain::entry_key));
         return match chain {
             Some(chain) => require_marks(store, &chain).await,
             None => Ok(()),
         };
     }
     let chain = Chain::ensure(store).await?;
-    store.mark_entries_with(Some(chain.entry_key()));
+    store.set_entry_key(Some(chain.entry_key()));
     // A release that did not start the chain here left a head with the first record that it sealed. Sealed records
     // without a head mean that the head was removed; a new one would hide that.
     if store.engine.audit_sealed(i64::MIN, 1).await?.is_empty() {
@@ -115,7 +115,7 @@ pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
         let start = chain.signed_end(&ChainEnd { head: ChainHead::start(), marked });
         store.engine.ensure_meta(vec![(HEAD.to_owned(), start)]).await?;
     }
-    rotate::remember_chain(store).await?;
+    rotate::record_chain(store).await?;
     require_marks(store, &chain).await
 }
 
@@ -151,12 +151,12 @@ struct ChainAdmission {
 
 impl ChainAdmission {
     /// Reason to reject an entry, if there is one.
-    fn refusal(&mut self, row: &AuditRow) -> Option<&'static str> {
+    fn rejection(&mut self, row: &AuditRow) -> Option<&'static str> {
         if !row.is_marked_by(&self.key, self.marked) {
             return Some("it was not written by this store");
         }
         if self.last.is_some_and(|last| row.place <= last) {
-            return Some("it stands before records that are sealed");
+            return Some("it precedes sealed records");
         }
         if !self.known.insert(row.record.id) {
             return Some("it repeats another record");
@@ -165,7 +165,7 @@ impl ChainAdmission {
         let newest_left = self.newest_left.filter(|newest| *newest <= self.now);
         let has_left = |newest| row.id_ms().is_some_and(|ms| ms.saturating_add(LATEST_MS) < newest);
         if newest_left.is_some_and(has_left) {
-            return Some("it repeats a record that has left by age");
+            return Some("it repeats a record that retention removed");
         }
         None
     }
@@ -193,7 +193,7 @@ impl Store {
             let ChainEnd { mut head, marked } = chain.end(self, &mut faults).await?;
             let floor = chain.floor(self, &mut Vec::new()).await?;
             if let Some(fault) = faults.pop() {
-                return Err(unsealable(&fault));
+                return Err(seal_error(&fault));
             }
             let rows = self.engine.audit_unsealed(BLOCK).await?;
             let is_last = rows.len() < BLOCK;
@@ -209,7 +209,7 @@ impl Store {
             };
             let (mut sealings, mut refused) = (Vec::with_capacity(rows.len()), Vec::new());
             for row in &rows {
-                if let Some(why) = gate.refusal(row) {
+                if let Some(why) = gate.rejection(row) {
                     refused.push((row, why));
                     continue;
                 }
@@ -220,7 +220,7 @@ impl Store {
             }
             // Otherwise they would block others for ever.
             if !refused.is_empty() {
-                self.leave_out(&refused).await?;
+                self.reject_entries(&refused).await?;
             }
             // Not before all entries of the previous build are sealed: an entry of it may be committed but still
             // hidden by an open transaction. The next sealing tries again.
@@ -239,8 +239,8 @@ impl Store {
 
     /// Marks entries as rejected and logs the reason; returns how many. Entries that another sealer sealed meanwhile,
     /// because this one lost the lease, are not rejected: they only look like copies of themselves.
-    async fn leave_out(&self, refused: &[(&AuditRow, &str)]) -> Result<usize, StoreError> {
-        let left_out = self.engine.refuse_audit(refused.iter().map(|(row, _)| row.place).collect()).await?;
+    async fn reject_entries(&self, refused: &[(&AuditRow, &str)]) -> Result<usize, StoreError> {
+        let left_out = self.engine.reject_audit(refused.iter().map(|(row, _)| row.place).collect()).await?;
         for (row, why) in refused.iter().filter(|(row, _)| left_out.contains(&row.place)) {
             let AuditEntry { action, target, .. } = &row.record.entry;
             tracing::error!("The audit record {} ({action} of {target}) is not sealed: {why}", row.record.id);
@@ -263,7 +263,7 @@ impl Store {
         let head = chain.end(self, &mut faults).await?.head;
         let floor = chain.floor(self, &mut faults).await?;
         if let Some(fault) = faults.pop() {
-            return Err(uncuttable(&fault));
+            return Err(trim_error(&fault));
         }
         let mut left = floor.clone();
         for row in self.engine.audit_sealed(floor.head.number + 1, BLOCK).await? {
@@ -273,9 +273,9 @@ impl Store {
                 break;
             }
             if !chain.follows(&left.head, &row) {
-                let fault = format!("record {number} is missing, or was changed or put in another's place");
+                let fault = format!("record {number} is missing, or was changed or replaced");
                 if left.head == floor.head {
-                    return Err(uncuttable(&fault));
+                    return Err(trim_error(&fault));
                 }
                 break;
             }
@@ -306,12 +306,12 @@ impl Store {
     }
 }
 
-fn unsealable(fault: &str) -> StoreError {
+fn seal_error(fault: &str) -> StoreError {
     StoreError::broken(format!("the audit log cannot be sealed: {fault}"))
 }
 
-fn uncuttable(fault: &str) -> StoreError {
-    StoreError::broken(format!("the audit log is not shortened: {fault}"))
+fn trim_error(fault: &str) -> StoreError {
+    StoreError::broken(format!("the audit log cannot be trimmed: {fault}"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::{AuditContext, Keyring, Location, Options};
 async fn the_first_key_is_kept(store: &Store) {
     let second = store.seal(Uuid::nil(), CHAIN_KEY, b"made by another at the same time").unwrap();
     // As if no key had existed when the store was opened.
-    forget_chain(store).await;
+    remove_chain(store).await;
     let first = Chain::ensure(store).await.unwrap();
     store.commit(Transaction::new().with(Write::EnsureSecret(second))).await.unwrap();
     assert_eq!(Chain::ensure(store).await.unwrap().key, first.key);
@@ -22,8 +22,8 @@ async fn the_first_key_is_kept(store: &Store) {
 }
 
 /// A store of a build whose chain started with its first record.
-async fn forget_chain(store: &Store) {
-    rotate::forget_chain(store).await.unwrap();
+async fn remove_chain(store: &Store) {
+    rotate::remove_chain(store).await.unwrap();
     let key = Write::DropSecret { owner: Uuid::nil(), name: CHAIN_KEY.to_owned() };
     store.commit(Transaction::new().with(key)).await.unwrap();
 }
@@ -115,15 +115,15 @@ async fn of_the_build_before(store: &Store, raw: &Raw) -> ChainHead {
 
 /// Existing entries are sealed once more without marks; later ones are not.
 async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw) {
-    let noted = of_the_build_before(store, raw).await;
-    let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
+    let audit_entry = of_the_build_before(store, raw).await;
+    let verified = store.verify_audit(Some(audit_entry.clone())).await.unwrap();
     assert_eq!((verified.faults, verified.records, verified.unsealed), (vec![], 3, 2));
     // Opened by this build.
     while store.engine.audit_unsealed(9).await.unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
     begin(store).await.unwrap();
-    let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
+    let verified = store.verify_audit(Some(audit_entry.clone())).await.unwrap();
     assert_eq!((verified.faults, verified.records, verified.unsealed), (vec![], 5, 0));
     store.audit_writer().put(vec![entry("/unmarked"), entry("/marked")]).await.unwrap();
     raw.execute("update audit set mac = null where target = '/unmarked'").await;
@@ -131,7 +131,7 @@ async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw
     let sealed = async {
         loop {
             store.seal_audit(Uuid::new_v4()).await.unwrap();
-            let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
+            let verified = store.verify_audit(Some(audit_entry.clone())).await.unwrap();
             if verified.records == 6 && verified.unsealed == 0 {
                 return verified;
             }
@@ -195,7 +195,7 @@ async fn entries_of_the_build_before_that_an_open_transaction_hides_are_sealed_w
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     neighbour.execute(OPEN_TRANSACTION).await;
-    let noted = of_the_build_before(&store, &raw).await;
+    let audit_entry = of_the_build_before(&store, &raw).await;
     // Nothing can have been written there, so nothing waits for it.
     raw.execute(
         "insert into audit (tx, id, at, actor, action, target, reason)
@@ -210,7 +210,7 @@ async fn entries_of_the_build_before_that_an_open_transaction_hides_are_sealed_w
     let sealed = async {
         loop {
             store.seal_audit(Uuid::new_v4()).await.unwrap();
-            let verified = store.verify_audit(Some(noted.clone())).await.unwrap();
+            let verified = store.verify_audit(Some(audit_entry.clone())).await.unwrap();
             if verified.records == 6 {
                 return verified;
             }
@@ -289,19 +289,19 @@ fn a_copy_of_a_record_that_left_long_ago_is_refused() {
     };
     let ms = u64::try_from(newest).unwrap();
     let latest = u64::try_from(LATEST_MS).unwrap();
-    assert_eq!(gate.refusal(&row(ms - latest - 1)), Some("it repeats a record that has left by age"));
-    assert_eq!(gate.refusal(&row(ms - latest)), None, "it was under way when others left");
+    assert_eq!(gate.rejection(&row(ms - latest - 1)), Some("it repeats a record that retention removed"));
+    assert_eq!(gate.rejection(&row(ms - latest)), None, "it was under way when others left");
     // The removed record had the time of a clock that was ahead, and says nothing about the age of others.
     gate.now = newest - 1;
-    assert_eq!(gate.refusal(&row(ms - latest - 1)), None);
+    assert_eq!(gate.rejection(&row(ms - latest - 1)), None);
     gate.now = newest;
     let fresh = row(ms + 1);
-    assert_eq!(gate.refusal(&fresh), None);
-    assert_eq!(gate.refusal(&fresh), Some("it repeats another record"));
+    assert_eq!(gate.rejection(&fresh), None);
+    assert_eq!(gate.rejection(&fresh), Some("it repeats another record"));
     gate.last = Some(AuditPosition { tx: 0, seq: 9 });
-    assert_eq!(gate.refusal(&row(ms + 2)), Some("it stands before records that are sealed"));
+    assert_eq!(gate.rejection(&row(ms + 2)), Some("it precedes sealed records"));
     let other = AuditRow { mac: None, ..row(ms + 3) };
-    assert_eq!(gate.refusal(&other), Some("it was not written by this store"));
+    assert_eq!(gate.rejection(&other), Some("it was not written by this store"));
 }
 
 /// A marked entry whose id has the time of a clock two years ahead.
@@ -364,9 +364,9 @@ async fn only_what_stays_out_of_the_chain_is_refused(store: &Store) {
     store.audit_writer().put(vec![entry("/two")]).await.unwrap();
     let waits = store.engine.audit_unnumbered(1).await.unwrap().remove(0);
     let why = "it repeats another record";
-    assert_eq!(store.leave_out(&[(&read, why)]).await.unwrap(), 0);
-    assert_eq!(store.leave_out(&[(&read, why), (&waits, why)]).await.unwrap(), 1);
-    assert_eq!(store.leave_out(&[(&waits, why)]).await.unwrap(), 0, "another refused it already");
+    assert_eq!(store.reject_entries(&[(&read, why)]).await.unwrap(), 0);
+    assert_eq!(store.reject_entries(&[(&read, why), (&waits, why)]).await.unwrap(), 1);
+    assert_eq!(store.reject_entries(&[(&waits, why)]).await.unwrap(), 0, "another refused it already");
     let left_out = store.engine.audit_unnumbered(9).await.unwrap();
     assert_eq!(
         left_out.iter().map(|row| (row.place, row.refused)).collect::<Vec<_>>(),

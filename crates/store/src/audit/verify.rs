@@ -33,10 +33,10 @@ impl Reader {
         let Some(chain) = Chain::find(self).await? else {
             let head = ChainHead::start();
             if rotate::has_chain(self).await? || !self.engine.audit_sealed(0, 1).await?.is_empty() {
-                faults.push("the chain's key is gone".to_owned());
+                faults.push("the chain's key is missing".to_owned());
             }
             if expected.is_some_and(|it| it != head) {
-                faults.push("the chain is empty, though a head of it is known".to_owned());
+                faults.push("the chain is empty, but a head was given".to_owned());
             }
             let unsealed = self.engine.audit_unsealed(PAGE_MAX).await?.len();
             return Ok(AuditVerification { records: 0, unsealed, head, faults });
@@ -70,8 +70,10 @@ impl Reader {
             .first()
             .is_some_and(|row| row.record.number <= Some(floor.head.number))
         {
-            walk.faults
-                .push(format!("records up to {} should have left, but one is there", floor.head.number));
+            walk.faults.push(format!(
+                "records up to {} should have been removed, but one exists",
+                floor.head.number
+            ));
         }
         // Sealing moves the head in the same transaction: a record behind a head that is read after it was put there
         // by somebody else.
@@ -91,8 +93,7 @@ impl Reader {
                 head.number
             ));
         } else if walk.last != head {
-            walk.faults
-                .push(format!("record {} is not the one that the chain's head was made of", head.number));
+            walk.faults.push(format!("record {} does not match the chain's head", head.number));
         }
         walk.compare_noted(&head, &floor);
         let waiting = self.engine.audit_unnumbered(PAGE_MAX).await?;
@@ -136,12 +137,12 @@ fn outside(
         before += usize::from(!row.refused && last.is_some_and(|last| row.place < last));
     }
     if strange > EXAMPLES {
-        faults.push(format!("{} more records do not belong into the log", strange - EXAMPLES));
+        faults.push(format!("{} more records do not belong to the log", strange - EXAMPLES));
     }
     match before {
         0 => {}
-        1 => faults.push("a record without a seal stands before sealed ones".to_owned()),
-        many => faults.push(format!("{many} records without a seal stand before sealed ones")),
+        1 => faults.push("an unsealed record precedes sealed ones".to_owned()),
+        many => faults.push(format!("{many} unsealed records precede sealed ones")),
     }
     faults
 }
@@ -165,21 +166,21 @@ impl ChainVerifier<'_> {
             self.faults.push(format!("records {first} to {last} are missing"));
         } else if !self.chain.follows(&self.last, row) {
             self.faults.push(format!(
-                "record {number} ({} of {}) was changed or put in another's place",
+                "record {number} ({} of {}) was changed or replaced",
                 row.record.entry.action, row.record.entry.target
             ));
         }
         // The seal does not cover the position, which lists sort by. Imports and restores that assign new positions
         // keep the order of the chain, so this holds in every store.
         if self.place.is_some_and(|before| row.place <= before) {
-            self.faults.push(format!("record {number} or the one before it was moved to another place"));
+            self.faults.push(format!("record {number} or the one before it was moved to another position"));
         }
         self.place = Some(row.place);
-        if let Some(noted) = &self.expected
-            && noted.number == number
-            && noted.seal != found
+        if let Some(audit_entry) = &self.expected
+            && audit_entry.number == number
+            && audit_entry.seal != found
         {
-            self.faults.push(format!("record {number} is not the one whose seal was noted"));
+            self.faults.push(format!("record {number} does not match the saved head"));
         }
         self.records += 1;
         self.last = ChainHead { number, seal: found };
@@ -189,19 +190,19 @@ impl ChainVerifier<'_> {
     fn compare_noted(&mut self, head: &ChainHead, floor: &ChainStart) {
         let floor = &floor.head;
         match &self.expected {
-            Some(noted) if noted.number > head.number => {
+            Some(audit_entry) if audit_entry.number > head.number => {
                 self.faults.push(format!(
-                    "the chain ends at {}, but a head at {} was noted",
-                    head.number, noted.number
+                    "the chain ends at {}, but the saved head is at {}",
+                    head.number, audit_entry.number
                 ));
             }
-            Some(noted) if noted.number == floor.number && noted.seal != floor.seal => {
-                self.faults.push(format!("record {} is not the one whose seal was noted", noted.number));
+            Some(audit_entry) if audit_entry.number == floor.number && audit_entry.seal != floor.seal => {
+                self.faults.push(format!("record {} does not match the saved head", audit_entry.number));
             }
-            Some(noted) if noted.number < floor.number => {
+            Some(audit_entry) if audit_entry.number < floor.number => {
                 self.faults.push(format!(
-                    "the noted head {} has left by age; the oldest that can be checked is {}",
-                    noted.number, floor.number
+                    "the saved head {} was removed by retention; the oldest that can be checked is {}",
+                    audit_entry.number, floor.number
                 ));
             }
             _ => {}

@@ -48,7 +48,7 @@ impl FromStr for Position {
         match (generation, tx, seq, parts.next()) {
             (Some(generation), Some(tx), Some(seq), None) => Ok(Position { generation, tx, seq }),
             _ => Err(StoreError::invalid(format!(
-                "{text:?} is no feed position; give one as the feed answered it"
+                "{text:?} is not a feed position; use one that the feed returned"
             ))),
         }
     }
@@ -95,7 +95,7 @@ pub struct FeedPage {
 pub enum FeedError {
     /// The position has left the feed by retention, or belongs to another generation of the store: list everything,
     /// then continue from a position taken before the listing.
-    #[error("feed position {position} is too old: list everything and go on from a fresh position")]
+    #[error("feed position {position} is too old; list everything and continue from a new position")]
     Gone {
         /// The rejected position.
         position: Position,

@@ -70,14 +70,14 @@ impl Postgres {
         self.rows("read the audit log", sql, &[&ids]).await?.iter().map(|row| get(row, 0)).collect()
     }
 
-    pub(crate) async fn refuse_audit(
+    pub(crate) async fn reject_audit(
         &self,
         places: Vec<AuditPosition>,
     ) -> Result<HashSet<AuditPosition>, StoreError> {
         let (txs, seqs): (Vec<i64>, Vec<i64>) = places.into_iter().map(|it| (it.tx, it.seq)).unzip();
         let sql = "update audit a set refused = true from unnest($1::bigint[], $2::bigint[]) as r (tx, seq)
             where a.tx = r.tx and a.seq = r.seq and a.number is null and a.refused is null returning a.tx, a.seq";
-        let rows = self.rows("leave audit records out", sql, &[&txs, &seqs]).await?;
+        let rows = self.rows("reject audit records", sql, &[&txs, &seqs]).await?;
         rows.iter().map(|row| Ok(AuditPosition { tx: get(row, 0)?, seq: get(row, 1)? })).collect()
     }
 

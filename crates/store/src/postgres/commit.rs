@@ -73,12 +73,12 @@ impl Postgres {
         let mut topics = sorted.topics();
         let (names, etags) = (sorted.names(), sorted.etags());
         let steps = sorted.steps();
-        let answers =
-            Box::pin(self.transact("commit", &steps)).await.map_err(|error| names.put_into(error))?;
+        let results =
+            Box::pin(self.transact("commit", &steps)).await.map_err(|error| names.complete_error(error))?;
         let mut signals = Vec::new();
-        for (step, rows) in steps.iter().zip(&answers) {
+        for (step, rows) in steps.iter().zip(&results) {
             topics.merge(woken_by(step, rows)?);
-            if step.answers == ResultKind::Signals {
+            if step.results == ResultKind::Signals {
                 for row in rows {
                     signals.push((get(row, 0)?, Signals { preempt: get(row, 1)?, cancel: get(row, 2)? }));
                 }
@@ -91,13 +91,13 @@ impl Postgres {
     async fn update_one(
         &self,
         update: DocumentUpdate,
-        noted: Option<AuditColumns>,
+        audit_entry: Option<AuditColumns>,
     ) -> Result<CommitResult, StoreError> {
         let DocumentUpdate { uuid, etag, body, desired, .. } = update;
         let generations = i64::from(desired);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &etag.0, &body, &generations];
-        values.extend(noted.iter().flat_map(AuditColumns::values));
-        let sql = if noted.is_some() { UPDATE_ONE } else { OBSERVE_ONE };
+        values.extend(audit_entry.iter().flat_map(AuditColumns::values));
+        let sql = if audit_entry.is_some() { UPDATE_ONE } else { OBSERVE_ONE };
         let rows = self.rows("update a document", sql, &values).await?;
         if rows.is_empty() {
             let sql = "select etag from documents where uuid = $1 and deleted_at is null";
@@ -113,11 +113,11 @@ impl Postgres {
     async fn create_one(
         &self,
         document: NewDocument,
-        noted: AuditColumns,
+        audit_entry: AuditColumns,
     ) -> Result<CommitResult, StoreError> {
         let NewDocument { uuid, id, kind, parent, body, .. } = document;
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&uuid, &id, &kind, &parent];
-        values.extend(noted.values());
+        values.extend(audit_entry.values());
         values.push(&body);
         let rows = self.rows("create a document", CREATE_ONE, &values).await?;
         if rows.is_empty() {
@@ -137,12 +137,12 @@ impl Postgres {
         let mut steps = vec![Statement {
             sql: "select set_budget_v1($1, $2)",
             values: vec![Box::new(key.to_owned()) as Bound, Box::new(cap)],
-            answers: ResultKind::Woken(0),
+            results: ResultKind::Woken(0),
         }];
         steps.extend(audit.map(|record| audit_step(vec![record])));
         let mut news = topics(i32::from(steps.len() > 1));
-        let answers = Box::pin(self.transact("set a budget", &steps)).await?;
-        for (step, rows) in steps.iter().zip(&answers) {
+        let results = Box::pin(self.transact("set a budget", &steps)).await?;
+        for (step, rows) in steps.iter().zip(&results) {
             news.merge(woken_by(step, rows)?);
         }
         self.wake(news);
@@ -155,7 +155,7 @@ impl Postgres {
         loop {
             let client = self.shared.pool.get().await.map_err(|error| error::pool_error(what, error))?;
             let failure = match tokio::time::timeout(DEADLINE, send(&client, steps)).await {
-                Ok(Ok(answers)) => return Ok(answers),
+                Ok(Ok(results)) => return Ok(results),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
                     discard(client);
@@ -229,13 +229,13 @@ async fn send(client: &Object, steps: &[Statement]) -> Result<Vec<Vec<Row>>, Err
     if steps.len() == 1 {
         return join_all(queries).await.into_iter().collect();
     }
-    let (started, answers, committed) =
+    let (started, results, committed) =
         join3(client.batch_execute("begin"), join_all(queries), client.batch_execute("commit")).await;
     started?;
     // The first failure is the cause of the others.
-    let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     committed?;
-    Ok(answers)
+    Ok(results)
 }
 
 /// Topics from the bits that the server's functions return.
@@ -249,7 +249,7 @@ pub(super) fn topics(bits: i32) -> Topics {
 }
 
 fn woken_by(step: &Statement, rows: &[Row]) -> Result<Topics, StoreError> {
-    match (step.answers, rows.first()) {
+    match (step.results, rows.first()) {
         (ResultKind::Woken(column), Some(row)) => Ok(topics(get(row, column)?)),
         _ => Ok(Topics::default()),
     }

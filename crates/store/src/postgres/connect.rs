@@ -64,12 +64,12 @@ pub(super) struct DirectConnection {
 impl ServerConfig {
     pub(super) fn find(options: &Options) -> Result<ServerConfig, OpenError> {
         let Location::Postgres(url) = &options.location else {
-            return Err(OpenError::Url { why: "is not of PostgreSQL".to_owned() });
+            return Err(OpenError::Url { why: "not a PostgreSQL URL".to_owned() });
         };
         let mut config: Config =
-            url.expose().parse().map_err(|error| OpenError::Url { why: url_fault(&error) })?;
+            url.expose().parse().map_err(|error| OpenError::Url { why: url_error(&error) })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(OpenError::Url { why: "it names no host".to_owned() });
+            return Err(OpenError::Url { why: "the host is missing".to_owned() });
         }
         if config.get_password().is_none()
             && let Some(password) = &options.password
@@ -172,8 +172,10 @@ impl ServerConfig {
                 SqlState::INVALID_CATALOG_NAME => {
                     format!("there is no database {}; create it", self.config.get_dbname().unwrap_or(user))
                 }
-                SqlState::INSUFFICIENT_PRIVILEGE => format!("user {user} may not do that: {}", db.message()),
-                _ => format!("the server refused: {}", db.message()),
+                SqlState::INSUFFICIENT_PRIVILEGE => {
+                    format!("user {user} lacks a permission: {}", db.message())
+                }
+                _ => format!("the server rejected the connection: {}", db.message()),
             },
             None => {
                 let mut text = error.to_string();
@@ -183,7 +185,7 @@ impl ServerConfig {
                     cause = it.source();
                 }
                 match text.contains("password missing") {
-                    true => format!("user {user} needs a password, and none was given"),
+                    true => format!("user {user} needs a password, but none is configured"),
                     false => format!("cannot be reached ({text})"),
                 }
             }
@@ -193,16 +195,16 @@ impl ServerConfig {
 }
 
 /// Describes the fault of a URL without repeating any part that could be a mistyped password.
-fn url_fault(error: &tokio_postgres::Error) -> String {
+fn url_error(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     for option in
         ["sslmode", "target_session_attrs", "port", "connect_timeout", "channel_binding", "keepalives"]
     {
         if cause.contains(option) {
-            return format!("its {option} has a value that is not known");
+            return format!("unknown value of option {option}");
         }
     }
-    "it cannot be read; special characters in names and passwords are written as %XX".to_owned()
+    "invalid syntax; write special characters in names and passwords as %XX".to_owned()
 }
 
 fn place(config: &Config) -> String {
@@ -263,7 +265,7 @@ fn tls(ca_file: Option<&Path>, place: &str) -> Result<ClientConfig, OpenError> {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err(refused(
-                    "this host knows no certificate authorities; name a file of them".to_owned(),
+                    "no certificate authorities are installed on this host; configure a CA file".to_owned(),
                 ));
             }
         }

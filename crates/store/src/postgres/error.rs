@@ -38,8 +38,8 @@ pub(super) fn failure_action(error: &Error) -> FailureAction {
 
 /// Converts a failed statement to the store's error; `what` is the operation.
 pub(super) fn store_error(what: &'static str, error: Error) -> StoreError {
-    if let Some(refusal) = refusal(&error) {
-        return refusal;
+    if let Some(raised_error) = raised_error(&error) {
+        return raised_error;
     }
     let unavailable = match error.code() {
         Some(&SqlState::DISK_FULL) => return StoreError::DiskFull,
@@ -57,7 +57,7 @@ pub(super) fn store_error(what: &'static str, error: Error) -> StoreError {
 pub(super) fn pool_error(what: &'static str, error: PoolError) -> StoreError {
     let why = match &error {
         PoolError::Timeout(TimeoutType::Wait) => "all connections are busy",
-        PoolError::Timeout(_) => "the server does not answer",
+        PoolError::Timeout(_) => "the server does not respond",
         PoolError::Closed => "the store is closed",
         PoolError::Backend(_) | PoolError::PostCreateHook(_) | PoolError::NoRuntimeSpecified => {
             "no connection"
@@ -68,7 +68,7 @@ pub(super) fn pool_error(what: &'static str, error: PoolError) -> StoreError {
 
 /// The server took longer than any statement may.
 pub(super) fn late(what: &'static str) -> StoreError {
-    StoreError::Unavailable { what: format!("{what}: the server does not answer"), source: None }
+    StoreError::Unavailable { what: format!("{what}: the server does not respond"), source: None }
 }
 
 /// Whether the failure is temporary rather than a rejection.
@@ -97,7 +97,7 @@ fn is_connection(error: &Error) -> bool {
 }
 
 /// Errors raised by the store's own functions; their detail names the object.
-fn refusal(error: &Error) -> Option<StoreError> {
+fn raised_error(error: &Error) -> Option<StoreError> {
     let db = error.as_db_error()?;
     let detail = db.detail().unwrap_or_default();
     let (first, second) = detail.split_once(' ').unwrap_or((detail, ""));

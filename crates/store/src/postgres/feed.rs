@@ -86,7 +86,7 @@ impl Postgres {
 
 fn number(text: Option<&str>) -> Result<i64, StoreError> {
     text.and_then(|text| text.parse().ok())
-        .ok_or_else(|| StoreError::broken("a number in meta is missing or is none"))
+        .ok_or_else(|| StoreError::broken("a number in meta is missing or invalid"))
 }
 
 fn change(generation: i64, row: &Row) -> Result<Change, StoreError> {

@@ -71,7 +71,7 @@ impl Postgres {
     /// Schema version of a database, and the newest known.
     pub(crate) async fn schema(options: &Options) -> Result<Schema, OpenError> {
         let route = ServerConfig::find(options)?;
-        let server = reach(&route).await?;
+        let server = connect(&route).await?;
         let found = applied(&route, &server.client).await?;
         let known = MIGRATIONS.last().map_or(0, |it| it.number);
         Ok(Schema { found: found.iter().map(|it| it.number).max().unwrap_or(0), known })
@@ -79,20 +79,20 @@ impl Postgres {
 }
 
 /// Checks, without writing, that this release can read the schema.
-pub(super) async fn look(route: &ServerConfig) -> Result<(), OpenError> {
-    let server = reach(route).await?;
+pub(super) async fn check_schema(route: &ServerConfig) -> Result<(), OpenError> {
+    let server = connect(route).await?;
     let found = applied(route, &server.client).await?;
     migrate::plan(&route.place, &found, MIGRATIONS, Migrate::Never).map(drop)
 }
 
 /// Migrates the schema to what this release needs, or fails; and checks that feed positions are still valid.
-pub(super) async fn bring_up(route: &ServerConfig, allowed: Migrate) -> Result<(), OpenError> {
-    let server = reach(route).await?;
+pub(super) async fn migrate(route: &ServerConfig, allowed: Migrate) -> Result<(), OpenError> {
+    let server = connect(route).await?;
     let client = &server.client;
-    let said = |error| route.refused(&error);
+    let migration_error = |error| route.refused(&error);
     let plan = migrate::plan(&route.place, &applied(route, client).await?, MIGRATIONS, allowed)?;
     if matches!(plan, Plan::Apply { .. })
-        || (allowed == Migrate::Auto && has_unbuilt(client).await.map_err(said)?)
+        || (allowed == Migrate::Auto && has_unbuilt(client).await.map_err(migration_error)?)
     {
         lock(route, client).await?;
         // Another process may have migrated while this one waited.
@@ -106,21 +106,21 @@ pub(super) async fn bring_up(route: &ServerConfig, allowed: Migrate) -> Result<(
         for migration in MIGRATIONS {
             build_indexes(route, client, migration).await?;
         }
-        client.execute("select pg_advisory_unlock($1)", &[&LOCK]).await.map_err(said)?;
+        client.execute("select pg_advisory_unlock($1)", &[&LOCK]).await.map_err(migration_error)?;
     }
     recognise(route, client).await
 }
 
 /// Connects to a supported server.
-async fn reach(route: &ServerConfig) -> Result<DirectConnection, OpenError> {
+async fn connect(route: &ServerConfig) -> Result<DirectConnection, OpenError> {
     let server = route.direct().await?;
-    let said = |error| route.refused(&error);
+    let migration_error = |error| route.refused(&error);
     // By the simple protocol and before anything else: an old server must be rejected by its version, not by a
     // statement that it does not understand.
     let version = server
         .client
         .simple_query("select current_setting('server_version_num'), current_setting('server_version')");
-    let version = version.await.map_err(said)?;
+    let version = version.await.map_err(migration_error)?;
     let version = version.iter().find_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some((row.get(0)?.parse::<i32>().ok()?, row.get(1)?.to_owned())),
         _ => None,
@@ -129,25 +129,29 @@ async fn reach(route: &ServerConfig) -> Result<DirectConnection, OpenError> {
     if number < OLDEST {
         return Err(OpenError::ServerTooOld { place: route.place.clone(), found });
     }
-    server.client.batch_execute("set statement_timeout = 0; set lock_timeout = 0").await.map_err(said)?;
+    server
+        .client
+        .batch_execute("set statement_timeout = 0; set lock_timeout = 0")
+        .await
+        .map_err(migration_error)?;
     let row = server
         .client
         .query_one("select pg_is_in_recovery(), current_schema()::text", &[])
         .await
-        .map_err(said)?;
+        .map_err(migration_error)?;
     let refused = |why: &str| OpenError::Server { place: route.place.clone(), why: why.to_owned() };
     if row.get::<_, bool>(0) {
-        return Err(refused("is a standby, which cannot be written; name the primary"));
+        return Err(refused("is a read-only standby; use the primary"));
     }
     if row.get::<_, Option<String>>(1).is_none() {
-        return Err(refused("its user's search_path names no schema that exists"));
+        return Err(refused("the user's search_path contains no existing schema"));
     }
     Ok(server)
 }
 
 /// Applied migrations of a database; fails on a database of another program.
 async fn applied(route: &ServerConfig, client: &Client) -> Result<Vec<Applied>, OpenError> {
-    let said = |error| route.refused(&error);
+    let migration_error = |error| route.refused(&error);
     let row = client
         .query_one(
             "select count(*) filter (where c.relname = 'schema' and exists (
@@ -157,7 +161,7 @@ async fn applied(route: &ServerConfig, client: &Client) -> Result<Vec<Applied>, 
             &[],
         )
         .await
-        .map_err(said)?;
+        .map_err(migration_error)?;
     match (row.get::<_, i64>(0), row.get::<_, i64>(1)) {
         (0, 0) => Ok(Vec::new()),
         (0, _) => Err(OpenError::Foreign { place: route.place.clone() }),
@@ -165,7 +169,7 @@ async fn applied(route: &ServerConfig, client: &Client) -> Result<Vec<Applied>, 
             let rows = client
                 .query("select number, checksum from schema order by number", &[])
                 .await
-                .map_err(said)?;
+                .map_err(migration_error)?;
             Ok(rows.iter().map(|row| Applied { number: row.get(0), checksum: row.get(1) }).collect())
         }
     }
@@ -267,19 +271,22 @@ async fn build_indexes(
     client: &Client,
     migration: &Migration,
 ) -> Result<(), OpenError> {
-    let said = |error: tokio_postgres::Error| failed(route, migration, &error);
+    let migration_error = |error: tokio_postgres::Error| failed(route, migration, &error);
     for statement in parts(migration).1 {
         let name = index_name(statement);
-        match validity(client, name).await.map_err(said)? {
+        match validity(client, name).await.map_err(migration_error)? {
             Some(true) => continue,
             Some(false) => {
-                client.batch_execute(&format!("drop index concurrently {name}")).await.map_err(said)?;
+                client
+                    .batch_execute(&format!("drop index concurrently {name}"))
+                    .await
+                    .map_err(migration_error)?;
             }
             None => {}
         }
-        client.batch_execute(statement).await.map_err(said)?;
-        if validity(client, name).await.map_err(said)? != Some(true) {
-            let why = format!("index {name} was built and is not valid");
+        client.batch_execute(statement).await.map_err(migration_error)?;
+        if validity(client, name).await.map_err(migration_error)? != Some(true) {
+            let why = format!("index {name} is invalid after it was built");
             return Err(OpenError::Migration { place: route.place.clone(), number: migration.number, why });
         }
     }
@@ -301,7 +308,7 @@ async fn recognise(route: &ServerConfig, client: &Client) -> Result<(), OpenErro
     }
     if raised.map_err(|error| route.refused(&error))? {
         tracing::warn!(
-            "The database {} was restored or failed over: readers of the change feed list everything once",
+            "Database {} was restored or failed over; readers of the change feed start over",
             route.place
         );
     }

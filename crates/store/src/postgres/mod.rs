@@ -57,14 +57,14 @@ impl Postgres {
     /// Connects, migrates as the options allow, and starts listening.
     pub(crate) async fn open(options: &Options) -> Result<Postgres, OpenError> {
         let route = ServerConfig::find(options)?;
-        migrate::bring_up(&route, options.migrate).await?;
+        migrate::migrate(&route, options.migrate).await?;
         Postgres::connect(route, options)
     }
 
     /// Connects and writes nothing, so that a read-only user can.
     pub(crate) async fn open_to_read(options: &Options) -> Result<Postgres, OpenError> {
         let route = ServerConfig::find(options)?;
-        migrate::look(&route).await?;
+        migrate::check_schema(&route).await?;
         Postgres::connect(route, options)
     }
 
@@ -77,10 +77,10 @@ impl Postgres {
     }
 
     /// Time for which the oldest writing transaction of the server has delayed the feed.
-    pub(crate) async fn held_back(&self) -> Result<Duration, StoreError> {
+    pub(crate) async fn feed_delay(&self) -> Result<Duration, StoreError> {
         let sql = "select (extract(epoch from coalesce(max(clock_timestamp() - xact_start), '0')) * 1000000)::bigint
                    from pg_stat_activity where backend_xid is not null";
-        let row = self.row("look for long transactions", sql, &[]).await?;
+        let row = self.row("read long transactions", sql, &[]).await?;
         Ok(Duration::from_micros(u64::try_from(get::<i64>(&row, 0)?).unwrap_or(0)))
     }
 
@@ -89,7 +89,7 @@ impl Postgres {
     }
 
     pub(crate) fn notifications(&self, topic: Topic) -> Notifications {
-        self.shared.post.waiter(topic)
+        self.shared.post.subscribe(topic)
     }
 
     pub(crate) async fn close(&self) {
@@ -162,7 +162,7 @@ async fn pause(tried: u32) {
 /// Value of a column; an error if the store is not what this release wrote.
 fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
     row.try_get(index).map_err(|error| StoreError::Broken {
-        what: "a row holds what it should not".to_owned(),
+        what: "unexpected value in a row".to_owned(),
         source: Some(Box::new(error)),
     })
 }

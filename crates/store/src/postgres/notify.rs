@@ -59,8 +59,8 @@ impl NotificationChannel {
         NotificationChannel { notifier, pending, tasks, _guard: end.clone().drop_guard(), end }
     }
 
-    pub(super) fn waiter(&self, topic: Topic) -> Notifications {
-        self.notifier.waiter(topic)
+    pub(super) fn subscribe(&self, topic: Topic) -> Notifications {
+        self.notifier.subscribe(topic)
     }
 
     /// Notifies the waiters of this process now, and those of other processes shortly after.
@@ -68,7 +68,7 @@ impl NotificationChannel {
         if topics.is_empty() {
             return;
         }
-        self.notifier.ring(topics);
+        self.notifier.notify(topics);
         let bits = topics.iter().fold(0, |bits, topic| bits | 1 << topic.index());
         if self.pending.topics.fetch_or(bits, Ordering::AcqRel) == 0 {
             self.pending.filled.notify_one();
@@ -99,12 +99,12 @@ impl NotificationTask {
                         ServerConnection::Encrypted(connection) => self.serve(client, *connection).await,
                     }
                     tracing::info!(
-                        "The connection that hears wake-ups from {} was lost; until it is back, polls find everything",
+                        "Lost the connection for notifications from {}; polling until it is restored",
                         self.route.place
                     );
                 }
-                Ok(Err(error)) => tracing::debug!("No connection for wake-ups: {error}"),
-                Err(_) => tracing::debug!("No connection for wake-ups: the server does not answer"),
+                Ok(Err(error)) => tracing::debug!("No connection for notifications: {error}"),
+                Err(_) => tracing::debug!("No connection for notifications: the server does not respond"),
             }
             tokio::time::sleep(backoff).await;
             backoff = (backoff * 2).min(BACKOFF.1);
@@ -121,7 +121,7 @@ impl NotificationTask {
                     Some(Ok(AsyncMessage::Notification(note)))
                         if note.process_id() != own.load(Ordering::Relaxed) =>
                     {
-                        self.ring(note.channel());
+                        self.notify(note.channel());
                     }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return,
@@ -130,17 +130,21 @@ impl NotificationTask {
         };
         tokio::select! {
             () = hear => {}
-            _ = self.say(&client, &own) => {}
+            _ = self.send_notifications(&client, &own) => {}
         }
     }
 
-    fn ring(&self, channel: &str) {
+    fn notify(&self, channel: &str) {
         let mut topics = Topics::default();
         Topic::ALL.into_iter().filter(|topic| name(*topic) == channel).for_each(|topic| topics.add(topic));
-        self.notifier.ring(topics);
+        self.notifier.notify(topics);
     }
 
-    async fn say(&self, client: &Client, own: &AtomicI32) -> Result<(), tokio_postgres::Error> {
+    async fn send_notifications(
+        &self,
+        client: &Client,
+        own: &AtomicI32,
+    ) -> Result<(), tokio_postgres::Error> {
         let listen: Vec<String> =
             Topic::ALL.into_iter().map(|topic| format!("listen {}", name(topic))).collect();
         own.store(client.query_one("select pg_backend_pid()", &[]).await?.get(0), Ordering::Relaxed);
@@ -148,7 +152,7 @@ impl NotificationTask {
         // Notifications sent before the listener started are lost: everybody reads once.
         let mut all = Topics::default();
         Topic::ALL.into_iter().for_each(|topic| all.add(topic));
-        self.notifier.ring(all);
+        self.notifier.notify(all);
         loop {
             let bits = self.pending.topics.swap(0, Ordering::AcqRel);
             if bits == 0 {

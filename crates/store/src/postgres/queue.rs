@@ -19,7 +19,7 @@ use crate::completion::PreparedCompletion;
 use crate::entries;
 use crate::notify::Topics;
 use crate::work::{
-    Budget, ClaimedWork, CompletionOutcome, LaneView, QUEUE_LOOK, QueueView, RenewedLease, Signals,
+    Budget, ClaimedWork, CompletionOutcome, LaneView, QUEUE_COUNT_MAX, QueueView, RenewedLease, Signals,
     SweepProgress, WorkLease, WorkView,
 };
 
@@ -110,10 +110,10 @@ impl Postgres {
         let fences: Vec<i64> = ends.iter().map(|it| it.lease().fence).collect();
         let states: Vec<&str> = ends.iter().map(|it| it.state().as_str()).collect();
         let results: Vec<&str> = ends.iter().map(PreparedCompletion::result).collect();
-        let lines = || ends.iter().flat_map(|it| it.told().iter().map(|line| (it.lease().work, line)));
+        let lines = || ends.iter().flat_map(|it| it.entries().iter().map(|line| (it.lease().work, line)));
         let told: Vec<Uuid> = lines().map(|(work, _)| work).collect();
         let bodies: Vec<&str> = lines().map(|(_, line)| line.text.as_str()).collect();
-        let of_steps: Vec<bool> = lines().map(|(_, line)| line.of_step).collect();
+        let of_steps: Vec<bool> = lines().map(|(_, line)| line.is_step_entry).collect();
         let row = if told.is_empty() {
             let sql = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6::text[]::jsonb[], false)";
             self.row("complete", sql, &[&works, &lanes, &owners, &fences, &states, &results]).await?
@@ -258,7 +258,8 @@ impl Postgres {
              where kind = $1 and finished >= $2 and coalesce(started, finished) < $3
              order by finished desc, id limit $4"
         );
-        let rows = self.rows("read ended work", &sql, &[&kind.as_str(), &from, &to, &count(limit)]).await?;
+        let rows =
+            self.rows("read finished work", &sql, &[&kind.as_str(), &from, &to, &count(limit)]).await?;
         rows.iter().map(work).collect()
     }
 
@@ -277,7 +278,7 @@ impl Postgres {
               (select count(*) from (select kind, state from work order by id limit $2) w where kind = $1 and state = 'Pending'),
               (select count(*) from lanes where owner is not null and running_kind = $1),
               (select min(head_at) from due where head_at > 0)";
-        let row = self.row("look at the queue", sql, &[&kind.as_str(), &count(QUEUE_LOOK)]).await?;
+        let row = self.row("read the queue", sql, &[&kind.as_str(), &count(QUEUE_COUNT_MAX)]).await?;
         let number = |index| get::<i64>(&row, index).map(|it| u64::try_from(it).unwrap_or(0));
         Ok(QueueView {
             due: number(0)?,
@@ -310,7 +311,7 @@ impl Postgres {
     pub(crate) async fn until_due(&self, kind: WorkKind) -> Result<Option<Duration>, StoreError> {
         let sql = "select head_at - micros_v1() from lanes where head_kind = $1 and owner is null and parked_on is null
                    order by head_at limit 1";
-        let rows = self.rows("look for due work", sql, &[&kind.as_str()]).await?;
+        let rows = self.rows("read due work", sql, &[&kind.as_str()]).await?;
         let wait = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
         Ok(wait.map(|wait| Duration::from_micros(u64::try_from(wait).unwrap_or(0))))
     }
@@ -331,7 +332,7 @@ impl Postgres {
     }
 }
 
-fn word<T: std::str::FromStr<Err = UnknownWord>>(text: &str) -> Result<T, StoreError> {
+fn parse_word<T: std::str::FromStr<Err = UnknownWord>>(text: &str) -> Result<T, StoreError> {
     text.parse().map_err(|error: UnknownWord| StoreError::broken(error.to_string()))
 }
 
@@ -343,8 +344,8 @@ fn work(row: &Row) -> Result<WorkView, StoreError> {
     Ok(WorkView {
         id: get(row, 0)?,
         lane: get(row, 1)?,
-        kind: word::<WorkKind>(get(row, 2)?)?,
-        state: word::<WorkState>(get(row, 3)?)?,
+        kind: parse_word::<WorkKind>(get(row, 2)?)?,
+        state: parse_word::<WorkState>(get(row, 3)?)?,
         attempt: get(row, 4)?,
         run_after: time(get(row, 5)?)?,
         due_at: time(get(row, 6)?)?,
@@ -366,7 +367,7 @@ fn work(row: &Row) -> Result<WorkView, StoreError> {
 fn lane_view(row: &Row) -> Result<LaneView, StoreError> {
     Ok(LaneView {
         lane: get(row, 0)?,
-        head_kind: get::<Option<&str>>(row, 1)?.map(word).transpose()?,
+        head_kind: get::<Option<&str>>(row, 1)?.map(parse_word).transpose()?,
         head_at: at(get(row, 2)?)?,
         parked_on: get(row, 3)?,
         owner: get(row, 4)?,

@@ -133,7 +133,7 @@ impl Postgres {
     ) -> Result<usize, StoreError> {
         let (keys, values) = columns(&meta);
         let (age, max) = (micros(age), count32(max));
-        let what = "remove what is old";
+        let what = "remove old rows";
         let row = match stale {
             RetentionTarget::Feed => {
                 self.row(what, "select trim_feed_v1($1, $2, $3, $4)", &[&age, &max, &keys, &values]).await?

@@ -27,7 +27,7 @@ const ENQUEUE: &str = "select enqueue_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const REVIVE: &str = "select revive_v2($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const DISCARD: &str = "select discard_v2($1)";
 const EXPECT_IDLE: &str = "select expect_idle_v2($1)";
-const LOCK_TOLD: &str = "select lock_told_v2($1)";
+const LOCK_RECORDED: &str = "select lock_told_v2($1)";
 const RECORD: &str = "select record_v2($1, $2, $3)";
 /// Concurrent writers of these documents wait for this transaction; earlier changes are seen here.
 const EXPECT: &str = "with found as materialized (
@@ -56,7 +56,7 @@ pub(super) type Bound = Box<dyn ToSql + Sync + Send>;
 pub(super) struct Statement {
     pub(super) sql: &'static str,
     pub(super) values: Vec<Bound>,
-    pub(super) answers: ResultKind,
+    pub(super) results: ResultKind,
 }
 
 /// What a statement returns.
@@ -180,12 +180,12 @@ impl WritesBySubject {
     pub(super) fn steps(self) -> Vec<Statement> {
         let mut steps = Vec::new();
         steps.extend(self.lock_lanes());
-        steps.extend(self.lock_told());
+        steps.extend(self.lock_recorded());
         if !self.idle.is_empty() {
             steps.push(Statement {
                 sql: EXPECT_IDLE,
                 values: bound![self.idle],
-                answers: ResultKind::Nothing,
+                results: ResultKind::Nothing,
             });
         }
         if !self.checkpoints.is_empty() {
@@ -198,7 +198,7 @@ impl WritesBySubject {
                 columns.4.push(data);
             }
             let values = bound![columns.0, columns.1, columns.2, columns.3, columns.4];
-            steps.push(Statement { sql: CHECKPOINT, values, answers: ResultKind::Signals });
+            steps.push(Statement { sql: CHECKPOINT, values, results: ResultKind::Signals });
         }
         if !self.completions.is_empty() {
             steps.push(complete_step(self.completions, true));
@@ -213,7 +213,7 @@ impl WritesBySubject {
                 self.releases.into_iter().map(|it| it.checkpoint.unzip()).unzip();
             let values =
                 bound![works, lanes, owners, fences, rests, spent, names, datas, uncancelled, started];
-            steps.push(Statement { sql: YIELD, values, answers: ResultKind::Woken(0) });
+            steps.push(Statement { sql: YIELD, values, results: ResultKind::Woken(0) });
         }
         for (sql, targets) in [(WITHDRAW, self.withdrawn), (WITHDRAW_LANES, self.withdrawn_lanes)] {
             if !targets.is_empty() {
@@ -221,7 +221,7 @@ impl WritesBySubject {
                 steps.push(Statement {
                     sql,
                     values: bound![targets, results],
-                    answers: ResultKind::Woken(0),
+                    results: ResultKind::Woken(0),
                 });
             }
         }
@@ -229,7 +229,7 @@ impl WritesBySubject {
             [(EXPEDITE, self.expedited), (REQUEST_CANCEL, self.cancelled), (DISCARD, self.discarded)]
         {
             if !works.is_empty() {
-                steps.push(Statement { sql, values: bound![works], answers: ResultKind::Woken(0) });
+                steps.push(Statement { sql, values: bound![works], results: ResultKind::Woken(0) });
             }
         }
         for (sql, works) in [(ENQUEUE, self.enqueued), (REVIVE, self.revived)] {
@@ -240,7 +240,7 @@ impl WritesBySubject {
         if !self.expected.is_empty() {
             let (uuids, etags): (Vec<Uuid>, Vec<i64>) =
                 self.expected.into_iter().map(|(uuid, etag)| (uuid, etag.0)).unzip();
-            steps.push(Statement { sql: EXPECT, values: bound![uuids, etags], answers: ResultKind::Nothing });
+            steps.push(Statement { sql: EXPECT, values: bound![uuids, etags], results: ResultKind::Nothing });
         }
         if !(self.deleted.is_empty() && self.updated.is_empty() && self.created.is_empty()) {
             steps.push(documents_step(self.deleted, self.updated, self.created));
@@ -250,7 +250,7 @@ impl WritesBySubject {
             steps.push(Statement {
                 sql: DROP_SECRETS,
                 values: bound![owners, names],
-                answers: ResultKind::Nothing,
+                results: ResultKind::Nothing,
             });
         }
         for (sql, secrets) in [(PUT_SECRETS, self.secrets), (ENSURE_SECRETS, self.ensured)] {
@@ -263,7 +263,7 @@ impl WritesBySubject {
             steps.push(Statement {
                 sql: SET_META,
                 values: bound![keys, values],
-                answers: ResultKind::Nothing,
+                results: ResultKind::Nothing,
             });
         }
         if !self.audit.is_empty() {
@@ -274,20 +274,20 @@ impl WritesBySubject {
             steps.push(Statement {
                 sql: SAVE_POSITIONS,
                 values: bound![readers, positions],
-                answers: ResultKind::Nothing,
+                results: ResultKind::Nothing,
             });
         }
         if !self.recorded.is_empty() {
             let (works, bodies, of_steps) = recorded(self.recorded);
             let values = bound![works, bodies, of_steps];
-            steps.push(Statement { sql: RECORD, values, answers: ResultKind::Nothing });
+            steps.push(Statement { sql: RECORD, values, results: ResultKind::Nothing });
         }
         steps
     }
 
     /// Locks work that gets an entry and is not otherwise locked. Rows of work come behind the lanes in lock order,
     /// and in id order: so checkpointed work is locked with them.
-    fn lock_told(&self) -> Option<Statement> {
+    fn lock_recorded(&self) -> Option<Statement> {
         let moved: HashSet<Uuid> = self
             .completions
             .iter()
@@ -304,7 +304,7 @@ impl WritesBySubject {
             return None;
         }
         let works: Vec<Uuid> = told.into_iter().chain(held).collect();
-        Some(Statement { sql: LOCK_TOLD, values: bound![works], answers: ResultKind::Nothing })
+        Some(Statement { sql: LOCK_RECORDED, values: bound![works], results: ResultKind::Nothing })
     }
 
     /// Each queue operation locks its lanes in order; several operations together need them locked in order
@@ -338,7 +338,7 @@ impl WritesBySubject {
         let works: Vec<Uuid> =
             named.chain(self.cancelled.iter().copied()).chain(self.discarded.iter().copied()).collect();
         let fresh: Vec<Uuid> = self.enqueued.iter().chain(&self.revived).map(|it| it.lane).collect();
-        Some(Statement { sql: LOCK_LANES, values: bound![lanes, works, fresh], answers: ResultKind::Nothing })
+        Some(Statement { sql: LOCK_LANES, values: bound![lanes, works, fresh], results: ResultKind::Nothing })
     }
 }
 
@@ -358,7 +358,7 @@ fn complete_step(completions: Vec<Completion>, strict: bool) -> Statement {
     let states: Vec<&'static str> = completions.iter().map(|it| it.ending.state().as_str()).collect();
     let results: Vec<Value> = completions.into_iter().map(|it| it.result.into()).collect();
     let values = bound![works, lanes, owners, fences, states, results, strict];
-    Statement { sql: COMPLETE, values, answers: ResultKind::Woken(1) }
+    Statement { sql: COMPLETE, values, results: ResultKind::Woken(1) }
 }
 
 fn enqueue_step(sql: &'static str, enqueued: Vec<NewWork>) -> Statement {
@@ -380,7 +380,7 @@ fn enqueue_step(sql: &'static str, enqueued: Vec<NewWork>) -> Statement {
     let values = bound![
         columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7, columns.8
     ];
-    Statement { sql, values, answers: ResultKind::Nothing }
+    Statement { sql, values, results: ResultKind::Nothing }
 }
 
 fn secrets_step(sql: &'static str, secrets: Vec<crate::SealedSecret>) -> Statement {
@@ -392,7 +392,7 @@ fn secrets_step(sql: &'static str, secrets: Vec<crate::SealedSecret>) -> Stateme
         columns.3.push(sealed.key_id);
     }
     let values = bound![columns.0, columns.1, columns.2, columns.3];
-    Statement { sql, values, answers: ResultKind::Nothing }
+    Statement { sql, values, results: ResultKind::Nothing }
 }
 
 /// Entries as three arrays.
@@ -401,7 +401,7 @@ fn recorded(entries: Vec<StoredEntry>) -> (Vec<Uuid>, Vec<Value>, Vec<bool>) {
     for entry in entries {
         columns.0.push(entry.work);
         columns.1.push(entry.body);
-        columns.2.push(entry.of_step);
+        columns.2.push(entry.is_step_entry);
     }
     columns
 }
@@ -446,7 +446,7 @@ fn documents_step(
         gone, gone_etags, changed.0, changed.1, changed.2, changed.3, new.0, new.1, new.2, new.3, new.4,
         owners, keyed, keys
     ];
-    Statement { sql: DOCUMENTS, values, answers: ResultKind::Nothing }
+    Statement { sql: DOCUMENTS, values, results: ResultKind::Nothing }
 }
 
 pub(super) fn audit_step(records: Vec<NewAuditRecord>) -> Statement {
@@ -465,7 +465,7 @@ pub(super) fn audit_step(records: Vec<NewAuditRecord>) -> Statement {
     let values = bound![
         columns.0, columns.1, columns.2, columns.3, columns.4, columns.5, columns.6, columns.7, columns.8
     ];
-    Statement { sql: AUDIT, values, answers: ResultKind::Nothing }
+    Statement { sql: AUDIT, values, results: ResultKind::Nothing }
 }
 
 /// Details of the transaction that the server's errors lack.
@@ -476,7 +476,7 @@ pub(super) struct ErrorContext {
 }
 
 impl ErrorContext {
-    pub(super) fn put_into(&self, error: StoreError) -> StoreError {
+    pub(super) fn complete_error(&self, error: StoreError) -> StoreError {
         match error {
             StoreError::Changed { uuid, found, .. } => {
                 let expected = self.expected.iter().find(|it| it.0 == uuid).map_or(found, |it| it.1);

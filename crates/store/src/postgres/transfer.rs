@@ -18,8 +18,11 @@ impl Postgres {
         after: Option<Row>,
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
-        let pairs: Vec<String> =
-            table.columns.iter().map(|column| format!("'{}', {}", column.name, outward(*column))).collect();
+        let pairs: Vec<String> = table
+            .columns
+            .iter()
+            .map(|column| format!("'{}', {}", column.name, export_expression(*column)))
+            .collect();
         let key = table.key.join(", ");
         let mut sql = format!(
             "select jsonb_build_object({}) from {} where {}",
@@ -47,7 +50,7 @@ impl Postgres {
         rows.iter()
             .map(|row| match get(row, 0)? {
                 Value::Object(row) => Ok(row),
-                _ => Err(StoreError::broken("a row is no object")),
+                _ => Err(StoreError::broken("a row is not an object")),
             })
             .collect()
     }
@@ -67,7 +70,7 @@ impl Postgres {
                      or exists (select from audit)";
         if server.client.query_one(sql, &[]).await.map_err(said)?.get(0) {
             return Err(OpenError::Store(StoreError::invalid(format!(
-                "import: {} is not empty; give an empty store",
+                "import: {} is not empty; import into an empty store",
                 self.location()
             ))));
         }
@@ -129,7 +132,7 @@ pub(crate) struct Import {
 impl Import {
     pub(crate) async fn rows(&mut self, table: &'static Table, rows: Vec<Row>) -> Result<(), StoreError> {
         let (mut names, mut values): (Vec<&str>, Vec<String>) =
-            table.columns.iter().map(|column| (column.name, inward(*column))).unzip();
+            table.columns.iter().map(|column| (column.name, import_expression(*column))).unzip();
         let more: &[(&str, &str)] = match table.name {
             "work" => &[("state", "'Pending'")],
             "budgets" => &[("used", "0")],
@@ -143,7 +146,7 @@ impl Import {
         let given: Vec<String> = table
             .columns
             .iter()
-            .map(|column| format!("{} {}", column.name, carried(column.column_type)))
+            .map(|column| format!("{} {}", column.name, transfer_type(column.column_type)))
             .collect();
         let sql = format!(
             "insert into {} ({}) select {} from jsonb_to_recordset($1) as r ({})",
@@ -188,7 +191,7 @@ impl Import {
 }
 
 /// Expression that exports a column: text, numbers, flags and JSON.
-fn outward(Column { name, column_type }: Column) -> String {
+fn export_expression(Column { name, column_type }: Column) -> String {
     match column_type {
         ColumnType::Bytes => format!("translate(encode({name}, 'base64'), E'\\n', '')"),
         // Lists of budgets are arrays here and JSON elsewhere.
@@ -198,7 +201,7 @@ fn outward(Column { name, column_type }: Column) -> String {
 }
 
 /// Expression that imports a column.
-fn inward(Column { name, column_type }: Column) -> String {
+fn import_expression(Column { name, column_type }: Column) -> String {
     match (name, column_type) {
         ("budgets", ColumnType::Json) => {
             "(select array_agg(b) from jsonb_array_elements_text(r.budgets) as b)".to_owned()
@@ -209,7 +212,7 @@ fn inward(Column { name, column_type }: Column) -> String {
 }
 
 /// Type of a column in an import.
-fn carried(column_type: ColumnType) -> &'static str {
+fn transfer_type(column_type: ColumnType) -> &'static str {
     match column_type {
         ColumnType::Bytes => "text",
         other => kind(other),

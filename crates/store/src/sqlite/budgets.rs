@@ -107,12 +107,12 @@ impl Session<'_> {
             .optional()?;
         let room = room.unwrap_or(0).max(0);
         if room > 0 {
-            self.let_go(key, room)?;
+            self.release_budget(key, room)?;
         }
         Ok(())
     }
 
-    fn let_go(&mut self, key: &str, count: i64) -> Result<(), StoreError> {
+    fn release_budget(&mut self, key: &str, count: i64) -> Result<(), StoreError> {
         let changed = self
             .connection
             .prepare_cached(
@@ -133,7 +133,7 @@ impl Session<'_> {
         let Some(limit) = limit else {
             self.connection.prepare_cached("delete from budgets where key = ?1")?.execute([key])?;
             self.rewrite_held(key, false)?;
-            return self.let_go(key, i64::MAX);
+            return self.release_budget(key, i64::MAX);
         };
         let changed = self
             .connection
@@ -183,7 +183,7 @@ impl Session<'_> {
 pub(super) fn keys(text: Option<&str>) -> Result<Vec<String>, StoreError> {
     let Some(text) = text else { return Ok(Vec::new()) };
     let mut keys: Vec<String> = serde_json::from_str(text).map_err(|error| StoreError::Broken {
-        what: "a row's budgets are no list".to_owned(),
+        what: "a row's budgets are not a list".to_owned(),
         source: Some(Box::new(error)),
     })?;
     keys.sort();

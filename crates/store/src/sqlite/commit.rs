@@ -39,7 +39,7 @@ fn apply(session: &mut Session<'_>, transaction: Transaction) -> Result<CommitRe
             }
             Write::Complete(completion) => {
                 let work = completion.lease.work;
-                if !session.complete(&PreparedCompletion::of(&completion))? {
+                if !session.complete(&PreparedCompletion::from_valid(&completion))? {
                     return Err(StoreError::LostLease { work });
                 }
             }

@@ -72,7 +72,7 @@ struct WorkRow {
 
 impl WorkRow {
     /// Budgets whose capacity it waits for, perhaps in a lane that was un-parked for it.
-    fn awaits(&self) -> Option<&str> {
+    fn awaited_budgets(&self) -> Option<&str> {
         if self.state == "Pending" { self.budgets.as_deref() } else { None }
     }
 }
@@ -95,15 +95,15 @@ impl Session<'_> {
     pub(super) fn complete(&mut self, end: &PreparedCompletion) -> Result<bool, StoreError> {
         let work = end.lease().work;
         // Without entries the number of the last entry is not needed.
-        let found = match end.told() {
+        let found = match end.entries() {
             [] => self.held_by(end.lease())?.map(|live| (live, 0)),
-            _ => self.held_and_told(end.lease())?,
+            _ => self.held_with_last_entry(end.lease())?,
         };
         let Some((live, last)) = found else { return Ok(false) };
-        self.end(work, &live.kind, end.state(), end.result(), live.awaits())?;
+        self.end(work, &live.kind, end.state(), end.result(), live.awaited_budgets())?;
         self.lower_budgets(live.held.as_deref())?;
         self.free_lane(live.lane)?;
-        self.append_behind(last, work, end.told())?;
+        self.append_behind(last, work, end.entries())?;
         Ok(true)
     }
 
@@ -142,11 +142,11 @@ impl Session<'_> {
     }
 
     pub(super) fn withdraw(&mut self, work: Uuid, result: &Value) -> Result<(), StoreError> {
-        let live = self.pending_or_why(work)?;
+        let live = self.pending_or_error(work)?;
         if live.class == CLASS_BEGUN {
             return Err(StoreError::WrongState { work, state: live.state, wanted: "fresh" });
         }
-        self.end(work, &live.kind, WorkState::Cancelled, &json_text(result), live.awaits())?;
+        self.end(work, &live.kind, WorkState::Cancelled, &json_text(result), live.awaited_budgets())?;
         self.settle_if_free(live.lane).map(drop)
     }
 
@@ -159,7 +159,7 @@ impl Session<'_> {
         let result = json_text(result);
         for (work, kind, budgets) in pending {
             self.end(work, &kind, WorkState::Cancelled, &result, budgets.as_deref())?;
-            self.tell_end(work)?;
+            self.record_end(work)?;
         }
         self.connection
             .prepare_cached("update lanes set cancel = 1 where lane = ?1 and owner is not null")?
@@ -169,7 +169,7 @@ impl Session<'_> {
     }
 
     pub(super) fn expedite(&mut self, work: Uuid) -> Result<(), StoreError> {
-        let live = self.pending_or_why(work)?;
+        let live = self.pending_or_error(work)?;
         // Late work is not released first: the next access to its lane times it out, and no entry comes behind that
         // end.
         let moved = self
@@ -207,7 +207,7 @@ impl Session<'_> {
                 self.settle_if_free(live.lane).map(drop)
             }
             Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "InProgress" }),
-            None => Err(self.why_not_live(work, "InProgress")?),
+            None => Err(self.missing_work_error(work, "InProgress")?),
         }
     }
 
@@ -217,7 +217,7 @@ impl Session<'_> {
             if live.state == "InProgress" || live.class == CLASS_BEGUN {
                 return Err(StoreError::WrongState { work, state: live.state, wanted: "ended" });
             }
-            self.remove(work, live.awaits())?;
+            self.remove(work, live.awaited_budgets())?;
             self.settle_if_free(live.lane)?;
         }
         self.connection.prepare_cached("delete from history where id = ?1")?.execute([work])?;
@@ -241,15 +241,19 @@ impl Session<'_> {
         }
     }
 
-    fn pending_or_why(&self, work: Uuid) -> Result<WorkRow, StoreError> {
+    fn pending_or_error(&self, work: Uuid) -> Result<WorkRow, StoreError> {
         match self.live(work)? {
             Some(live) if live.state == "Pending" => Ok(live),
             Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "Pending" }),
-            None => Err(self.why_not_live(work, "Pending")?),
+            None => Err(self.missing_work_error(work, "Pending")?),
         }
     }
 
-    pub(super) fn why_not_live(&self, work: Uuid, wanted: &'static str) -> Result<StoreError, StoreError> {
+    pub(super) fn missing_work_error(
+        &self,
+        work: Uuid,
+        wanted: &'static str,
+    ) -> Result<StoreError, StoreError> {
         let ended: Option<String> = self
             .connection
             .prepare_cached("select state from history where id = ?1")?
@@ -262,7 +266,7 @@ impl Session<'_> {
     }
 
     /// The work, if the lease is valid, and the number of its last entry.
-    fn held_and_told(&self, lease: WorkLease) -> Result<Option<(WorkRow, i64)>, StoreError> {
+    fn held_with_last_entry(&self, lease: WorkLease) -> Result<Option<(WorkRow, i64)>, StoreError> {
         Ok(self
             .connection
             .prepare_cached(
@@ -308,20 +312,20 @@ impl Session<'_> {
         &mut self,
         work: Uuid,
         kind: &str,
-        awaits: Option<&str>,
+        awaited_budgets: Option<&str>,
     ) -> Result<(), StoreError> {
-        self.end(work, kind, WorkState::TimedOut, &json_text(&timed_out(self.now).into()), awaits)?;
-        self.tell_end(work)
+        self.end(work, kind, WorkState::TimedOut, &json_text(&timed_out(self.now).into()), awaited_budgets)?;
+        self.record_end(work)
     }
 
-    /// Moves work to the history; `awaits` are the budgets of work that was pending.
+    /// Moves work to the history; `awaited_budgets` are the budgets of work that was pending.
     fn end(
         &mut self,
         work: Uuid,
         kind: &str,
         state: WorkState,
         result: &str,
-        awaits: Option<&str>,
+        awaited_budgets: Option<&str>,
     ) -> Result<(), StoreError> {
         self.connection
             .prepare_cached(
@@ -331,15 +335,15 @@ impl Session<'_> {
                    fence, owner, ?3, created, started, ?4, origin, budgets from work where id = ?1",
             )?
             .execute(params![work, state.as_str(), result, self.now])?;
-        self.remove(work, awaits)?;
+        self.remove(work, awaited_budgets)?;
         self.feed(kind, work, 0, false)
     }
 
     /// Removes work from the queue.
-    fn remove(&mut self, work: Uuid, awaits: Option<&str>) -> Result<(), StoreError> {
+    fn remove(&mut self, work: Uuid, awaited_budgets: Option<&str>) -> Result<(), StoreError> {
         self.connection.prepare_cached("delete from work where id = ?1")?.execute([work])?;
         // Its lane may have been un-parked for capacity that it no longer takes: others that wait may have it.
-        for key in keys(awaits)? {
+        for key in keys(awaited_budgets)? {
             self.unpark(&key)?;
         }
         Ok(())
@@ -371,8 +375,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_that_can_never_be_made_takes_no_end_with_it() {
-        let checkpointer = tempfile::tempdir().unwrap();
-        let location = Location::Sqlite(checkpointer.path().join("store.db"));
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
         let sqlite = Sqlite::open(&options).await.unwrap();
         let (me, kind) = (Uuid::new_v4(), WorkKind::Manifest);
@@ -391,7 +395,7 @@ mod tests {
             })
             .await
             .unwrap();
-        let end = PreparedCompletion::of(&Completion::new(lease, Ending::Completed, json!({})));
+        let end = PreparedCompletion::from_valid(&Completion::new(lease, Ending::Completed, json!({})));
         let turn = sqlite.complete_and_claim(&[end], kind, 9, me, LEASE).await;
         assert_eq!(turn.completed.unwrap(), [CompletionOutcome::Done]);
         assert!(matches!(turn.claimed, Err(StoreError::Broken { .. })), "{:?}", turn.claimed);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 use uuid::Uuid;
 
-use super::read::{many, one, word};
+use super::read::{many, one, parse_word};
 use super::writer::Session;
 use super::{Sqlite, time};
 use crate::StoreError;
@@ -66,7 +66,7 @@ impl Session<'_> {
             .connection
             .prepare_cached("select coalesce(max(number), 0) from entries where work = ?1")?
             .query_row([recorded.work], |row| row.get(0))?;
-        self.append_behind(last, recorded.work, &[EntryText::recorded(recorded)])
+        self.append_behind(last, recorded.work, &[EntryText::from_stored(recorded)])
     }
 
     /// Appends entries of one piece of work behind the last one, which has the number `last`.
@@ -84,7 +84,7 @@ impl Session<'_> {
             .prepare_cached("insert into entries (work, number, at, body) values (?1, ?2, ?3, ?4)")?;
         let mut row = Row::default();
         for line in lines {
-            if line.of_step && last >= ENTRIES_MAX {
+            if line.is_step_entry && last >= ENTRIES_MAX {
                 self.connection
                     .prepare_cached(
                         "insert into entries (work, number, at, body) values (?1, 0, ?2, '{\"dropped\":1}')
@@ -94,7 +94,7 @@ impl Session<'_> {
                     .execute(params![work, self.now])?;
                 continue;
             }
-            if !row.has_room_for(line) {
+            if !row.has_capacity_for(line) {
                 insert.execute(params![work, last, self.now, std::mem::take(&mut row).text()])?;
             }
             row.push(line);
@@ -107,7 +107,7 @@ impl Session<'_> {
     }
 
     /// Adds the entry of an end that no holder writes.
-    pub(super) fn tell_end(&mut self, work: Uuid) -> Result<(), StoreError> {
+    pub(super) fn record_end(&mut self, work: Uuid) -> Result<(), StoreError> {
         let (state, attempt, result): (String, i32, Option<String>) = self
             .connection
             .prepare_cached("select state, attempt, result from history where id = ?1")?
@@ -115,11 +115,11 @@ impl Session<'_> {
         let result = result.as_deref().map(text_value).transpose()?.map(WorkResult::from);
         let entry = Entry {
             from: Some(WorkState::Pending),
-            to: Some(word(&state)?),
+            to: Some(parse_word(&state)?),
             message: result.and_then(|it| it.message),
             ..Entry::new(time(self.now)?, EntryEvent::Finished, "service:store", attempt)
         };
-        self.append(&StoredEntry::of(work, entry))
+        self.append(&StoredEntry::new(work, entry))
     }
 }
 
@@ -129,7 +129,7 @@ impl Session<'_> {
 struct Row<'a>(Vec<&'a str>);
 
 impl<'a> Row<'a> {
-    fn has_room_for(&self, line: &EntryText) -> bool {
+    fn has_capacity_for(&self, line: &EntryText) -> bool {
         self.0.is_empty()
             || self.0.iter().map(|it| it.len()).sum::<usize>() + line.text.len() <= ROW_BYTES_MAX
     }

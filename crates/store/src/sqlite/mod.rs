@@ -129,7 +129,7 @@ impl Sqlite {
     }
 
     pub(crate) fn notifications(&self, topic: Topic) -> Notifications {
-        self.shared.notifier.waiter(topic)
+        self.shared.notifier.subscribe(topic)
     }
 
     pub(crate) async fn close(&self) {
@@ -141,13 +141,13 @@ impl Sqlite {
 
     /// Checks that the file can be read and, as far as known, written.
     pub(crate) async fn ping(&self) -> Result<(), StoreError> {
-        self.shared.writer.answers()?;
+        self.shared.writer.results()?;
         self.meta("generation").await.map(drop)
     }
 
     /// There is one writer, and nobody waits for its uncommitted changes.
     #[expect(clippy::unused_async, reason = "the other engine asks its server")]
-    pub(crate) async fn held_back(&self) -> Result<std::time::Duration, StoreError> {
+    pub(crate) async fn feed_delay(&self) -> Result<std::time::Duration, StoreError> {
         Ok(std::time::Duration::ZERO)
     }
 

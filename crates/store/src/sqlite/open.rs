@@ -57,7 +57,7 @@ impl Sqlite {
     /// Opens the file for writing, creating it if there is none.
     pub(crate) async fn open(options: &Options) -> Result<Sqlite, OpenError> {
         let Location::Sqlite(path) = options.location.clone() else {
-            return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
+            return Err(OpenError::Url { why: "not an SQLite URL".to_owned() });
         };
         let (options, place) = (options.clone(), path.clone());
         if options.write_mode == WriteMode::Inline {
@@ -71,12 +71,12 @@ impl Sqlite {
     /// Opens a file that another process may use, for reading only.
     pub(crate) fn open_to_read(options: &Options) -> Result<Sqlite, OpenError> {
         let Location::Sqlite(path) = &options.location else {
-            return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
+            return Err(OpenError::Url { why: "not an SQLite URL".to_owned() });
         };
         if !path.exists() {
-            return Err(file(path, "does not exist; `shipshape up` makes one"));
+            return Err(file(path, "does not exist; `shipshape up` creates one"));
         }
-        let connection = examine(path)?;
+        let connection = check_file(path)?;
         let found = schema(path, &connection)?;
         match migrate::plan(&place(path), &found, MIGRATIONS, Migrate::Never)? {
             Plan::UpToDate => {}
@@ -102,13 +102,13 @@ impl Sqlite {
     /// Schema version of a file, and the newest known.
     pub(crate) fn schema(options: &Options) -> Result<Schema, OpenError> {
         let Location::Sqlite(path) = &options.location else {
-            return Err(OpenError::Url { why: "is not of SQLite".to_owned() });
+            return Err(OpenError::Url { why: "not an SQLite URL".to_owned() });
         };
         let known = MIGRATIONS.last().map_or(0, |it| it.number);
         if !path.exists() {
             return Ok(Schema { found: 0, known });
         }
-        let applied = schema(path, &examine(path)?)?;
+        let applied = schema(path, &check_file(path)?)?;
         Ok(Schema { found: applied.iter().map(|it| it.number).max().unwrap_or(0), known })
     }
 }
@@ -118,11 +118,11 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
     let mut lock = if in_memory { None } else { Some(lock(path)?) };
     if !in_memory && !path.exists() {
         if has_log(path) {
-            return Err(lone_log(path));
+            return Err(orphaned_wal(path));
         }
         make(path, options)?;
     }
-    let found = if in_memory { Vec::new() } else { schema(path, &examine(path)?)? };
+    let found = if in_memory { Vec::new() } else { schema(path, &check_file(path)?)? };
     let migrate = if in_memory { Migrate::Auto } else { options.migrate };
     let plan = migrate::plan(&place(path), &found, MIGRATIONS, migrate)?;
     let mut connection = writable(path).map_err(|error| refused(path, &error))?;
@@ -149,7 +149,7 @@ fn open(path: &Path, options: &Options) -> Result<Sqlite, OpenError> {
             let writer = Writer::grouped(connection, checkpointer, options.clock.clone(), notifier.clone())
                 .map_err(|source| OpenError::File {
                 path: path.to_owned(),
-                what: "no thread could be started for it".to_owned(),
+                what: "the writer thread could not be started".to_owned(),
                 source: Some(source),
             })?;
             (writer, readers)
@@ -173,7 +173,7 @@ fn writable(path: &Path) -> rusqlite::Result<Connection> {
         Some(name) => Connection::open_with_flags_and_vfs(path, OpenFlags::default(), name)?,
         None => Connection::open(path)?,
     };
-    set_up(&connection)?;
+    configure(&connection)?;
     // The buffered WAL relies on `full`: unsynced bytes are not written yet. A smaller cache than for readers: a
     // commit that moves pages scans the whole cache.
     connection.execute_batch(
@@ -201,26 +201,26 @@ fn checkpointer(path: &Path, writer: &mut Connection, lock: &mut Lock) -> Result
 fn make(path: &Path, options: &Options) -> Result<(), OpenError> {
     let failed = |source| OpenError::File {
         path: path.to_owned(),
-        what: "cannot be made".to_owned(),
+        what: "cannot be created".to_owned(),
         source: Some(source),
     };
-    let draft = beside(path, ".new");
+    let draft = sibling(path, ".new");
     for leftover in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(beside(&draft, leftover));
+        let _ = std::fs::remove_file(sibling(&draft, leftover));
     }
     File::options().write(true).create_new(true).mode(0o600).open(&draft).map_err(failed)?;
     let connection = writable(&draft).map_err(|error| refused(&draft, &error))?;
     apply_all(path, &connection, 0, options)?;
     connection.close().map_err(|(_, error)| refused(&draft, &error))?;
-    let checkpointer = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(&draft)
         .and_then(|file| file.sync_all())
         .and_then(|()| std::fs::rename(&draft, path))
-        .and_then(|()| File::open(checkpointer)?.sync_all())
+        .and_then(|()| File::open(directory)?.sync_all())
         .map_err(failed)
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn sibling(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
@@ -247,7 +247,7 @@ fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => OpenError::Damaged {
             path: path.to_owned(),
-            what: format!("is damaged or is no database ({error})"),
+            what: format!("is damaged or not a database ({error})"),
         },
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
             file(path, "cannot be written; it and its directory must be writable by this user")
@@ -259,11 +259,11 @@ fn refused(path: &Path, error: &rusqlite::Error) -> OpenError {
 
 /// Keeps other processes out while the returned file is open.
 fn lock(path: &Path) -> Result<Lock, OpenError> {
-    let checkpointer = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !checkpointer.is_dir() {
-        return Err(file(checkpointer, "is no directory; make it, or name another place"));
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !directory.is_dir() {
+        return Err(file(directory, "is not a directory; create it or choose another location"));
     }
-    let name = beside(path, ".lock");
+    let name = sibling(path, ".lock");
     let mut lock =
         File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name).map_err(
             |source| OpenError::File {
@@ -294,7 +294,7 @@ fn lock(path: &Path) -> Result<Lock, OpenError> {
 }
 
 /// Checks an existing file without changing it; the connection is read-only.
-fn examine(path: &Path) -> Result<Connection, OpenError> {
+fn check_file(path: &Path) -> Result<Connection, OpenError> {
     let damaged = |what: String| OpenError::Damaged { path: path.to_owned(), what };
     let read = |source| OpenError::File {
         path: path.to_owned(),
@@ -313,13 +313,13 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
         Ok(()) => {}
         Err(_) => {
             return Err(damaged(format!(
-                "is cut short: {} bytes are too few for a database",
+                "is truncated: {} bytes are too few for a database",
                 metadata.len()
             )));
         }
     }
     if header[..16] != *MAGIC {
-        return Err(damaged("is no database".to_owned()));
+        return Err(damaged("is not a database".to_owned()));
     }
     let page_bytes = match u64::from(u16::from_be_bytes([header[16], header[17]])) {
         1 => 65536,
@@ -330,7 +330,7 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
     // and the rest is still in the WAL. What is really missing is found below.
     if metadata.len() < pages * page_bytes && !has_log(path) {
         return Err(damaged(format!(
-            "is cut short: it has {} of its {} bytes",
+            "is truncated: it has {} of its {} bytes",
             metadata.len(),
             pages * page_bytes
         )));
@@ -338,7 +338,7 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|error| refused(path, &error))?;
-    set_up(&connection).map_err(|error| refused(path, &error))?;
+    configure(&connection).map_err(|error| refused(path, &error))?;
     if metadata.len() <= LOOK_THROUGH_BYTES {
         let verdict: String = connection
             .query_row("pragma quick_check(1)", [], |row| row.get(0))
@@ -351,10 +351,10 @@ fn examine(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// SQLite applies a WAL to any file that it finds beside it, and would write its content into a new one.
-fn lone_log(path: &Path) -> OpenError {
-    let log = beside(path, "-wal");
+fn orphaned_wal(path: &Path) -> OpenError {
+    let log = sibling(path, "-wal");
     let what = format!(
-        "is not there, but its log {} is; put the file back that it belongs to, or move the log away for a new store",
+        "is missing, but its write-ahead log {} exists; restore the file, or move the log away to create a new store",
         log.display()
     );
     file(path, &what)
@@ -362,10 +362,10 @@ fn lone_log(path: &Path) -> OpenError {
 
 /// Whether the WAL holds writes that are not in the file yet.
 fn has_log(path: &Path) -> bool {
-    std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
+    std::fs::metadata(sibling(path, "-wal")).is_ok_and(|log| log.len() > 0)
 }
 
-fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(128);
     // Plans must not depend on bound values: otherwise SQLite prepares a statement again whenever a bound value meets
@@ -399,15 +399,15 @@ fn schema(path: &Path, connection: &Connection) -> Result<Vec<migrate::Applied>,
 
 /// Copies an existing file before a migration changes it, as the way back to the previous release.
 fn copy_before_migration(path: &Path, connection: &Connection, from: i64) -> Result<(), OpenError> {
-    let copy = beside(path, &format!(".before-migration-{}", from + 1));
-    let failed = |why: String| file(&copy, &format!("the copy before migrating cannot be made: {why}"));
+    let copy = sibling(path, &format!(".before-migration-{}", from + 1));
+    let failed = |why: String| file(&copy, &format!("the backup before the migration failed: {why}"));
     // A copy of that name is from an earlier attempt, or from before somebody went back to it. The file still has the
     // old schema, with all later writes: its copy replaces the other.
-    let fresh = beside(&copy, ".new");
+    let fresh = sibling(&copy, ".new");
     let _ = std::fs::remove_file(&fresh);
     super::transfer::copy(connection, &fresh).map_err(failed)?;
     std::fs::rename(&fresh, &copy).map_err(|error| failed(error.to_string()))?;
-    tracing::info!("The store was copied to {} before it is migrated", copy.display());
+    tracing::info!("Copied the store to {} before migrating it", copy.display());
     Ok(())
 }
 
@@ -451,10 +451,8 @@ fn generation(path: &Path, connection: &Connection) -> Result<i64, OpenError> {
         .query_row("select value from meta where key = 'generation'", [], |row| row.get(0))
         .optional()
         .map_err(|error| refused(path, &error))?;
-    text.and_then(|text| text.parse().ok()).ok_or_else(|| OpenError::Damaged {
-        path: path.to_owned(),
-        what: "does not say its generation".to_owned(),
-    })
+    text.and_then(|text| text.parse().ok())
+        .ok_or_else(|| OpenError::Damaged { path: path.to_owned(), what: "has no generation".to_owned() })
 }
 
 fn readers(path: &Path, count: usize) -> Result<Readers, OpenError> {
@@ -462,7 +460,7 @@ fn readers(path: &Path, count: usize) -> Result<Readers, OpenError> {
     let mut free = VecDeque::with_capacity(count);
     for _ in 0..count {
         let connection = Connection::open_with_flags(path, flags).map_err(|error| refused(path, &error))?;
-        set_up(&connection).map_err(|error| refused(path, &error))?;
+        configure(&connection).map_err(|error| refused(path, &error))?;
         free.push_back(connection);
     }
     Ok(Readers { free: Mutex::new(free), permits: Semaphore::new(count) })

@@ -151,7 +151,7 @@ impl Session<'_> {
                 "delete from history where id = ?1 and state = 'Cancelled' and result ->> 'code' = 'Superseded'",
             )?
             .execute([work.id])?;
-        if removed == 1 { Ok(()) } else { Err(self.why_not_live(work.id, "Superseded")?) }
+        if removed == 1 { Ok(()) } else { Err(self.missing_work_error(work.id, "Superseded")?) }
     }
 
     fn insert(&mut self, work: &NewWork) -> Result<(), StoreError> {
@@ -227,7 +227,7 @@ impl Session<'_> {
                 // Side queues are checked again; capacity that other work takes instead is passed on.
                 touched.extend(self.open_side_queues(lane)?);
             }
-            let Some((first, held)) = self.first_that_fits(lane, kind, budgeted, &mut touched)? else {
+            let Some((first, held)) = self.first_startable(lane, kind, budgeted, &mut touched)? else {
                 continue;
             };
             if budgeted {
@@ -254,7 +254,7 @@ impl Session<'_> {
 
     /// First row of a lane that can start now, and the budgets that count it; rows blocked by a budget of their own
     /// move to side queues on the way. Without one, the lane keeps its head, or is parked.
-    fn first_that_fits(
+    fn first_startable(
         &mut self,
         lane: Uuid,
         kind: WorkKind,
@@ -275,7 +275,7 @@ impl Session<'_> {
             let held = if budgeted { self.take_budgets(&first, touched)? } else { BudgetOutcome::Nothing };
             match held {
                 BudgetOutcome::Full(key) if first.class == CLASS_FRESH && !holds_lane(&key) => {
-                    moved += self.set_aside(lane, &first, &key)?;
+                    moved += self.park(lane, &first, &key)?;
                 }
                 BudgetOutcome::Full(key) => {
                     self.connection
@@ -366,7 +366,7 @@ impl Session<'_> {
                 first.map(|it| it.due_at),
                 first.map(|it| it.priority)
             ])?;
-        self.tell_head(first);
+        self.notify_head(first);
         Ok(())
     }
 
@@ -388,11 +388,11 @@ impl Session<'_> {
                 first.map(|it| it.due_at),
                 first.map(|it| it.priority)
             ])?;
-        self.tell_head(first);
+        self.notify_head(first);
         Ok(())
     }
 
-    fn tell_head(&mut self, first: Option<&LaneHead>) {
+    fn notify_head(&mut self, first: Option<&LaneHead>) {
         if let Some(kind) = first.and_then(|it| it.kind.parse().ok()) {
             self.topics.add(Topic::Work(kind));
         }

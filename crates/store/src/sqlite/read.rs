@@ -19,7 +19,7 @@ use crate::engine::{AuditPosition, AuditQuery, AuditRow};
 use crate::feed::{Change, FeedError, FeedPage, Position, Subject};
 use crate::keyring::SealedSecret;
 use crate::records::HealthSample;
-use crate::work::{Budget, LaneView, QUEUE_LOOK, QueueView, Signals, WorkView};
+use crate::work::{Budget, LaneView, QUEUE_COUNT_MAX, QueueView, Signals, WorkView};
 use crate::{DocumentQuery, Etag, StoreError, StoredDocument};
 
 /// Position of the sealer. Records are numbered in the order of `seq`, so all unsealed ones come behind it: an index
@@ -247,7 +247,7 @@ impl Sqlite {
                   (select min(head_at) from due where head_at > 0)";
             let mut statement = connection.prepare_cached(sql)?;
             let (due, pending, running, oldest) = statement
-                .query_row(params![kind.as_str(), now, QUEUE_LOOK], |row| {
+                .query_row(params![kind.as_str(), now, QUEUE_COUNT_MAX], |row| {
                     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, Option<i64>>(3)?))
                 })?;
             Ok(QueueView { due, pending, running, oldest_due: oldest.map(time).transpose()? })
@@ -566,7 +566,7 @@ fn document(row: &Row<'_>) -> Result<StoredDocument<RawBody>, StoreError> {
         etag: Etag(row.get(4)?),
         generation: row.get(5)?,
         body: RawBody::Text(
-            row.get_ref(6)?.as_str().map_err(|_| StoreError::broken("a document's body is no text"))?.into(),
+            row.get_ref(6)?.as_str().map_err(|_| StoreError::broken("a document's body is not text"))?.into(),
         ),
         created: time(row.get(7)?)?,
         changed: time(row.get(8)?)?,
@@ -577,7 +577,9 @@ fn sealed(row: &Row<'_>) -> Result<SealedSecret, StoreError> {
     Ok(SealedSecret { owner: row.get(0)?, name: row.get(1)?, key_id: row.get(2)?, bytes: row.get(3)? })
 }
 
-pub(super) fn word<T: std::str::FromStr<Err = api::work::UnknownWord>>(text: &str) -> Result<T, StoreError> {
+pub(super) fn parse_word<T: std::str::FromStr<Err = api::work::UnknownWord>>(
+    text: &str,
+) -> Result<T, StoreError> {
     text.parse().map_err(|error: api::work::UnknownWord| StoreError::broken(error.to_string()))
 }
 
@@ -587,8 +589,8 @@ fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {
     Ok(WorkView {
         id: row.get(0)?,
         lane: row.get(1)?,
-        kind: word::<WorkKind>(&row.get::<_, String>(2)?)?,
-        state: word::<WorkState>(&row.get::<_, String>(3)?)?,
+        kind: parse_word::<WorkKind>(&row.get::<_, String>(2)?)?,
+        state: parse_word::<WorkState>(&row.get::<_, String>(3)?)?,
         attempt: row.get(4)?,
         run_after: time(row.get(5)?)?,
         due_at: time(row.get(6)?)?,
@@ -610,7 +612,7 @@ fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {
 fn lane_view(row: &Row<'_>) -> Result<LaneView, StoreError> {
     Ok(LaneView {
         lane: row.get(0)?,
-        head_kind: row.get::<_, Option<String>>(1)?.as_deref().map(word).transpose()?,
+        head_kind: row.get::<_, Option<String>>(1)?.as_deref().map(parse_word).transpose()?,
         head_at: row.get::<_, Option<i64>>(2)?.map(time).transpose()?,
         parked_on: row.get(3)?,
         owner: row.get(4)?,

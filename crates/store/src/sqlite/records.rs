@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Row, params};
 use uuid::Uuid;
 
-use super::read::{many, word};
+use super::read::{many, parse_word};
 use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
 use crate::audit::NewAuditRecord;
@@ -262,7 +262,7 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn refuse_audit(
+    pub(crate) async fn reject_audit(
         &self,
         places: Vec<AuditPosition>,
     ) -> Result<HashSet<AuditPosition>, StoreError> {
@@ -314,7 +314,7 @@ impl Sqlite {
         let rows: Vec<(Uuid, WorkKind, i64, i64)> = self
             .read(move |connection| {
                 let row = |row: &Row<'_>| {
-                    Ok((row.get(0)?, word(&row.get::<_, String>(1)?)?, row.get(2)?, row.get(3)?))
+                    Ok((row.get(0)?, parse_word(&row.get::<_, String>(1)?)?, row.get(2)?, row.get(3)?))
                 };
                 let behind = "select id, kind, finished, iif(origin is null, 0, coalesce(run_before, 0)) from history
                      where id > ?1 order by id limit ?2";

@@ -72,14 +72,14 @@ impl Session<'_> {
 
     /// Moves the first row of a lane to the side queue of that budget, which is full, with the next rows that it
     /// blocks. Returns the number of rows moved.
-    pub(super) fn set_aside(&mut self, lane: Uuid, first: &LaneHead, key: &str) -> Result<usize, StoreError> {
+    pub(super) fn park(&mut self, lane: Uuid, first: &LaneHead, key: &str) -> Result<usize, StoreError> {
         let moved = match &first.side_queue {
             Some(before) if before == key => 0,
             Some(_) => self
                 .connection
                 .prepare_cached("update work set side_queue = ?2 where id = ?1")?
                 .execute(params![first.id, key])?,
-            None => self.set_next_aside(lane, key)?,
+            None => self.park_next(lane, key)?,
         };
         // A side queue that is closed already has an older head.
         self.connection
@@ -93,7 +93,7 @@ impl Session<'_> {
     }
 
     /// Moves rows that a budget blocks, among the next ones of a lane, to its side queue.
-    fn set_next_aside(&mut self, lane: Uuid, key: &str) -> Result<usize, StoreError> {
+    fn park_next(&mut self, lane: Uuid, key: &str) -> Result<usize, StoreError> {
         let next: Vec<(Uuid, Option<String>)> = self
             .connection
             .prepare_cached(

@@ -24,7 +24,7 @@ pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), String>
     let said = |error: rusqlite::Error| error.to_string();
     let temporary = target.with_file_name(format!(".{}.part", Uuid::new_v4().simple()));
     let made = (|| {
-        let name = temporary.to_str().ok_or("its name is no UTF-8 text")?;
+        let name = temporary.to_str().ok_or("its name is not UTF-8")?;
         // Created empty first, readable only by its owner: it will contain the whole store.
         let new = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&temporary);
         new.map_err(|error| error.to_string())?;
@@ -53,7 +53,7 @@ impl Sqlite {
         let target = target.to_owned();
         self.read(move |connection| {
             copy(connection, &target).map_err(|why| {
-                StoreError::invalid(format!("backup {}: cannot be made: {why}", target.display()))
+                StoreError::invalid(format!("backup {}: cannot be created: {why}", target.display()))
             })
         })
         .await
@@ -108,7 +108,7 @@ impl Sqlite {
             .await?;
         if used {
             return Err(OpenError::Store(StoreError::invalid(format!(
-                "import: {} is not empty; give an empty store",
+                "import: {} is not empty; import into an empty store",
                 self.location()
             ))));
         }
@@ -187,7 +187,7 @@ impl Import {
 }
 
 fn to_sql(column_type: ColumnType, value: &Value) -> Result<SqlValue, StoreError> {
-    let wrong = || StoreError::invalid(format!("import: {value} is not of the kind {column_type:?}"));
+    let wrong = || StoreError::invalid(format!("import: {value} is not of type {column_type:?}"));
     Ok(match (column_type, value) {
         (ColumnType::Json, Value::Null) | (_, Value::Null) => SqlValue::Null,
         (ColumnType::Json, json) => SqlValue::Text(json.to_string()),
@@ -203,7 +203,7 @@ fn to_sql(column_type: ColumnType, value: &Value) -> Result<SqlValue, StoreError
 }
 
 fn from_sql(column_type: ColumnType, value: ValueRef<'_>) -> Result<Value, StoreError> {
-    let wrong = || StoreError::broken(format!("a column should hold {column_type:?}"));
+    let wrong = || StoreError::broken(format!("a column is not of type {column_type:?}"));
     Ok(match (column_type, value) {
         (_, ValueRef::Null) => Value::Null,
         (ColumnType::Json, ValueRef::Text(text)) => {

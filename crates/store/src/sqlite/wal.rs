@@ -41,7 +41,7 @@ pub(super) struct WalCheckpointer {
     asked: bool,
     /// Whether the thread has reported completion.
     done: bool,
-    ask: Option<SyncSender<()>>,
+    start_thread: Option<SyncSender<()>>,
     tell: Receiver<()>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -63,16 +63,16 @@ impl WalCheckpointer {
             seen.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        let (ask, asked) = sync_channel(1);
+        let (start_thread, asked) = sync_channel(1);
         let (said, tell) = sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("store-folder".to_owned())
-            .spawn(move || fold_when_asked(&other, &file, &asked, &said))
+            .spawn(move || checkpoint_on_request(&other, &file, &asked, &said))
             .map_err(|error| StoreError::Unavailable {
-                what: "no thread could be started to fold the log".to_owned(),
+                what: "the checkpoint thread could not be started".to_owned(),
                 source: Some(Box::new(error)),
             })?;
-        let long = long_for(writer);
+        let long = checkpoint_length(writer);
         Ok(WalCheckpointer {
             pages,
             threshold: long,
@@ -80,7 +80,7 @@ impl WalCheckpointer {
             refused: false,
             asked: false,
             done: false,
-            ask: Some(ask),
+            start_thread: Some(start_thread),
             tell,
             thread: Some(thread),
         })
@@ -100,7 +100,7 @@ impl WalCheckpointer {
             return self.done || pages >= LOG_PAGES_MAX;
         }
         if pages >= self.threshold {
-            self.ask();
+            self.start_thread();
         } else if pages < self.long {
             self.threshold = self.long;
         }
@@ -114,41 +114,41 @@ impl WalCheckpointer {
         }
         (self.asked, self.done) = (false, false);
         // Unchanged when a snapshot prevents it; a restarted WAL counts from the start.
-        self.long = long_for(writer);
+        self.long = checkpoint_length(writer);
         self.threshold = self.pages.load(Ordering::Relaxed) + self.long;
-        let folded = fold(writer);
-        self.refused = folded.is_none();
-        folded.is_some_and(|(log, folded)| log == folded)
+        let checkpointed = checkpoint(writer);
+        self.refused = checkpointed.is_none();
+        checkpointed.is_some_and(|(log, checkpointed)| log == checkpointed)
     }
 
     /// Called when idle; returns whether the file contains everything in the WAL.
     pub(super) fn when_idle(&mut self, writer: &Connection) -> bool {
         if !self.asked {
-            self.ask();
+            self.start_thread();
             return false;
         }
         self.done = self.done || self.tell.try_recv().is_ok();
         self.done && self.finish(writer)
     }
 
-    fn ask(&mut self) {
-        self.asked = self.ask.as_ref().is_some_and(|ask| ask.try_send(()).is_ok());
+    fn start_thread(&mut self) {
+        self.asked = self.start_thread.as_ref().is_some_and(|start_thread| start_thread.try_send(()).is_ok());
     }
 }
 
 impl Drop for WalCheckpointer {
     /// Its connection is closed before the writer's: the last connection to close removes the WAL.
     fn drop(&mut self) {
-        drop(self.ask.take());
+        drop(self.start_thread.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn fold_when_asked(connection: &Connection, file: &File, asked: &Receiver<()>, done: &SyncSender<()>) {
+fn checkpoint_on_request(connection: &Connection, file: &File, asked: &Receiver<()>, done: &SyncSender<()>) {
     while asked.recv().is_ok() {
-        fold_most(connection, file);
+        checkpoint_most(connection, file);
         if done.send(()).is_err() {
             break;
         }
@@ -156,42 +156,42 @@ fn fold_when_asked(connection: &Connection, file: &File, asked: &Receiver<()>, d
 }
 
 /// Number of pages of the file, within bounds.
-fn long_for(connection: &Connection) -> u64 {
+fn checkpoint_length(connection: &Connection) -> u64 {
     let pages = connection.query_row("pragma page_count", [], |row| row.get(0));
     pages.map_or(LOG_PAGES, |pages: u64| pages.clamp(LOG_PAGES_MIN, LOG_PAGES))
 }
 
 /// Checkpoints and syncs until little is left, or until it does not become less.
-fn fold_most(connection: &Connection, file: &File) {
+fn checkpoint_most(connection: &Connection, file: &File) {
     let (mut before, mut last) = (0, u64::MAX);
-    while let Some((_, folded)) = fold(connection) {
+    while let Some((_, checkpointed)) = checkpoint(connection) {
         // A restarted WAL has fewer pages than were checkpointed before.
-        let pages = folded.saturating_sub(before);
+        let pages = checkpointed.saturating_sub(before);
         if let Err(error) = file.sync_data() {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "The store's file was not synced while the log was folded; the writer does it"
+                "Syncing the store's file during a WAL checkpoint failed; the writer retries"
             );
             break;
         }
         if pages <= REST_PAGES || pages > last / 4 * 3 {
             break;
         }
-        (before, last) = (folded, pages);
+        (before, last) = (checkpointed, pages);
     }
 }
 
 /// Copies pages that no reader's snapshot needs, without blocking writers. Returns the pages in the WAL, and how many
 /// of them are in the file.
-fn fold(connection: &Connection) -> Option<(u64, u64)> {
+fn checkpoint(connection: &Connection) -> Option<(u64, u64)> {
     match connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), CheckpointMode::PASSIVE) {
-        Ok((log, folded)) => Some((u64::try_from(log).ok()?, u64::try_from(folded).ok()?)),
+        Ok((log, checkpointed)) => Some((u64::try_from(log).ok()?, u64::try_from(checkpointed).ok()?)),
         // Every writer gets this error.
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => None,
         Err(error) => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "The log was not folded into the store's file; it grows until that succeeds"
+                "WAL checkpoint failed; the WAL grows until one succeeds"
             );
             None
         }

@@ -32,7 +32,7 @@ const GROUP_TIME: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_secs(2);
 /// Time for which the writer polls for the next job before it sleeps: a caller often returns at once, and waking a
 /// thread takes about half a commit.
-const LINGER: Duration = Duration::from_micros(300);
+const POLL_TIME: Duration = Duration::from_micros(300);
 /// Context of a job.
 pub(super) struct Session<'a> {
     pub(super) connection: &'a Connection,
@@ -178,12 +178,12 @@ impl Writer {
     }
 
     /// Whether a write can succeed, as far as known without trying.
-    pub(super) fn answers(&self) -> Result<(), StoreError> {
+    pub(super) fn results(&self) -> Result<(), StoreError> {
         let Writer::Grouped(grouped) = self else { return Ok(()) };
         let thread = grouped.thread.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished) {
             return Err(StoreError::Unavailable {
-                what: "the thread that writes is gone".to_owned(),
+                what: "the writer thread has stopped".to_owned(),
                 source: None,
             });
         }
@@ -329,7 +329,7 @@ fn transact<T>(
         let _ = execute(connection, "rollback");
     }
     if let Ok(Ok(_)) = outcome {
-        notifier.ring(session.topics);
+        notifier.notify(session.topics);
     }
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
@@ -350,14 +350,14 @@ struct Thread {
 
 impl Thread {
     fn run(self) {
-        let mut folded = true;
+        let mut checkpointed = true;
         loop {
             match self.next() {
                 Ok(first) => {
                     if let Some(state) = self.state().as_mut() {
                         let disk_full = state.group(first, &self.jobs);
                         if state.after_commit(disk_full) {
-                            state.finish_folding();
+                            state.finish_checkpoint();
                         }
                     }
                 }
@@ -365,7 +365,7 @@ impl Thread {
                     if let Some(state) = self.state().as_mut() {
                         let idle = !std::mem::take(&mut state.written);
                         // A reader's snapshot may prevent it; then a later idle moment does it.
-                        folded = idle && (folded || state.fold_when_idle());
+                        checkpointed = idle && (checkpointed || state.checkpoint_when_idle());
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -388,7 +388,7 @@ impl Thread {
     /// Next job, or a timeout.
     fn next(&self) -> Result<Job, RecvTimeoutError> {
         let started = Instant::now();
-        while started.elapsed() < LINGER {
+        while started.elapsed() < POLL_TIME {
             match self.jobs.try_recv() {
                 Ok(job) => return Ok(job),
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
@@ -412,21 +412,21 @@ impl WriterState {
         self.checkpointer.as_mut().is_some_and(|checkpointer| checkpointer.after_commit(disk_full))
     }
 
-    fn finish_folding(&mut self) {
+    fn finish_checkpoint(&mut self) {
         if let Some(checkpointer) = &mut self.checkpointer {
             checkpointer.finish(&self.connection);
         }
     }
 
     /// Whether the file contains everything in the WAL.
-    fn fold_when_idle(&mut self) -> bool {
+    fn checkpoint_when_idle(&mut self) -> bool {
         self.checkpointer.as_mut().is_none_or(|checkpointer| checkpointer.when_idle(&self.connection))
     }
 
     /// Runs one transaction: `first`, and the jobs waiting behind it. Returns whether the disk was full.
     fn group(&self, first: Job, jobs: &Receiver<Job>) -> bool {
         let started = Instant::now();
-        let mut answers: Vec<Answer> = Vec::new();
+        let mut results: Vec<Answer> = Vec::new();
         let mut topics = Topics::default();
         let mut open = false;
         let mut next = Some(first);
@@ -439,7 +439,7 @@ impl WriterState {
                 break;
             }
             // The first job needs no savepoint: when it fails, the transaction is restarted.
-            let alone = answers.is_empty();
+            let alone = results.is_empty();
             open = true;
             if !alone && let Err(error) = execute(&self.connection, "savepoint job") {
                 (job(Err(again(&error))).answer)(Ok(()));
@@ -466,7 +466,7 @@ impl WriterState {
                         Ok(())
                     } else {
                         Err(StoreError::Unavailable {
-                            what: "a neighbour's failure undid this write".to_owned(),
+                            what: "the failure of another write rolled this one back".to_owned(),
                             source: None,
                         })
                     }
@@ -479,7 +479,7 @@ impl WriterState {
                     .and_then(|()| execute(&self.connection, "release job")),
             };
             if ran.succeeded || !alone {
-                answers.push(ran.answer);
+                results.push(ran.answer);
             } else {
                 // Neither it nor an earlier job changed anything: its own error is final.
                 (ran.answer)(Ok(()));
@@ -488,7 +488,7 @@ impl WriterState {
                 failure = Some(error);
                 break;
             }
-            if answers.len() < GROUP_MAX && started.elapsed() < GROUP_TIME {
+            if results.len() < GROUP_MAX && started.elapsed() < GROUP_TIME {
                 next = jobs.try_recv().ok();
             }
         }
@@ -500,17 +500,17 @@ impl WriterState {
         }
         match failure {
             None => {
-                self.notifier.ring(topics);
-                answers.into_iter().for_each(|answer| answer(Ok(())));
+                self.notifier.notify(topics);
+                results.into_iter().for_each(|answer| answer(Ok(())));
                 disk_full
             }
             Some(error) => {
-                for answer in answers {
+                for answer in results {
                     answer(Err(again(&error)));
                 }
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "A group of writes was not committed"
+                    "Committing a group of writes failed"
                 );
                 disk_full || matches!(error, StoreError::DiskFull)
             }
@@ -536,8 +536,8 @@ mod tests {
     use super::*;
     use crate::{Keyring, Location, Options};
 
-    async fn opened(checkpointer: &tempfile::TempDir) -> Sqlite {
-        let location = Location::Sqlite(checkpointer.path().join("store.db"));
+    async fn opened(directory: &tempfile::TempDir) -> Sqlite {
+        let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
         Sqlite::open(&options).await.unwrap()
     }
@@ -578,14 +578,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_in_one_write_ends_neither_the_writers_thread_nor_its_neighbours() {
-        let checkpointer = tempfile::tempdir().unwrap();
-        a_panic_is_the_callers_own(&opened(&checkpointer).await).await;
+        let directory = tempfile::tempdir().unwrap();
+        a_panic_is_the_callers_own(&opened(&directory).await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_panic_in_a_write_on_the_callers_own_thread_ends_nobody_elses() {
-        let checkpointer = tempfile::tempdir().unwrap();
-        a_panic_is_the_callers_own(&opened(&checkpointer).await).await;
+        let directory = tempfile::tempdir().unwrap();
+        a_panic_is_the_callers_own(&opened(&directory).await).await;
     }
 
     /// Waits for such a ping response: callers get theirs before the writer has updated its state.
@@ -600,8 +600,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_whose_writer_is_gone_does_not_seem_to_answer() {
-        let checkpointer = tempfile::tempdir().unwrap();
-        let sqlite = opened(&checkpointer).await;
+        let directory = tempfile::tempdir().unwrap();
+        let sqlite = opened(&directory).await;
         sqlite.ping().await.unwrap();
         let Writer::Grouped(grouped) = &sqlite.shared.writer else { panic!("it has a thread") };
         drop(grouped.jobs.lock().unwrap().take());
@@ -611,8 +611,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_whose_disk_is_full_says_so_until_something_could_be_written() {
-        let checkpointer = tempfile::tempdir().unwrap();
-        let sqlite = opened(&checkpointer).await;
+        let directory = tempfile::tempdir().unwrap();
+        let sqlite = opened(&directory).await;
         // A file that may not grow behaves as on a full disk.
         let limit = |pages: u64| {
             sqlite.write(move |session| {

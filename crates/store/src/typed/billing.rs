@@ -37,13 +37,13 @@ impl<'a> BillingRecords<'a> {
         BillingRecords { lease: Some(lease), ..self }
     }
 
-    fn begin(&self) -> Transaction {
+    fn transaction(&self) -> Transaction {
         self.lease.map_or_else(Transaction::new, |lease| Transaction::new().guard(lease))
     }
 
     /// Ensures that the cluster is billed; the time of an earlier call stays.
     pub async fn ensure_open(&self, record: &Billing, context: &AuditContext) -> Result<(), StoreError> {
-        match self.store.commit(self.begin().create(Uuid::now_v7(), record, context)?).await {
+        match self.store.commit(self.transaction().create(Uuid::now_v7(), record, context)?).await {
             Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
             Err(other) => Err(other),
         }
@@ -62,7 +62,7 @@ impl<'a> BillingRecords<'a> {
         }
         let closed = Billing { deletion_time: Some(at), ..read.document.clone() };
         self.store
-            .commit(self.begin().update(&read, &closed, DesiredState::Unchanged, context)?)
+            .commit(self.transaction().update(&read, &closed, DesiredState::Unchanged, context)?)
             .await
             .map(drop)
     }

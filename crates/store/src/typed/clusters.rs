@@ -51,7 +51,8 @@ impl<'a> Clusters<'a> {
         secrets: &Secrets,
         context: &AuditContext,
     ) -> Result<Etag, StoreError> {
-        self.make(Transaction::new().expect(subscription), cluster, operation, secrets, context).await
+        self.create_cluster(Transaction::new().expect(subscription), cluster, operation, secrets, context)
+            .await
     }
 
     /// The same for a cluster without a known subscription.
@@ -62,10 +63,10 @@ impl<'a> Clusters<'a> {
         secrets: &Secrets,
         context: &AuditContext,
     ) -> Result<Etag, StoreError> {
-        self.make(Transaction::new(), cluster, operation, secrets, context).await
+        self.create_cluster(Transaction::new(), cluster, operation, secrets, context).await
     }
 
-    async fn make(
+    async fn create_cluster(
         &self,
         transaction: Transaction,
         cluster: &Cluster,
@@ -75,7 +76,7 @@ impl<'a> Clusters<'a> {
     ) -> Result<Etag, StoreError> {
         let transaction = transaction.create(operation.cluster, cluster, context)?;
         let transaction = self.seal(transaction, operation.cluster, secrets)?;
-        self.store.commit(begin(transaction, operation, context)?).await?;
+        self.store.commit(start_operation(transaction, operation, context)?).await?;
         Ok(Etag::FIRST)
     }
 
@@ -91,7 +92,7 @@ impl<'a> Clusters<'a> {
     ) -> Result<Etag, StoreError> {
         let transaction = Transaction::new().update(read, wanted, DesiredState::Changed, context)?;
         let transaction = self.seal(transaction, read.uuid, secrets)?;
-        let committed = self.store.commit(begin(transaction, operation, context)?).await?;
+        let committed = self.store.commit(start_operation(transaction, operation, context)?).await?;
         Ok(committed.etag(read.uuid).unwrap_or(read.etag))
     }
 
@@ -161,7 +162,7 @@ impl<'a> Clusters<'a> {
     }
 }
 
-fn begin(
+fn start_operation(
     transaction: Transaction,
     operation: &Operation,
     context: &AuditContext,

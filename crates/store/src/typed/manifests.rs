@@ -258,7 +258,7 @@ impl<'a> Manifests<'a> {
                 from: Some(WorkState::Pending),
                 to: Some(WorkState::Cancelled),
                 message: message.map(str::to_owned),
-                ..told(EntryEvent::Finished, work.attempt, context)
+                ..action_entry(EntryEvent::Finished, work.attempt, context)
             };
             transaction = transaction
                 .withdraw(work.id, result.clone())
@@ -338,7 +338,7 @@ impl<'a> Manifests<'a> {
             let ended = Entry {
                 from: Some(WorkState::Pending),
                 to: Some(WorkState::Cancelled),
-                ..told(EntryEvent::Finished, attempt, context)
+                ..action_entry(EntryEvent::Finished, attempt, context)
             };
             let withdraw = Transaction::new().withdraw(read.uuid, result.clone()).record(read.uuid, ended);
             match self.store.commit(withdraw.audit(audit.clone())).await {
@@ -347,7 +347,7 @@ impl<'a> Manifests<'a> {
                     if state == "InProgress" || wanted == "fresh" => {}
                 Err(other) => return Err(other),
             }
-            let asked = told(EntryEvent::CancelRequested, attempt, context);
+            let asked = action_entry(EntryEvent::CancelRequested, attempt, context);
             let ask = Transaction::new().request_cancel(read.uuid).record(read.uuid, asked);
             match self.store.commit(ask.audit(audit.clone())).await {
                 Ok(_) => return Ok(CancelOutcome::Requested),
@@ -366,7 +366,7 @@ impl<'a> Manifests<'a> {
     ) -> Result<(), StoreError> {
         let audit = context.entry("manifest.expedite", &read.document.path(), None, Some(&Value::from(0)));
         let attempt = self.store.work(read.uuid).await?.map_or(0, |work| work.attempt);
-        let entry = told(EntryEvent::Expedited, attempt, context);
+        let entry = action_entry(EntryEvent::Expedited, attempt, context);
         let transaction = Transaction::new().expedite(read.uuid).record(read.uuid, entry).audit(audit);
         self.store.commit(transaction).await.map(drop)
     }
@@ -389,7 +389,7 @@ fn created(
     budgets: &[String],
     context: &AuditContext,
 ) -> Result<Transaction, StoreError> {
-    let entry = Entry { to: Some(WorkState::Pending), ..told(EntryEvent::Created, 0, context) };
+    let entry = Entry { to: Some(WorkState::Pending), ..action_entry(EntryEvent::Created, 0, context) };
     Ok(transaction
         .create(manifest.id, manifest, context)?
         .enqueue(work_of(manifest, budgets))
@@ -406,16 +406,16 @@ fn revived(
     let entry = Entry {
         from: Some(WorkState::Cancelled),
         to: Some(WorkState::Pending),
-        ..told(EntryEvent::Revived, 0, context)
+        ..action_entry(EntryEvent::Revived, 0, context)
     };
     let changed = change(read, wanted, DesiredState::Changed)?;
     let (before, update) = match changed {
         Some((update, before)) => (before, Some(update)),
         None => (read.raw.value()?, None),
     };
-    let before = Body::of(&before);
+    let before = Body::new(&before);
     let after = update.as_ref().map_or(&before, |it| &it.body);
-    let audit = context.noted("manifest.revive", &wanted.path(), Some(&before), Some(after));
+    let audit = context.audit_entry("manifest.revive", &wanted.path(), Some(&before), Some(after));
     let transaction =
         transaction.with(Write::Revive(work_of(wanted, budgets))).record(wanted.id, entry).audit(audit);
     Ok(match update {
@@ -436,7 +436,7 @@ fn work_of(manifest: &Manifest, budgets: &[String]) -> NewWork {
 }
 
 /// Entry of an action; the store sets its time.
-fn told(event: EntryEvent, attempt: i32, context: &AuditContext) -> Entry {
+fn action_entry(event: EntryEvent, attempt: i32, context: &AuditContext) -> Entry {
     Entry {
         message: reason(context).map(str::to_owned),
         correlation_id: context.correlation_id,

@@ -55,11 +55,17 @@ impl AuditContext {
         before: Option<&Value>,
         after: Option<&Value>,
     ) -> AuditEntry {
-        self.noted(action, target, before.map(Body::of).as_ref(), after.map(Body::of).as_ref())
+        self.audit_entry(action, target, before.map(Body::new).as_ref(), after.map(Body::new).as_ref())
     }
 
     /// The same for serialised bodies.
-    fn noted(&self, action: &str, target: &str, before: Option<&Body>, after: Option<&Body>) -> AuditEntry {
+    fn audit_entry(
+        &self,
+        action: &str,
+        target: &str,
+        before: Option<&Body>,
+        after: Option<&Body>,
+    ) -> AuditEntry {
         AuditEntry {
             actor: self.actor.clone(),
             action: action.to_owned(),
@@ -97,7 +103,7 @@ impl<T: Document> VersionedDocument<T> {
             return Err(StoreError::Gone { uuid: stored.uuid });
         }
         let document = stored.body.read().map_err(|error| StoreError::Broken {
-            what: format!("{} {} is not as this release understands it", T::KIND, stored.uuid),
+            what: format!("{} {} has a form that this release does not support", T::KIND, stored.uuid),
             source: Some(Box::new(error)),
         })?;
         Ok(VersionedDocument {
@@ -112,7 +118,7 @@ impl<T: Document> VersionedDocument<T> {
     }
 
     /// The body to store for `wanted`; unknown fields stay.
-    fn laid_over(&self, stored: &Value, wanted: &T) -> Result<Value, StoreError> {
+    fn merged(&self, stored: &Value, wanted: &T) -> Result<Value, StoreError> {
         Ok(overlay(stored, &as_json(&self.document)?, &as_json(wanted)?))
     }
 }
@@ -141,8 +147,8 @@ impl Transaction {
         document: &T,
         context: &AuditContext,
     ) -> Result<Transaction, StoreError> {
-        let (id, body) = (document.path(), Body::of(&as_json(document)?));
-        let entry = context.noted(&format!("{}.create", T::KIND), &id, None, Some(&body));
+        let (id, body) = (document.path(), Body::new(&as_json(document)?));
+        let entry = context.audit_entry(&format!("{}.create", T::KIND), &id, None, Some(&body));
         let new = NewDocument {
             uuid,
             id,
@@ -163,9 +169,9 @@ impl Transaction {
         context: &AuditContext,
     ) -> Result<Transaction, StoreError> {
         let Some((update, before)) = change(read, wanted, wish)? else { return Ok(self) };
-        let (before, after) = (Body::of(&before), &update.body);
+        let (before, after) = (Body::new(&before), &update.body);
         let action = format!("{}.update", T::KIND);
-        let entry = context.noted(&action, &wanted.path(), Some(&before), Some(after));
+        let entry = context.audit_entry(&action, &wanted.path(), Some(&before), Some(after));
         Ok(self.with(Write::Update(update)).audit(entry))
     }
 
@@ -204,7 +210,7 @@ fn change<'a, T: Document>(
     wish: DesiredState,
 ) -> Result<Option<(DocumentUpdate, Cow<'a, Value>)>, StoreError> {
     let stored = read.raw.value()?;
-    let body = read.laid_over(&stored, wanted)?;
+    let body = read.merged(&stored, wanted)?;
     if body == *stored {
         return Ok(None);
     }
@@ -219,7 +225,7 @@ fn change<'a, T: Document>(
     let update = DocumentUpdate {
         uuid: read.uuid,
         etag: read.etag,
-        body: Body::of(&body),
+        body: Body::new(&body),
         desired: wish == DesiredState::Changed,
         unique_keys: (keys != read.document.unique_keys()).then_some(keys),
     };
@@ -260,9 +266,7 @@ impl std::str::FromStr for PageToken {
         parts
             .filter(|(scope, path)| !scope.contains('\0') && !path.contains('\0'))
             .map(|(scope, path)| PageToken { scope, path })
-            .ok_or_else(|| {
-                StoreError::invalid("the token is none that a list of this store answered".to_owned())
-            })
+            .ok_or_else(|| StoreError::invalid("the token was not issued by a list of this store".to_owned()))
     }
 }
 
@@ -394,7 +398,7 @@ impl<T: Document> Collection<'_, T> {
                 outcome => return outcome,
             }
         }
-        unreachable!("the second turn returns")
+        unreachable!("the second attempt returns")
     }
 
     /// Deletes a document at the version that was read.

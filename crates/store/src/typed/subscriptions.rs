@@ -64,7 +64,7 @@ impl<'a> Subscriptions<'a> {
                 outcome => return outcome,
             }
         }
-        unreachable!("the second turn returns")
+        unreachable!("the second attempt returns")
     }
 
     /// The same for a new one; fails when it exists.

@@ -253,7 +253,7 @@ on_both_engines! {
         // Nobody makes another one, neither the sealer nor whoever opens the store next.
         store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
         let refusal = eventually("the sealer stops", async || store.seal_audit(Uuid::new_v4()).await.err()).await;
-        assert!(refusal.to_string().contains("the audit log cannot be sealed: the chain's key is gone"), "{refusal}");
+        assert!(refusal.to_string().contains("the audit log cannot be sealed: the chain's key is missing"), "{refusal}");
         if env.is_shared() {
             env.another().await.close().await;
         }
@@ -277,7 +277,7 @@ async fn a_record_that_is_slipped_in_behind_the_sealers_back_is_found_on_sqlite(
     .await;
     let expected = [
         "the record thing.change of /thing was not written by this store",
-        "a record without a seal stands before sealed ones",
+        "an unsealed record precedes sealed ones",
     ];
     assert_eq!(faults(&env.store).await, expected);
     env.store.seal_audit(Uuid::new_v4()).await.unwrap();
@@ -300,7 +300,7 @@ on_both_engines! {
         for forged in [format!("{earlier} {signature}"), earlier.to_string(), String::new(), "0: ".to_owned(), signed.replace(' ', "  ")] {
             set("audit_head", &forged).await;
             let found = faults(store).await;
-            assert!(found.iter().any(|it| it == "the store's audit_head was changed by someone without the key"), "{forged:?}: {found:?}");
+            assert!(found.iter().any(|it| it == "the store's audit_head was changed without the key"), "{forged:?}: {found:?}");
             written(store, &Note::fresh()).await;
             let refusal = eventually("the sealer stops", async || store.seal_audit(me).await.err()).await;
             assert!(refusal.to_string().contains("the audit log cannot be sealed"), "{refusal}");
@@ -333,7 +333,7 @@ on_both_engines! {
         seal_all(store).await;
         assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, Vec::<String>::new());
         let wrong = ChainHead { seal: noted.seal.replace(|it: char| it.is_ascii_digit(), "a"), ..noted.clone() };
-        assert_eq!(store.verify_audit(Some(wrong)).await.unwrap().faults, [format!("record {RECORDS} is not the one whose seal was noted")]);
+        assert_eq!(store.verify_audit(Some(wrong)).await.unwrap().faults, [format!("record {RECORDS} does not match the saved head")]);
         let beyond = ChainHead { number: 1000, ..noted.clone() };
         assert_eq!(store.verify_audit(Some(beyond)).await.unwrap().faults, ["the chain ends at 13, but a head at 1000 was noted"]);
 
@@ -342,7 +342,7 @@ on_both_engines! {
         assert_eq!(faults(store).await, Vec::<String>::new());
         assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, ["the chain ends at 0, but a head at 12 was noted"]);
         sealed_log(store, RECORDS + 3).await;
-        assert_eq!(store.verify_audit(Some(noted)).await.unwrap().faults, [format!("record {RECORDS} is not the one whose seal was noted")]);
+        assert_eq!(store.verify_audit(Some(noted)).await.unwrap().faults, [format!("record {RECORDS} does not match the saved head")]);
     }
 }
 

@@ -97,7 +97,7 @@ on_both_engines! {
         }
         // What somebody puts in front of the beginning is not swept away with it.
         raw.execute("update audit set number = 2 where number = 12").await;
-        assert!(faults(store).await.iter().any(|it| it == "records up to 4 should have left, but one is there"));
+        assert!(faults(store).await.iter().any(|it| it == "records up to 4 should have been removed, but one exists"));
         keep_house(store, &raw, none).await;
         assert_eq!(raw.one("select count(*) from audit where number = 2").await, "1");
         raw.execute("update audit set number = 12 where number = 2").await;
@@ -121,7 +121,7 @@ on_both_engines! {
             assert_eq!(faults(store).await, [expected], "{mac}: behind it others are sealed");
             assert_eq!(raw.one("select count(*) from audit where target = '/forged' and number is not null").await, "0");
             let checked = store.check().await.unwrap();
-            let chain = checked.iter().find(|it| it.promise == "the audit chain is whole").unwrap();
+            let chain = checked.iter().find(|it| it.invariant == "the audit chain is whole").unwrap();
             assert_eq!(chain.faults, [expected]);
             raw.execute("delete from audit where target = '/forged'").await;
             assert_eq!(faults(store).await, Vec::<String>::new());
@@ -137,7 +137,7 @@ on_both_engines! {
         raw.execute(&all.join(";")).await;
         seal_newest(store).await;
         let found = faults(store).await;
-        assert_eq!((found.len(), found.last().unwrap().as_str()), (21, "680 more records do not belong into the log"));
+        assert_eq!((found.len(), found.last().unwrap().as_str()), (21, "680 more records do not belong to the log"));
         raw.execute("delete from audit where target = '/forged'").await;
         assert_eq!(faults(store).await, Vec::<String>::new());
     }
@@ -195,7 +195,7 @@ on_both_engines! {
         raw.execute("update meta set value = '9' where key = 'generation'").await;
         swap(&three, &seven).await;
         let found = faults(store).await;
-        assert!(found.iter().any(|it| it.contains("was moved to another place")), "{found:?}");
+        assert!(found.iter().any(|it| it.contains("was moved to another position")), "{found:?}");
         swap(&seven, &three).await;
         raw.execute(&format!("update meta set value = '{before}' where key = 'generation'")).await;
         assert_eq!(faults(store).await, Vec::<String>::new());

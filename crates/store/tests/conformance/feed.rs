@@ -246,7 +246,7 @@ on_both_engines! {
             matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })).then_some(())
         }).await;
         let refusal = store.feed_after(old, 10).await.unwrap_err().to_string();
-        assert_eq!(refusal, format!("feed position {old} is too old: list everything and go on from a fresh position"));
+        assert_eq!(refusal, format!("feed position {old} is too old; list everything and continue from a new position"));
         // The newest row stays, and with it the place of a reader that had come so far.
         assert!(store.feed_after(young, 10).await.unwrap().changes.is_empty());
         let fresh = store.feed_end().await.unwrap();

@@ -117,21 +117,21 @@ fn a_file_that_is_cut_short_or_empty_or_no_database_is_refused() {
         let cut = |bytes: usize| std::fs::write(folder.path(), &whole[..bytes]).unwrap();
         cut(whole.len() - 1);
         let sentence = format!(
-            "store {{path}}: is cut short: it has {} of its {} bytes; it was left untouched, restore it from a backup",
+            "store {{path}}: is truncated: it has {} of its {} bytes; it was left untouched, restore it from a backup",
             whole.len() - 1,
             whole.len()
         );
         refused(&folder, &sentence).await;
         cut(whole.len() / 2);
-        refused(&folder, "store {path}: is cut short: it has").await;
+        refused(&folder, "store {path}: is truncated: it has").await;
         cut(50);
         refused(
             &folder,
-            "store {path}: is cut short: 50 bytes are too few for a database; it was left untouched",
+            "store {path}: is truncated: 50 bytes are too few for a database; it was left untouched",
         )
         .await;
         cut(0);
-        refused(&folder, "store {path}: is cut short: 0 bytes are too few for a database").await;
+        refused(&folder, "store {path}: is truncated: 0 bytes are too few for a database").await;
         std::fs::write(folder.path(), "This is a letter, not a database. ".repeat(200)).unwrap();
         refused(&folder, "store {path}: is no database; it was left untouched, restore it from a backup")
             .await;
@@ -148,11 +148,8 @@ fn a_file_of_something_else_or_of_a_newer_release_is_refused() {
         let foreign = raw::open(&folder.path());
         foreign.execute_batch("create table letters (text); insert into letters values ('Dear')").unwrap();
         drop(foreign);
-        refused(
-            &folder,
-            "store sqlite:{path}: holds tables that are not Shipshape's; give it a database of its own",
-        )
-        .await;
+        refused(&folder, "store sqlite:{path}: contains tables of another program; use a separate database")
+            .await;
 
         let folder = written_folder().await;
         let file = raw::open(&folder.path());
@@ -163,7 +160,7 @@ fn a_file_of_something_else_or_of_a_newer_release_is_refused() {
         let known: i64 = file.query_row("select max(number) - 2 from schema", [], |row| row.get(0)).unwrap();
         drop(file);
         let sentence = format!(
-            "store sqlite:{{path}}: its schema is {}, this release knows up to {known}; run a newer release",
+            "store sqlite:{{path}}: its schema is {}, this release supports up to {known}; run a newer release",
             known + 2
         );
         refused(&folder, &sentence).await;
@@ -197,7 +194,7 @@ fn a_log_without_its_file_is_not_written_into_a_new_one() {
         assert_eq!(
             refusal,
             format!(
-                "store {}: is not there, but its log {} is; put the file back that it belongs to, or move the log away for a new store",
+                "store {}: is missing, but its write-ahead log {} exists; restore the file, or move the log away to create a new store",
                 folder.path().display(),
                 log.display()
             )
@@ -238,12 +235,12 @@ fn a_place_that_is_not_there_is_named() {
             Store::open(options(Location::Sqlite(missing.join("store.db")))).await.unwrap_err().to_string();
         assert_eq!(
             refusal,
-            format!("store {}: is no directory; make it, or name another place", missing.display())
+            format!("store {}: is not a directory; create it or choose another location", missing.display())
         );
         let refusal = Reader::open(folder.options.clone()).await.unwrap_err().to_string();
         assert_eq!(
             refusal,
-            format!("store {}: does not exist; `shipshape up` makes one", folder.path().display())
+            format!("store {}: does not exist; `shipshape up` creates one", folder.path().display())
         );
         assert!(!folder.path().exists());
     });
@@ -342,7 +339,7 @@ fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
         let told = server_refusal(&url("postgres", "postgres"), Some("hunter2wrong")).await;
         assert_eq!(told, format!("{place}/postgres: the password of user postgres is wrong"));
         let told = server_refusal(&url("postgres", "postgres"), None).await;
-        assert_eq!(told, format!("{place}/postgres: user postgres needs a password, and none was given"));
+        assert_eq!(told, format!("{place}/postgres: user postgres needs a password, but none is configured"));
         let told = server_refusal(&url("postgres", "nowhere"), Some("hunter2right")).await;
         assert_eq!(told, format!("{place}/nowhere: there is no database nowhere; create it"));
         let told = server_refusal(&url("postgres:hunter2right", "postgres?sslmode=require"), None).await;
@@ -355,7 +352,7 @@ fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
         assert_eq!(
             told,
             format!(
-                "{place}/{}: holds tables that are not Shipshape's; give it a database of its own",
+                "{place}/{}: contains tables of another program; use a separate database",
                 database.name()
             )
         );
@@ -375,14 +372,12 @@ fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
         let place = format!("store postgres://reader@127.0.0.1:{port}/{}", database.name());
         assert_eq!(
             told,
-            format!(
-                "{place}: migration 1 failed, nothing of it was kept: permission denied for schema public"
-            )
+            format!("{place}: migration 1 failed and was rolled back: permission denied for schema public")
         );
 
         let standby = server.standby().unwrap();
         let told = server_refusal(&standby.url("postgres"), None).await;
-        assert!(told.ends_with("is a standby, which cannot be written; name the primary"), "{told}");
+        assert!(told.ends_with("is a read-only standby; use the primary"), "{told}");
 
         // Nobody there: nothing at that port, no such host.
         drop(standby);

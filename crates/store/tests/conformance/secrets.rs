@@ -120,11 +120,11 @@ on_both_engines! {
         raw.execute(&format!("insert into secrets (owner, name, sealed, key_id, changed)
             select {}, name, sealed, key_id, changed from secrets where owner = {}", raw.uuid(other.uuid), raw.uuid(note.uuid))).await;
         let refusal = store.secret(other.uuid, "s").await.unwrap_err();
-        assert_eq!(refusal.to_string(), format!("secret s of {} cannot be opened: it was changed, or moved from another place", other.uuid));
+        assert_eq!(refusal.to_string(), format!("secret s of {} cannot be opened: it was changed or moved", other.uuid));
         assert!(!format!("{refusal:?}").contains("horse"));
         let faults: Vec<_> = store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
         assert_eq!(faults.len(), 1, "{faults:?}");
-        assert_eq!(faults[0].promise, "every secret can be opened");
+        assert_eq!(faults[0].invariant, "every secret can be opened");
         store.commit(Transaction::new().drop_secret(other.uuid, "s").drop_secret(other.uuid, "none")).await.unwrap();
         assert!(store.secret(other.uuid, "s").await.unwrap().is_none());
         // It goes with its document.
@@ -180,7 +180,7 @@ on_both_engines! {
         assert_sound(store).await;
         let raw = RawDatabase::to(&options.location).await;
         assert_eq!(raw.rows("select distinct key_id from secrets").await, [[keys.last().unwrap().clone()]]);
-        store.forget_old_keys().await.unwrap();
+        store.remove_old_keys().await.unwrap();
         assert_eq!(options.keyring.ids(), [keys.last().unwrap().clone()]);
         for number in 0..50 {
             assert_eq!(secret(store, note.uuid, &format!("old-{number}")).await, PLAIN);
@@ -212,12 +212,12 @@ on_both_engines! {
             // Too quick for us: as if it had been interrupted just before the last one.
             println!("the rotation was over before it could be interrupted");
         } else {
-            let refusal = store.forget_old_keys().await.unwrap_err().to_string();
+            let refusal = store.remove_old_keys().await.unwrap_err().to_string();
             assert!(refusal.ends_with(&format!("is still sealed with key {old}")), "{refusal}");
             assert_eq!(options.keyring.ids().len(), 2);
             let faults: Vec<_> = store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
             assert_eq!(faults.len(), 1);
-            assert_eq!(faults[0].promise, "secrets are sealed with the store's current key");
+            assert_eq!(faults[0].invariant, "secrets are sealed with the store's current key");
         }
         // All open meanwhile, whichever key they are under, and a new one takes the new key.
         for number in 0..60 {
@@ -228,9 +228,9 @@ on_both_engines! {
         let rotation = store.rotate_key(Some(&current), &context()).await.unwrap();
         assert_eq!((rotation.key_id.as_str(), rotation.resealed), (current.as_str(), before));
         assert_sound(store).await;
-        store.forget_old_keys().await.unwrap();
+        store.remove_old_keys().await.unwrap();
         let unknown = store.rotate_key(Some("k-unknown"), &context()).await.unwrap_err().to_string();
-        assert_eq!(unknown, "the key file does not hold key k-unknown");
+        assert_eq!(unknown, "the key file does not contain key k-unknown");
     }
 }
 
@@ -299,7 +299,7 @@ on_both_engines! {
         put(&store, note.uuid, "s", PLAIN).await;
         let (place, key) = (store.location(), options.keyring.current());
         close(store).await;
-        let sentence = format!("store {place}: its secrets are sealed with key {key}, which the key file does not hold");
+        let sentence = format!("store {place}: its secrets are sealed with key {key}, which the key file does not contain");
 
         let refused = async |keyring: Keyring| {
             let options = Options { keyring, ..options.clone() };

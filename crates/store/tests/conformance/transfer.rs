@@ -242,7 +242,7 @@ on_both_engines! {
         source.export(&mut out).await.unwrap();
         let note = written(&env.store, &Note::at("two")).await;
         let refusal = env.store.import(&mut out.as_slice()).await.unwrap_err().to_string();
-        assert_eq!(refusal, format!("import: {} is not empty; give an empty store", env.store.location()));
+        assert_eq!(refusal, format!("import: {} is not empty; import into an empty store", env.store.location()));
         assert!(env.store.find("/notes/one").await.unwrap().is_none());
         assert_eq!(env.store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
     }
@@ -297,10 +297,10 @@ on_both_engines! {
         refused("{}\n".to_owned(), "import: is no shipshape-export of version 1").await;
         refused(with(1, "{\"format\":\"shipshape-export\",\"version\":2}"), "import: is no shipshape-export of version 1").await;
         refused(with(2, "{\"table\":"), "import, line 2: is not JSON").await;
-        refused(with(3, "{\"table\":\"letters\",\"row\":{}}"), "import, line 3: is no row of a table that we know").await;
-        refused(with(3, "[]"), "import, line 3: is no row of a table that we know").await;
-        refused(lines[..lines.len() - 1].join("\n"), "import: is cut short, its last line is missing").await;
-        refused(lines[..3].join("\n"), "import: is cut short, its last line is missing").await;
+        refused(with(3, "{\"table\":\"letters\",\"row\":{}}"), "import, line 3: is not a row of a known table").await;
+        refused(with(3, "[]"), "import, line 3: is not a row of a known table").await;
+        refused(lines[..lines.len() - 1].join("\n"), "import: is truncated: its last line is missing").await;
+        refused(lines[..3].join("\n"), "import: is truncated: its last line is missing").await;
         let without: Vec<&str> = lines.iter().enumerate().filter(|(at, _)| *at != 2).map(|(_, line)| *line).collect();
         let rows = lines.len() - 2;
         refused(without.join("\n"), &format!("import: holds {} rows, {rows} were exported", rows - 1)).await;

@@ -181,7 +181,7 @@ on_both_engines! {
 
         for hostile in ["", "x", "!!!", "W10", "WyJhIl0", "WyJhIiwiYiIsImMiXQ", "WzEsMl0", "eyJhIjoxfQ", "WyJhXHUwMDAwIiwiYiJd", "AAAA", "////", "WyJhIiwiYiJd=="] {
             let refusal = hostile.parse::<PageToken>().unwrap_err().to_string();
-            assert_eq!(refusal, "the token is none that a list of this store answered", "{hostile:?}");
+            assert_eq!(refusal, "the token was not issued by a list of this store", "{hostile:?}");
         }
         // A token that is well made but of nowhere begins a list somewhere; it breaks nothing.
         let somewhere: PageToken = "WyInOyBkcm9wIHRhYmxlIGRvY3VtZW50czsgLS0iLCIlIl0".parse().unwrap();
@@ -486,7 +486,7 @@ on_both_engines! {
         let uuid = raw.uuid(read.uuid);
         raw.execute(&format!("update documents set body = '{{\"id\": 7}}' where uuid = {uuid}")).await;
         let refusal = store.documents::<Note>().get(read.uuid).await.unwrap_err().to_string();
-        assert_eq!(refusal, format!("the database answered unexpectedly (note {} is not as this release understands it)", read.uuid));
+        assert_eq!(refusal, format!("unexpected response of the database (note {} has a form that this release does not support)", read.uuid));
         // By another type's name it is not found at all.
         assert!(store.documents::<Cluster>().get(read.uuid).await.unwrap().is_none());
         assert!(store.documents::<Cluster>().find(&read.document.id).await.unwrap().is_none());

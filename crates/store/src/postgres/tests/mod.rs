@@ -122,7 +122,7 @@ fn document(id: &str) -> NewDocument {
         id: id.to_owned(),
         kind: "cluster".to_owned(),
         parent: "/s".to_owned(),
-        body: Body::of(&json!({"name": id, "n": 1.5})),
+        body: Body::new(&json!({"name": id, "n": 1.5})),
         unique_keys: Vec::new(),
     }
 }
@@ -133,7 +133,7 @@ fn create(document: NewDocument) -> Transaction {
 
 fn update(uuid: Uuid, etag: Etag) -> Transaction {
     let update =
-        DocumentUpdate { uuid, etag, body: Body::of(&json!({"n": 2})), desired: true, unique_keys: None };
+        DocumentUpdate { uuid, etag, body: Body::new(&json!({"n": 2})), desired: true, unique_keys: None };
     Transaction::new().with(Write::Update(update))
 }
 
@@ -142,7 +142,7 @@ fn ended(claimed: &ClaimedWork) -> Completion {
 }
 
 fn end(claimed: &ClaimedWork) -> PreparedCompletion {
-    PreparedCompletion::of(&ended(claimed))
+    PreparedCompletion::from_valid(&ended(claimed))
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ async fn a_wrong_password_is_said_and_not_shown() {
     );
     let bare = url.replace(":hunter2", "");
     let refusal = Postgres::open(&options(&bare)).await.unwrap_err().to_string();
-    assert!(refusal.ends_with("user postgres needs a password, and none was given"), "{refusal}");
+    assert!(refusal.ends_with("user postgres needs a password, but none is configured"), "{refusal}");
     let given = Options { password: Some(api::secret::Secret::new("right".to_owned())), ..options(&bare) };
     Postgres::open(&given).await.unwrap();
 }
