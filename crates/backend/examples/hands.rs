@@ -14,7 +14,7 @@ use api::secret::Secret;
 use backend::{Config, Deps, Metrics};
 use cloudsim::SimClient;
 use kubelink::LinksLimits;
-use kubelink::kubeconfig::Allow;
+use kubelink::kubeconfig::AllowedRisks;
 use maintenance::actuator;
 use steps::ClusterConnections;
 use steps::worker::Timing;
@@ -39,7 +39,7 @@ fn backend(ground: Ground) -> Deps {
         connections: Arc::new(ClusterConnections::new(
             store.reader(),
             LinksLimits::default(),
-            Allow::default(),
+            AllowedRisks::default(),
             clock.clone(),
         )),
         store,
@@ -61,8 +61,12 @@ fn actuator(ground: Ground) -> actuator::Deps<actuator::Fleet> {
     let Ground { store, cloud, clock, timing } = ground;
     let cloud = Arc::new(cloud);
     let provider = actuator::Provider { vault: cloud.clone(), identities: cloud, store: store.clone() };
-    let connections =
-        ClusterConnections::new(store.reader(), LinksLimits::default(), Allow::default(), clock.clone());
+    let connections = ClusterConnections::new(
+        store.reader(),
+        LinksLimits::default(),
+        AllowedRisks::default(),
+        clock.clone(),
+    );
     let fleet = actuator::Fleet::new(store.reader(), connections, clock.clone());
     actuator::Deps {
         store,

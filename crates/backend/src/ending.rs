@@ -6,7 +6,7 @@ use api::doc::{
 use api::work::Ending;
 use jiff::Timestamp;
 use serde_json::Value;
-use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, told};
+use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, customer_error};
 
 /// A document may have a mebibyte; besides the copy there are the operation's own fields, and an error in words.
 const SNAPSHOT_BYTES_MAX: usize = 768 * 1024;
@@ -29,7 +29,7 @@ pub(crate) fn close(
     now: Timestamp,
     release: &str,
 ) -> Closed {
-    let error = (ending != Ending::Completed).then(|| customer_error(ending, result));
+    let error = (ending != Ending::Completed).then(|| operation_error(ending, result));
     let after = after(operation, cluster, error.as_ref(), release);
     let status = if error.is_none() { ProvisioningState::Succeeded } else { ProvisioningState::Failed };
     // What has no JSON form has no copy either; a cluster always has one. One that would not fit into the operation is left out:
@@ -76,10 +76,10 @@ fn after(
 }
 
 /// What the customer is told: what the step meant for them, or that something failed with us. The rest is in the work's log.
-fn customer_error(ending: Ending, result: &WorkResult) -> OperationError {
+fn operation_error(ending: Ending, result: &WorkResult) -> OperationError {
     if ending == Ending::Cancelled {
         let why = result.reason.as_deref().unwrap_or("it was asked to end");
-        return told(
+        return customer_error(
             "OperationCanceled",
             format!("The operation was ended before it was done: {why}."),
             None,
@@ -92,12 +92,12 @@ fn customer_error(ending: Ending, result: &WorkResult) -> OperationError {
         }
     }
     match result.step.as_ref().and_then(late) {
-        Some(what) if result.has_code(&ResultCode::STEP_TIMEOUT) => told(
+        Some(what) if result.has_code(&ResultCode::STEP_TIMEOUT) => customer_error(
             DEPLOYMENT_FAILED,
             format!("{what} Please retry, and if the issue persists, raise a support ticket."),
             None,
         ),
-        _ => told(INTERNAL, "Internal server error.", None),
+        _ => customer_error(INTERNAL, "Internal server error.", None),
     }
 }
 

@@ -60,7 +60,8 @@ pub(crate) fn request(ours: &ClusterSnapshot) -> Result<InstallRequest, StepErro
 pub(crate) fn failure(installation: &Installation) -> Option<StepError> {
     let InstallFailure { code, message } = installation.failure.clone()?;
     let stage = installation.stage.as_str();
-    let error = fault::of(&Fault { code, message }, format!("the installation failed at stage \"{stage}\""));
+    let error =
+        fault::from_fault(&Fault { code, message }, format!("the installation failed at stage \"{stage}\""));
     let customer = error.customer_error().cloned();
     let terminal = StepError::terminal(error.code().to_owned(), error.full_message());
     Some(customer.into_iter().fold(terminal, StepError::with_customer_error))

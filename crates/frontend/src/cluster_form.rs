@@ -6,7 +6,7 @@ use api::admin::{AdminCluster, AdminClusterProperties, Reachability};
 use api::doc::Cluster;
 use api::rest::ApiVersion;
 use http::StatusCode;
-use kubelink::{Allow, Kubeconfig};
+use kubelink::{AllowedRisks, Kubeconfig};
 use serde_json::{Value, json};
 use store::{HealthSample, KUBECONFIG, Reader, StoreError, VersionedDocument};
 use uuid::Uuid;
@@ -17,12 +17,12 @@ use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, ResourceId};
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterForms {
     reader: Reader,
-    allow: Allow,
+    allow: AllowedRisks,
 }
 
 impl ClusterForms {
     /// `allow` is what a kubeconfig may contain, for the address of an imported cluster.
-    pub(crate) fn new(reader: Reader, allow: Allow) -> ClusterForms {
+    pub(crate) fn new(reader: Reader, allow: AllowedRisks) -> ClusterForms {
         ClusterForms { reader, allow }
     }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use kubelink::Allow;
+use kubelink::AllowedRisks;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serve::pki::{OPERATOR_NAME, PkiDirectory};
 use uuid::Uuid;
@@ -57,7 +57,7 @@ pub struct Config {
     /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
     /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default. Shared with other services: `clusters.allow_kubeconfig`.
     #[serde(skip)]
-    pub allow_kubeconfig: Allow,
+    pub allow_kubeconfig: AllowedRisks,
     /// Lets everybody on this machine in, without any check; only on the loopback interface. Without a certificate it
     /// speaks plain HTTP.
     pub insecure: bool,
@@ -161,7 +161,7 @@ impl Default for Config {
             connections_per_address: 512,
             imported_subscription: Uuid::nil(),
             locations: vec!["local".to_owned()],
-            allow_kubeconfig: Allow::nothing(),
+            allow_kubeconfig: AllowedRisks::nothing(),
             insecure: false,
         }
     }

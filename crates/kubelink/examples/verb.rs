@@ -1,8 +1,8 @@
-//! One verb in a process of its own, for a test to kill in its middle.
+//! Runs one verb in a process of its own, for tests that kill it.
 //!
-//! `verb KUBECONFIG NAMESPACE HOLD VERB ARGUMENTS` carries out the verb and says `done REQUESTS OUTCOME`, or `failed` and why.
-//! HOLD is `never`, `before:N` or `after:N`: at its N-th request, before that is sent or after it was answered, it says
-//! `held` and does nothing more. It ends when its input does, so it never outlives a test that was itself killed.
+//! `verb KUBECONFIG NAMESPACE HOLD VERB ARGUMENTS` runs the verb and prints `done REQUESTS OUTCOME`, or `failed` and the error.
+//! HOLD is `never`, `before:N` or `after:N`: at its N-th request, before it is sent or after the response, it prints
+//! `held` and does nothing more. It exits when its input is closed, so it never outlives a killed test.
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use api::clock::SystemClock;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::Body;
-use kubelink::apply::{ApplyOptions, Documents, SetName, apply};
+use kubelink::apply::{ApplyOptions, ApplySetName, Documents, apply};
 use kubelink::cordon::{Holder, cordon, uncordon};
 use kubelink::drain::{DrainOptions, drain};
 use kubelink::job::{JobRequest, run_job};
-use kubelink::link::{AnswerBody, Wire};
+use kubelink::link::{ResponseBody, Transport};
 use kubelink::rollout::{Workload, restart};
-use kubelink::{Allow, Kubeconfig, Link, Progress, Timeouts};
+use kubelink::{AllowedRisks, Kubeconfig, Link, ProgressSink, Timeouts};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Layer, Service};
 
-/// Longer than any test waits.
+/// Longer than any test runs.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[tokio::main(worker_threads = 2)]
@@ -38,22 +38,22 @@ async fn main() -> anyhow::Result<()> {
     };
     let input = end_of_input();
     let text = std::fs::read_to_string(kubeconfig).with_context(|| format!("reading {kubeconfig}"))?;
-    let kubeconfig = Kubeconfig::parse(&text, None, &Allow::nothing())?;
+    let kubeconfig = Kubeconfig::parse(&text, None, &AllowedRisks::nothing())?;
     let gate = Gate { hold: Hold::parse(hold)?, count: Arc::default() };
     let link = Link::open_through("test", &kubeconfig, Timeouts::default(), Arc::new(SystemClock), &gate)?;
     tokio::select! {
         _ = input => bail!("the input ended before the verb did"),
-        end = carry_out(&link, namespace, verb) => match end {
-            Ok(outcome) => say(&format!("done {} {outcome}", gate.count.load(Ordering::SeqCst))),
-            Err(error) => say(&format!("failed {error:#}")),
+        end = run_verb(&link, namespace, verb) => match end {
+            Ok(outcome) => print(&format!("done {} {outcome}", gate.count.load(Ordering::SeqCst))),
+            Err(error) => print(&format!("failed {error:#}")),
         }
     }
     Ok(())
 }
 
-async fn carry_out(link: &Link, namespace: &str, verb: &[&str]) -> anyhow::Result<String> {
+async fn run_verb(link: &Link, namespace: &str, verb: &[&str]) -> anyhow::Result<String> {
     let holder = Holder::new("manifest-1", "a test");
-    let progress = Progress::silent();
+    let progress = ProgressSink::disabled();
     Ok(match verb {
         ["cordon", node] => cordon(link, node, &holder).await?.to_string(),
         ["uncordon", node] => format!("{:?}", uncordon(link, node, &holder.id).await?),
@@ -64,7 +64,7 @@ async fn carry_out(link: &Link, namespace: &str, verb: &[&str]) -> anyhow::Resul
         }
         ["apply", set, documents] => {
             let documents = Documents::parse(&std::fs::read_to_string(documents)?)?;
-            let set = Some(SetName { namespace: namespace.to_owned(), name: (*set).to_owned() });
+            let set = Some(ApplySetName { namespace: namespace.to_owned(), name: (*set).to_owned() });
             let options = ApplyOptions { namespace: namespace.to_owned(), set, ..ApplyOptions::default() };
             format!("{} objects", apply(link, &documents, &options, &progress).await?.objects.len())
         }
@@ -84,8 +84,8 @@ async fn carry_out(link: &Link, namespace: &str, verb: &[&str]) -> anyhow::Resul
     })
 }
 
-fn say(line: &str) {
-    // Whoever listened is gone: the input ends as well, and with it this process.
+fn print(line: &str) {
+    // The test is gone: the input is closed as well, and this process exits.
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
@@ -99,7 +99,7 @@ fn end_of_input() -> oneshot::Receiver<()> {
     receiver
 }
 
-/// Where to hold.
+/// Where to stop.
 #[derive(Debug, Clone, Copy)]
 enum Hold {
     Never,
@@ -118,30 +118,30 @@ impl Hold {
     }
 }
 
-/// Counts the requests and holds one of them for ever.
+/// Counts the requests and blocks one of them for ever.
 #[derive(Clone)]
 struct Gate {
     hold: Hold,
     count: Arc<AtomicUsize>,
 }
 
-impl Layer<Wire> for Gate {
+impl Layer<Transport> for Gate {
     type Service = Gated;
 
-    fn layer(&self, wire: Wire) -> Gated {
+    fn layer(&self, wire: Transport) -> Gated {
         Gated { wire, gate: self.clone() }
     }
 }
 
 struct Gated {
-    wire: Wire,
+    wire: Transport,
     gate: Gate,
 }
 
 impl Service<Request<Body>> for Gated {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.wire.poll_ready(cx)
@@ -150,7 +150,7 @@ impl Service<Request<Body>> for Gated {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let number = self.gate.count.fetch_add(1, Ordering::SeqCst) + 1;
         let hold = self.gate.hold;
-        // A request goes out when its future is first polled.
+        // A request is sent when its future is first polled.
         let answer = self.wire.call(request);
         Box::pin(async move {
             if matches!(hold, Hold::Before(at) if at <= number) {
@@ -166,6 +166,6 @@ impl Service<Request<Body>> for Gated {
 }
 
 async fn for_ever(number: usize) {
-    say(&format!("held {number}"));
+    print(&format!("held {number}"));
     std::future::pending::<()>().await;
 }

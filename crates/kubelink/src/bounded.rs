@@ -1,5 +1,5 @@
-//! Limits on every request: a time for the answer, and for all of it unless it is a stream; and what an API server asks
-//! of us in its headers, carried to where errors are read.
+//! Limits of every request: a timeout for the response, and for its whole body unless it is a stream. Also copies what an API
+//! server states in headers to where errors are read.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,41 +18,41 @@ use kube::core::Status;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 use tower::{BoxError, Layer, Service};
 
-/// The body of an answer, whatever it was made of.
-pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+/// The body of a response.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// How much of an error's body is read. A Status is far smaller; a proxy's page is of no use beyond this.
+/// How much of an error's body is read. A Status is far smaller, and a proxy's page is useless beyond this.
 const ERROR_BODY_MAX: usize = 256 * 1024;
 
-/// The answer did not come within this time.
+/// The response did not arrive within this time.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer within {}", crate::error::spell(self.0))]
-pub(crate) struct TooSlow(pub(crate) Duration);
+#[error("no response within {}", crate::error::format_duration(self.0))]
+pub(crate) struct ResponseTimeout(pub(crate) Duration);
 
-/// Puts the limits round a client's service.
+/// A layer that adds the limits to a client's service.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) request: Duration,
-    /// Set when the API server answers 401, so that the credential is loaded anew.
+    /// Set when the API server responds with 401, so that the credential is loaded again.
     pub(crate) denied: Arc<AtomicBool>,
 }
 
 impl<S> Layer<S> for Limits {
-    type Service = Bounded<S>;
+    type Service = LimitedService<S>;
 
-    fn layer(&self, inner: S) -> Bounded<S> {
-        Bounded { inner, limits: self.clone() }
+    fn layer(&self, inner: S) -> LimitedService<S> {
+        LimitedService { inner, limits: self.clone() }
     }
 }
 
-/// A service with the limits round it.
+/// A service with the limits.
 #[derive(Debug, Clone)]
-pub(crate) struct Bounded<S> {
+pub(crate) struct LimitedService<S> {
     inner: S,
     limits: Limits,
 }
 
-impl<S, B> Service<Request<Body>> for Bounded<S>
+impl<S, B> Service<Request<Body>> for LimitedService<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -60,9 +60,9 @@ where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -74,7 +74,7 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let deadline = Instant::now() + limits.request;
-            let too_slow = || BoxError::from(TooSlow(limits.request));
+            let too_slow = || BoxError::from(ResponseTimeout(limits.request));
             let response = timeout_at(deadline, answer).await.map_err(|_| too_slow())?.map_err(Into::into)?;
             if response.status() == StatusCode::UNAUTHORIZED {
                 limits.denied.store(true, Ordering::Relaxed);
@@ -84,18 +84,22 @@ where
             let body = if failed && parts.headers.contains_key(header::RETRY_AFTER) {
                 let read = timeout_at(deadline, Limited::new(body, ERROR_BODY_MAX).collect());
                 let text = read.await.map_err(|_| too_slow())??.to_bytes();
-                answer_body(Full::new(with_retry_after(&parts.headers, parts.status, text)))
+                response_body(Full::new(with_retry_after(&parts.headers, parts.status, text)))
             } else if streams {
-                answer_body(body)
+                response_body(body)
             } else {
-                answer_body(Timed { body, until: Box::pin(sleep_until(deadline)), limit: limits.request })
+                response_body(DeadlineBody {
+                    body,
+                    until: Box::pin(sleep_until(deadline)),
+                    limit: limits.request,
+                })
             };
             Ok(Response::from_parts(parts, body))
         })
     }
 }
 
-pub(crate) fn answer_body<B>(body: B) -> AnswerBody
+pub(crate) fn response_body<B>(body: B) -> ResponseBody
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -103,12 +107,12 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-/// Watches and followed logs last as long as they like.
+/// Watches and followed logs have no time limit.
 fn is_stream(query: &str) -> bool {
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch" | "follow=true"))
 }
 
-/// A Status that says in its details what the header says, so that no caller needs the header.
+/// A Status with the header's value in its details, so that no caller needs the header.
 fn with_retry_after(headers: &HeaderMap, code: StatusCode, text: Bytes) -> Bytes {
     let seconds =
         headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse::<u32>().ok());
@@ -134,13 +138,13 @@ fn with_retry_after(headers: &HeaderMap, code: StatusCode, text: Bytes) -> Bytes
 }
 
 /// A body that must be complete by a deadline.
-struct Timed<B> {
+struct DeadlineBody<B> {
     body: B,
     until: Pin<Box<Sleep>>,
     limit: Duration,
 }
 
-impl<B> HttpBody for Timed<B>
+impl<B> HttpBody for DeadlineBody<B>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -156,7 +160,7 @@ where
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         match self.until.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Some(Err(TooSlow(self.limit).into()))),
+            Poll::Ready(()) => Poll::Ready(Some(Err(ResponseTimeout(self.limit).into()))),
             Poll::Pending => Poll::Pending,
         }
     }

@@ -1,4 +1,4 @@
-//! Certificates: when one ends, and what a signing request asks for. Pure.
+//! Certificates: when one expires, and what a signing request contains. Pure.
 
 use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject;
@@ -8,18 +8,18 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// When a certificate holds, and whose it is.
+/// Validity and subject of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Validity {
     /// Its subject, as text.
     pub subject: String,
-    /// From when.
+    /// Start of its validity.
     pub not_before: Timestamp,
-    /// Until when.
+    /// End of its validity.
     pub not_after: Timestamp,
 }
 
-/// Reads the validity of a certificate in DER; `None` if it is not one.
+/// Parses the validity of a certificate in DER; `None` if it is not one.
 pub(crate) fn validity(der: &[u8]) -> Option<Validity> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let at = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp()).ok();
@@ -30,20 +30,20 @@ pub(crate) fn validity(der: &[u8]) -> Option<Validity> {
     })
 }
 
-/// A certificate that a server may show.
+/// A server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaf {
-    /// When it holds, and whose it is.
+pub struct ServerCertificate {
+    /// Validity and subject.
     pub validity: Validity,
-    /// The DNS names that it is for.
+    /// Its DNS names.
     pub dns_names: Vec<String>,
-    /// The SHA-256 of it in DER, in hex.
+    /// The SHA-256 of its DER, in hex.
     pub fingerprint: String,
 }
 
-/// Reads a chain of certificates and the private key of the first one, both in PEM, and makes sure that they belong
-/// together. What is wrong is told without quoting either.
-pub fn pair(certificates: &[u8], key: &[u8]) -> Result<Leaf, &'static str> {
+/// Parses a chain of certificates and the private key of the first one, both in PEM, and checks that they match. Errors quote
+/// neither.
+pub fn pair(certificates: &[u8], key: &[u8]) -> Result<ServerCertificate, &'static str> {
     let chain: Result<Vec<CertificateDer<'static>>, _> =
         CertificateDer::pem_slice_iter(certificates).collect();
     let chain = chain.map_err(|_| "the certificate is not PEM")?;
@@ -51,14 +51,14 @@ pub fn pair(certificates: &[u8], key: &[u8]) -> Result<Leaf, &'static str> {
     let leaf = leaf(first).ok_or("the certificate cannot be read")?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "the private key is not PEM")?;
     let key = rustls::crypto::ring::sign::any_supported_type(&key)
-        .map_err(|_| "the private key is of a kind that no server here could use")?;
+        .map_err(|_| "the private key is of an unsupported type")?;
     rustls::sign::CertifiedKey::new(chain, key)
         .keys_match()
-        .map_err(|_| "the private key is not that of the certificate")?;
+        .map_err(|_| "the private key does not match the certificate")?;
     Ok(leaf)
 }
 
-fn leaf(der: &[u8]) -> Option<Leaf> {
+fn leaf(der: &[u8]) -> Option<ServerCertificate> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let names = certificate.subject_alternative_name().ok()?.map(|it| it.value.general_names.as_slice());
     let dns_names = names.unwrap_or_default().iter().filter_map(|name| match name {
@@ -66,21 +66,21 @@ fn leaf(der: &[u8]) -> Option<Leaf> {
         _ => None,
     });
     let fingerprint = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(Leaf { validity: validity(der)?, dns_names: dns_names.collect(), fingerprint })
+    Some(ServerCertificate { validity: validity(der)?, dns_names: dns_names.collect(), fingerprint })
 }
 
-/// What a PKCS#10 request asks for.
+/// Contents of a PKCS#10 request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) common_names: Vec<String>,
     pub(crate) organizations: Vec<String>,
     pub(crate) dns_names: Vec<String>,
     pub(crate) addresses: Vec<std::net::IpAddr>,
-    /// Names of any other kind: mail addresses, URIs.
+    /// Whether there are names of any other kind: mail addresses, URIs.
     pub(crate) other_names: usize,
 }
 
-/// Reads a request in PEM; `None` if it is not one.
+/// Parses a request in PEM; `None` if it is not one.
 pub(crate) fn asked(pem: &[u8]) -> Option<Asked> {
     let (_, block) = x509_parser::pem::parse_x509_pem(pem).ok()?;
     if block.label != "CERTIFICATE REQUEST" {
@@ -155,7 +155,7 @@ mod tests {
         let check = |certificate: &str, key: &str, expect| {
             assert_eq!(pair(certificate.as_bytes(), key.as_bytes()), Err(expect));
         };
-        check(&certificate, &other, "the private key is not that of the certificate");
+        check(&certificate, &other, "the private key does not match the certificate");
         check("", &key, "there is no certificate in it");
         check(&certificate, "", "the private key is not PEM");
         check(&key, &key, "there is no certificate in it");

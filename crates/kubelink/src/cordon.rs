@@ -1,7 +1,7 @@
 //! Cordon and uncordon, with a record on the node of who did it and why.
 //!
-//! A node that someone else cordoned is theirs: we neither take over nor undo it. The record is what lets a process that
-//! takes over after a crash, or an operator months later, know whose cordon it is.
+//! A cordon that someone else set is neither taken over nor removed. The record tells a process that takes over after a crash, or
+//! an operator months later, who set the cordon.
 
 use std::fmt;
 
@@ -13,83 +13,83 @@ use serde_json::json;
 use crate::error::{Failure, LinkError};
 use crate::link::{FIELD_MANAGER, Link};
 
-/// The annotation that holds the id of whoever cordoned the node.
+/// Annotation with the id of the cordon's holder.
 pub const CORDONED_BY: &str = "shipshape.dev/cordoned-by";
-/// The annotation that says why.
+/// Annotation with the reason.
 pub const CORDONED_BECAUSE: &str = "shipshape.dev/cordoned-because";
-/// The annotation that says since when.
+/// Annotation with the time.
 pub const CORDONED_AT: &str = "shipshape.dev/cordoned-at";
 
-/// How often a node may change under our hands before we give up; a kubelet writes every few seconds, not every few
+/// How often a write is repeated because the node changed meanwhile. A kubelet writes every few seconds, not every few
 /// milliseconds.
 const CONFLICTS_MAX: u32 = 10;
 
-/// Who cordons, and why. The id outlives the process: a manifest's or a machine maintenance's.
+/// Who cordons, and why. The id outlives the process: it is a manifest's or a machine maintenance's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Stable across retries and takeovers.
     pub id: String,
-    /// For people who look at the node.
+    /// For people who inspect the node.
     pub reason: String,
 }
 
 impl Holder {
-    /// A holder by its id and reason.
+    /// A holder with its id and reason.
     pub fn new(id: impl Into<String>, reason: impl Into<String>) -> Holder {
         Holder { id: id.into(), reason: reason.into() }
     }
 }
 
-/// What a cordon found or did.
+/// Result of a cordon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cordoned {
+pub enum CordonResult {
     /// It is cordoned now, by this call, and recorded.
     Now,
     /// This holder had cordoned it before.
     Before,
-    /// Someone else cordoned it: another holder, or a person, whom we do not know.
+    /// Someone else cordoned it: another holder, or a person without a record.
     ByOther(Option<String>),
 }
 
-impl Cordoned {
-    /// Whether the cordon is this holder's to undo.
+impl CordonResult {
+    /// Whether the holder may remove the cordon.
     pub fn is_ours(&self) -> bool {
-        matches!(self, Cordoned::Now | Cordoned::Before)
+        matches!(self, CordonResult::Now | CordonResult::Before)
     }
 }
 
-impl fmt::Display for Cordoned {
+impl fmt::Display for CordonResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cordoned::Now => f.write_str("cordoned"),
-            Cordoned::Before => f.write_str("cordoned already"),
-            Cordoned::ByOther(Some(holder)) => write!(f, "cordoned by {holder}"),
-            Cordoned::ByOther(None) => f.write_str("cordoned by someone else"),
+            CordonResult::Now => f.write_str("cordoned"),
+            CordonResult::Before => f.write_str("cordoned already"),
+            CordonResult::ByOther(Some(holder)) => write!(f, "cordoned by {holder}"),
+            CordonResult::ByOther(None) => f.write_str("cordoned by someone else"),
         }
     }
 }
 
-/// What an uncordon found or did.
+/// Result of an uncordon.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Uncordoned {
-    /// It takes pods again.
+pub enum UncordonResult {
+    /// It is schedulable again.
     Now,
-    /// It took pods before, and bears no record of this holder.
+    /// It was schedulable before, without a record of this holder.
     Before,
-    /// Someone else cordoned it, and so it stays.
+    /// Someone else cordoned it; it stays cordoned.
     ByOther(Option<String>),
 }
 
-/// Makes sure that `node` takes no new pods, and that it says who wanted that.
-pub async fn cordon(link: &Link, node: &str, holder: &Holder) -> Result<Cordoned, LinkError> {
+/// Ensures that `node` is unschedulable, with a record of the holder.
+pub async fn cordon(link: &Link, node: &str, holder: &Holder) -> Result<CordonResult, LinkError> {
     let nodes: Api<Node> = Api::all(link.client());
-    let told = format!("node {node}");
+    let label = format!("node {node}");
     let mut conflicts = 0;
     loop {
-        let seen = nodes.get(node).await.map_err(|error| link.failed("cordon", &told, error))?;
+        let seen = nodes.get(node).await.map_err(|error| link.failed("cordon", &label, error))?;
         let found = match decide_cordon(&seen, &holder.id) {
             Some(found) => return Ok(found),
-            None => Cordoned::Now,
+            None => CordonResult::Now,
         };
         let patch = json!({
             "metadata": {"resourceVersion": seen.resource_version(), "annotations": {
@@ -106,11 +106,11 @@ pub async fn cordon(link: &Link, node: &str, holder: &Holder) -> Result<Cordoned
     }
 }
 
-/// Lets `node` take pods again if `holder` cordoned it. One request when the record is as expected.
-pub async fn uncordon(link: &Link, node: &str, holder_id: &str) -> Result<Uncordoned, LinkError> {
+/// Makes `node` schedulable again if `holder` cordoned it. One request if the record is as expected.
+pub async fn uncordon(link: &Link, node: &str, holder_id: &str) -> Result<UncordonResult, LinkError> {
     let nodes: Api<Node> = Api::all(link.client());
     let path = |annotation: &str| format!("/metadata/annotations/{}", annotation.replace('/', "~1"));
-    // The test makes it ours in the same moment as it is undone; nobody's cordon can slip in between.
+    // The test operation makes check and removal atomic.
     let ours: json_patch::Patch = serde_json::from_value(json!([
         {"op": "test", "path": path(CORDONED_BY), "value": holder_id},
         {"op": "add", "path": "/spec/unschedulable", "value": false},
@@ -122,7 +122,7 @@ pub async fn uncordon(link: &Link, node: &str, holder_id: &str) -> Result<Uncord
     ]))
     .map_err(|error| link.error("uncordon", format!("node {node}"), Failure::Request(Box::new(error))))?;
     match patched(link, "uncordon", &nodes, node, &Patch::Json::<()>(ours)).await {
-        Ok(()) => return Ok(Uncordoned::Now),
+        Ok(()) => return Ok(UncordonResult::Now),
         Err(error) if matches!(error.failure, Failure::Invalid { code: 422, .. }) => {}
         Err(error) => return Err(error),
     }
@@ -131,7 +131,7 @@ pub async fn uncordon(link: &Link, node: &str, holder_id: &str) -> Result<Uncord
     Ok(decide_uncordon(&seen))
 }
 
-/// The nodes that `holder_id` cordoned and has not uncordoned: what is left to undo after a crash.
+/// The nodes that `holder_id` cordoned and has not uncordoned, to be undone after a crash.
 pub async fn cordoned_by(link: &Link, holder_id: &str) -> Result<Vec<String>, LinkError> {
     let nodes: Api<Node> = Api::all(link.client());
     let all =
@@ -160,21 +160,20 @@ fn holder_of(node: &Node) -> Option<&str> {
     node.annotations().get(CORDONED_BY).map(String::as_str)
 }
 
-/// What a cordon need not change; `None` if it must write. A record on a node that takes pods is stale: someone
-/// uncordoned it behind our back.
-fn decide_cordon(node: &Node, holder_id: &str) -> Option<Cordoned> {
+/// The result of a cordon that need not write; `None` if it must. A record on a schedulable node is stale: someone uncordoned it.
+fn decide_cordon(node: &Node, holder_id: &str) -> Option<CordonResult> {
     match (is_unschedulable(node), holder_of(node)) {
-        (true, Some(holder)) if holder == holder_id => Some(Cordoned::Before),
-        (true, other) => Some(Cordoned::ByOther(other.map(str::to_owned))),
+        (true, Some(holder)) if holder == holder_id => Some(CordonResult::Before),
+        (true, other) => Some(CordonResult::ByOther(other.map(str::to_owned))),
         (false, _) => None,
     }
 }
 
-/// What is true of a node that does not bear this holder's record.
-fn decide_uncordon(node: &Node) -> Uncordoned {
+/// The result for a node without this holder's record.
+fn decide_uncordon(node: &Node) -> UncordonResult {
     match is_unschedulable(node) {
-        true => Uncordoned::ByOther(holder_of(node).map(str::to_owned)),
-        false => Uncordoned::Before,
+        true => UncordonResult::ByOther(holder_of(node).map(str::to_owned)),
+        false => UncordonResult::Before,
     }
 }
 
@@ -190,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_cordon_is_taken_only_where_nobody_has_it() {
-        let check = |unschedulable, holder, expect: Option<Cordoned>| {
+        let check = |unschedulable, holder, expect: Option<CordonResult>| {
             assert_eq!(
                 decide_cordon(&node(unschedulable, holder), "me"),
                 expect,
@@ -201,15 +200,15 @@ mod tests {
         check(Some(false), None, None);
         check(Some(false), Some("me"), None);
         check(None, Some("other"), None);
-        check(Some(true), Some("me"), Some(Cordoned::Before));
-        check(Some(true), Some("other"), Some(Cordoned::ByOther(Some("other".into()))));
-        check(Some(true), None, Some(Cordoned::ByOther(None)));
+        check(Some(true), Some("me"), Some(CordonResult::Before));
+        check(Some(true), Some("other"), Some(CordonResult::ByOther(Some("other".into()))));
+        check(Some(true), None, Some(CordonResult::ByOther(None)));
     }
 
     #[test]
     fn a_node_without_our_record_is_left_as_it_is() {
-        assert_eq!(decide_uncordon(&node(None, None)), Uncordoned::Before);
-        assert_eq!(decide_uncordon(&node(Some(true), None)), Uncordoned::ByOther(None));
-        assert_eq!(decide_uncordon(&node(Some(true), Some("x"))), Uncordoned::ByOther(Some("x".into())));
+        assert_eq!(decide_uncordon(&node(None, None)), UncordonResult::Before);
+        assert_eq!(decide_uncordon(&node(Some(true), None)), UncordonResult::ByOther(None));
+        assert_eq!(decide_uncordon(&node(Some(true), Some("x"))), UncordonResult::ByOther(Some("x".into())));
     }
 }

@@ -1,4 +1,4 @@
-//! Delete, and wait until it is gone.
+//! Deletes objects, and waits until they are gone.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use kube::{Api, ResourceExt};
 
 use crate::error::{Failure, LinkError};
 use crate::link::Link;
-use crate::progress::Progress;
+use crate::progress::ProgressSink;
 use crate::target::{Target, held_by};
-use crate::wait::{Verdict, Which, wait};
+use crate::wait::{ObjectSelection, WaitStatus, wait};
 
-/// How to delete.
+/// Options of a delete.
 #[derive(Debug, Clone)]
 pub struct DeleteOptions {
-    /// What becomes of the objects that it owns.
+    /// What happens to the objects that it owns.
     pub propagation: PropagationPolicy,
-    /// A grace period instead of the object's own.
+    /// Grace period instead of the object's own.
     pub grace: Option<Duration>,
-    /// Delete it only if it is still this very object.
+    /// Delete it only if it has this uid.
     pub uid: Option<String>,
-    /// How long to wait until it is gone; `None` waits for nothing.
+    /// Timeout for it to be gone; `None` does not wait.
     pub wait: Option<Duration>,
 }
 
@@ -32,29 +32,29 @@ impl Default for DeleteOptions {
     }
 }
 
-/// What a delete found or did.
+/// Result of a delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deleted {
-    /// It is gone, by this call or by one that it found under way.
+pub enum DeleteResult {
+    /// It is gone, deleted by this call or by an earlier one.
     Gone,
-    /// It was not there, or another object had its name.
-    Before,
-    /// Its deletion has begun, and nobody asked to wait.
-    Begun,
+    /// It did not exist, or another object had its name.
+    Absent,
+    /// Its deletion has started, and the options do not wait.
+    Started,
 }
 
-/// Makes sure that the object that is `target` now is no more. One that takes its name meanwhile is left alone.
+/// Ensures that the object that is `target` now is gone. A new object of that name is left alone.
 pub async fn delete(
     link: &Link,
     target: &Target,
     options: &DeleteOptions,
-    progress: &Progress,
-) -> Result<Deleted, LinkError> {
+    progress: &ProgressSink,
+) -> Result<DeleteResult, LinkError> {
     let api = target.api(link);
-    let Some(seen) = link.get(target).await? else { return Ok(Deleted::Before) };
-    let Some(uid) = seen.uid() else { return Ok(Deleted::Before) };
+    let Some(seen) = link.get(target).await? else { return Ok(DeleteResult::Absent) };
+    let Some(uid) = seen.uid() else { return Ok(DeleteResult::Absent) };
     if options.uid.as_ref().is_some_and(|wanted| *wanted != uid) {
-        return Ok(Deleted::Before);
+        return Ok(DeleteResult::Absent);
     }
     let params = DeleteParams {
         grace_period_seconds: options.grace.map(|grace| grace.as_secs().try_into().unwrap_or(u32::MAX)),
@@ -64,40 +64,40 @@ pub async fn delete(
     };
     match api.delete(&target.name, &params).await.map_err(|error| link.failed("delete", target, error)) {
         Ok(_) => {}
-        Err(error) if error.is_not_found() => return Ok(Deleted::Gone),
-        // The precondition: another object has the name by now.
-        Err(error) if matches!(error.failure, Failure::Conflict { .. }) => return Ok(Deleted::Gone),
+        Err(error) if error.is_not_found() => return Ok(DeleteResult::Gone),
+        // The precondition failed: another object has the name by now.
+        Err(error) if matches!(error.failure, Failure::Conflict { .. }) => return Ok(DeleteResult::Gone),
         Err(error) => return Err(error),
     }
-    let Some(limit) = options.wait else { return Ok(Deleted::Begun) };
-    let which = Which::Named(target.name.clone());
-    let told = format!("{target} to be gone");
-    wait(link, api, &which, &told, limit, progress, |objects: &[&DynamicObject]| judge(objects, &uid))
+    let Some(limit) = options.wait else { return Ok(DeleteResult::Started) };
+    let which = ObjectSelection::Named(target.name.clone());
+    let label = format!("{target} to be gone");
+    wait(link, api, &which, &label, limit, progress, |objects: &[&DynamicObject]| judge(objects, &uid))
         .await?;
-    Ok(Deleted::Gone)
+    Ok(DeleteResult::Gone)
 }
 
-/// Deletes what matches `selector` of one kind, in one namespace or in all, and returns what it deleted. All deletions are
-/// begun before the first is waited for.
+/// Deletes the objects of one kind that match `selector`, in one namespace or in all, and returns them. All deletions are started
+/// before the first is waited for.
 pub async fn delete_matching(
     link: &Link,
     resource: &ApiResource,
     namespace: Option<&str>,
     selector: &str,
     options: &DeleteOptions,
-    progress: &Progress,
+    progress: &ProgressSink,
 ) -> Result<Vec<Target>, LinkError> {
-    let told = format!("{} with {selector}", resource.kind);
+    let label = format!("{} with {selector}", resource.kind);
     if selector.trim().is_empty() {
-        let why = "an empty selector would match everything; name what is meant".to_owned();
-        return Err(link.error("delete", told, Failure::Refusal { why }));
+        let why = "an empty selector would match everything; name the objects".to_owned();
+        return Err(link.error("delete", label, Failure::Precondition { why }));
     }
     let api: Api<DynamicObject> = match namespace {
         Some(namespace) => Api::namespaced_with(link.client(), namespace, resource),
         None => Api::all_with(link.client(), resource),
     };
     let found = api.list_metadata(&ListParams::default().labels(selector)).await;
-    let found = found.map_err(|error| link.failed("list", &told, error))?;
+    let found = found.map_err(|error| link.failed("list", &label, error))?;
     let targets: Vec<(Target, DeleteOptions)> = found
         .items
         .iter()
@@ -118,13 +118,13 @@ pub async fn delete_matching(
     Ok(targets.into_iter().map(|(target, _)| target).collect())
 }
 
-fn judge(objects: &[&DynamicObject], uid: &str) -> Verdict<()> {
+fn judge(objects: &[&DynamicObject], uid: &str) -> WaitStatus<()> {
     let Some(still) = objects.iter().find(|object| object.uid().as_deref() == Some(uid)) else {
-        return Verdict::Done(());
+        return WaitStatus::Done(());
     };
     match held_by(&still.metadata) {
-        [] => Verdict::Waiting("its deletion to end".to_owned()),
-        held => Verdict::Waiting(format!("its finalizers to be removed: {}", held.join(", "))),
+        [] => WaitStatus::Waiting("its deletion to finish".to_owned()),
+        held => WaitStatus::Waiting(format!("its finalizers to be removed: {}", held.join(", "))),
     }
 }
 
@@ -140,8 +140,11 @@ mod tests {
             "metadata": {"name": "x", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b", "c/d"]},
         }))
         .unwrap();
-        assert_eq!(judge(&[&object], "1"), Verdict::Waiting("its finalizers to be removed: a/b, c/d".into()));
-        assert_eq!(judge(&[&object], "2"), Verdict::Done(()));
-        assert_eq!(judge(&[], "1"), Verdict::Done(()));
+        assert_eq!(
+            judge(&[&object], "1"),
+            WaitStatus::Waiting("its finalizers to be removed: a/b, c/d".into())
+        );
+        assert_eq!(judge(&[&object], "2"), WaitStatus::Done(()));
+        assert_eq!(judge(&[], "1"), WaitStatus::Done(()));
     }
 }

@@ -1,7 +1,7 @@
-//! What went wrong on a cluster, and whether trying again can help.
+//! Errors of requests to a cluster, and whether a retry can help.
 //!
-//! Every failure of a verb says which cluster, which verb, on what, and what happened, in one sentence. The class is
-//! chosen here, where the answer of an API server and the errors of the transport are understood, and nowhere else.
+//! Every error names the cluster, the verb, its target and the failure, in one sentence. The class is chosen here, from the
+//! response of the API server and the errors of the transport, and nowhere else.
 
 use std::error::Error as StdError;
 use std::io;
@@ -12,7 +12,7 @@ use api::error::{Class, Classify};
 use kube::core::Status;
 use kube::runtime::watcher;
 
-use crate::bounded::TooSlow;
+use crate::bounded::ResponseTimeout;
 
 /// A verb that failed on a cluster.
 #[derive(Debug, thiserror::Error)]
@@ -20,16 +20,16 @@ use crate::bounded::TooSlow;
 pub struct LinkError {
     /// The cluster, as the link was named.
     pub cluster: Arc<str>,
-    /// What was tried, as it continues "could not": `drain`, `read`, `apply`.
+    /// The verb, as it continues "could not": `drain`, `read`, `apply`.
     pub verb: &'static str,
-    /// What it was tried on: `node worker-1`, `Deployment web/frontend`.
+    /// The target of the verb: `node worker-1`, `Deployment web/frontend`.
     pub target: String,
-    /// What happened.
+    /// The failure.
     pub failure: Failure,
 }
 
 impl LinkError {
-    /// What happened, if the API server asked for a pause: how long.
+    /// The delay that the API server asked for.
     pub fn retry_after(&self) -> Option<Duration> {
         match &self.failure {
             Failure::TooManyRequests { retry_after, .. } | Failure::Server { retry_after, .. } => {
@@ -39,7 +39,7 @@ impl LinkError {
         }
     }
 
-    /// Whether the thing asked for is not there.
+    /// Whether the target does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self.failure, Failure::NotFound { .. })
     }
@@ -51,77 +51,77 @@ impl Classify for LinkError {
     }
 }
 
-/// What happened to a request, or to the verb that made it.
+/// The failure of a request, or of the verb that made it.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Nothing listens at the API server's address.
     #[error("the API server refuses connections")]
-    Refused(#[source] Box<dyn StdError + Send + Sync>),
-    /// The connection could not be made, or broke.
+    ConnectionRefused(#[source] Box<dyn StdError + Send + Sync>),
+    /// The connection could not be opened, or was lost.
     #[error("the connection to the API server failed")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),
-    /// No answer came in time.
-    #[error("the API server gave no answer within {}", spell(*.0))]
-    NoAnswer(Duration),
-    /// The certificates of the two sides do not fit each other.
+    /// The response did not arrive in time.
+    #[error("the API server did not respond within {}", format_duration(*.0))]
+    Timeout(Duration),
+    /// TLS failed, usually because of a certificate.
     #[error("TLS with the API server failed: {why}")]
-    Untrusted {
-        /// What rustls found.
+    Tls {
+        /// The error of rustls.
         why: String,
     },
     /// 401.
-    #[error("the API server does not accept our credential (401)")]
+    #[error("the API server rejected the credential (401)")]
     Unauthorized,
     /// 403.
-    #[error("the API server forbids it (403): {message}")]
+    #[error("the API server denied the request (403): {message}")]
     Forbidden {
-        /// The server's words.
+        /// The API server's message.
         message: String,
     },
     /// 404.
-    #[error("it is not there (404): {message}")]
+    #[error("not found (404): {message}")]
     NotFound {
-        /// The server's words.
+        /// The API server's message.
         message: String,
     },
-    /// 409 because something by that name exists.
-    #[error("it exists already (409): {message}")]
+    /// 409 because an object of that name exists.
+    #[error("already exists (409): {message}")]
     AlreadyExists {
-        /// The server's words.
+        /// The API server's message.
         message: String,
     },
-    /// 409 because it changed since it was read.
-    #[error("it changed meanwhile (409): {message}")]
+    /// 409 because the object changed since it was read.
+    #[error("changed by someone else (409): {message}")]
     Conflict {
-        /// The server's words.
+        /// The API server's message.
         message: String,
     },
-    /// 409 of a server-side apply: fields belong to another manager.
-    #[error("fields of it belong to another manager (409): {message}")]
+    /// 409 of a server-side apply: another manager owns fields.
+    #[error("another manager owns fields (409): {message}")]
     FieldConflict {
-        /// The server's words, which name the managers and fields.
+        /// The API server's message, which names the managers and fields.
         message: String,
     },
     /// 410.
-    #[error("the version asked for is no longer kept (410): {message}")]
+    #[error("the requested version is gone (410): {message}")]
     Gone {
-        /// The server's words.
+        /// The API server's message.
         message: String,
     },
-    /// 422, and 400 for what the server cannot read.
-    #[error("the API server finds it invalid ({code}): {message}")]
+    /// 422, and 400 for a request that the server cannot parse.
+    #[error("the API server rejected it as invalid ({code}): {message}")]
     Invalid {
         /// The status code.
         code: u16,
-        /// The server's words, which name the fields.
+        /// The API server's message, which names the fields.
         message: String,
     },
     /// 429.
-    #[error("the API server asks us to slow down (429): {message}")]
+    #[error("the API server throttled the request (429): {message}")]
     TooManyRequests {
-        /// How long it asks us to wait.
+        /// The delay that the API server asked for.
         retry_after: Option<Duration>,
-        /// The server's words.
+        /// The API server's message.
         message: String,
     },
     /// 5xx.
@@ -129,22 +129,22 @@ pub enum Failure {
     Server {
         /// The status code.
         code: u16,
-        /// How long it asks us to wait.
+        /// The delay that the API server asked for.
         retry_after: Option<Duration>,
-        /// The server's words.
+        /// The API server's message.
         message: String,
     },
     /// Any other status code.
-    #[error("the API server answered {code}: {message}")]
-    Answer {
+    #[error("the API server responded with {code}: {message}")]
+    UnexpectedStatus {
         /// The status code.
         code: u16,
-        /// The server's words.
+        /// The API server's message.
         message: String,
     },
-    /// The answer is not what Kubernetes answers.
-    #[error("the answer could not be read")]
-    Unreadable(#[source] Box<dyn StdError + Send + Sync>),
+    /// The response is not one of Kubernetes.
+    #[error("the response could not be parsed")]
+    InvalidResponse(#[source] Box<dyn StdError + Send + Sync>),
     /// The cluster does not serve such a kind.
     #[error("the cluster does not serve {kind} of {api_version}")]
     UnknownKind {
@@ -153,82 +153,82 @@ pub enum Failure {
         /// The kind.
         kind: String,
     },
-    /// The request or the client could not be built; a mistake on our side of the wire.
-    #[error("the request could not be made")]
+    /// The request or the client could not be built; a bug on the client's side.
+    #[error("the request could not be built")]
     Request(#[source] Box<dyn StdError + Send + Sync>),
-    /// The verb's own time limit passed.
-    #[error("after {} it still waits for {waiting_for}", spell(*.after))]
+    /// The time limit of the verb passed.
+    #[error("after {} it still waits for {waiting_for}", format_duration(*.after))]
     TimeLimit {
         /// The limit.
         after: Duration,
         /// What was missing at the end.
         waiting_for: String,
     },
-    /// The world is such that going on would be wrong.
+    /// The state of the cluster does not allow the verb.
     #[error("{why}")]
-    Refusal {
+    Precondition {
         /// Why, and what would be accepted.
         why: String,
     },
 }
 
-/// How a message of code 500 begins that is about the object and not about the server.
+/// Beginnings of messages with code 500 that are about the object and not about the server.
 const NOT_OF_THE_SCHEMA: [&str; 2] = ["failed to create typed patch object", "failed to convert new object"];
 
 impl Failure {
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub fn class(&self) -> Class {
         match self {
-            Failure::Refused(_)
+            Failure::ConnectionRefused(_)
             | Failure::Connection(_)
-            | Failure::NoAnswer(_)
+            | Failure::Timeout(_)
             | Failure::Conflict { .. }
             | Failure::Gone { .. }
             | Failure::TooManyRequests { .. }
             | Failure::Server { .. }
-            | Failure::Unreadable(_)
+            | Failure::InvalidResponse(_)
             | Failure::TimeLimit { .. } => Class::Transient,
-            Failure::Untrusted { .. }
+            Failure::Tls { .. }
             | Failure::Unauthorized
             | Failure::Forbidden { .. }
             | Failure::NotFound { .. }
             | Failure::AlreadyExists { .. }
             | Failure::FieldConflict { .. }
             | Failure::Invalid { .. }
-            | Failure::Answer { .. }
+            | Failure::UnexpectedStatus { .. }
             | Failure::UnknownKind { .. }
             | Failure::Request(_)
-            | Failure::Refusal { .. } => Class::Terminal,
+            | Failure::Precondition { .. } => Class::Terminal,
         }
     }
 
-    pub(crate) fn of(error: kube::Error) -> Failure {
+    pub(crate) fn from_kube(error: kube::Error) -> Failure {
         match error {
-            kube::Error::Api(status) => Failure::of_status(*status),
+            kube::Error::Api(status) => Failure::from_status(*status),
             kube::Error::Service(error) => transport(error),
             kube::Error::HyperError(error) => transport(Box::new(error)),
             kube::Error::ReadEvents(error) => transport(Box::new(error)),
-            kube::Error::SerdeError(error) => Failure::Unreadable(Box::new(error)),
-            kube::Error::FromUtf8(error) => Failure::Unreadable(Box::new(error)),
-            kube::Error::RustlsTls(error) => Failure::Untrusted { why: error.to_string() },
-            kube::Error::Discovery(error) => Failure::Unreadable(Box::new(error)),
+            kube::Error::SerdeError(error) => Failure::InvalidResponse(Box::new(error)),
+            kube::Error::FromUtf8(error) => Failure::InvalidResponse(Box::new(error)),
+            kube::Error::RustlsTls(error) => Failure::Tls { why: error.to_string() },
+            kube::Error::Discovery(error) => Failure::InvalidResponse(Box::new(error)),
             other => Failure::Request(Box::new(other)),
         }
     }
 
-    pub(crate) fn of_watch(error: watcher::Error) -> Failure {
+    pub(crate) fn from_watch(error: watcher::Error) -> Failure {
         match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
-            | watcher::Error::WatchFailed(error) => Failure::of(error),
-            watcher::Error::WatchError(status) => Failure::of_status(*status),
+            | watcher::Error::WatchFailed(error) => Failure::from_kube(error),
+            watcher::Error::WatchError(status) => Failure::from_status(*status),
             watcher::Error::NoResourceVersion => {
-                Failure::Unreadable(Box::new(watcher::Error::NoResourceVersion))
+                Failure::InvalidResponse(Box::new(watcher::Error::NoResourceVersion))
             }
         }
     }
 
-    pub(crate) fn of_status(status: Status) -> Failure {
+    pub(crate) fn from_status(status: Status) -> Failure {
         let field_conflict = status
             .details
             .as_ref()
@@ -249,31 +249,31 @@ impl Failure {
             409 => Failure::Conflict { message },
             410 => Failure::Gone { message },
             429 => Failure::TooManyRequests { retry_after, message },
-            // How an API server says that what is applied does not fit the schema of its kind.
+            // The API server's response to an object that does not match the schema of its kind.
             500 if NOT_OF_THE_SCHEMA.iter().any(|words| message.starts_with(words)) => {
                 Failure::Invalid { code, message }
             }
             code if code >= 500 => Failure::Server { code, retry_after, message },
-            code => Failure::Answer { code, message },
+            code => Failure::UnexpectedStatus { code, message },
         }
     }
 }
 
-/// Finds what lies at the bottom of a broken request.
+/// Finds the root cause of a failed request.
 fn transport(error: Box<dyn StdError + Send + Sync>) -> Failure {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(&*error);
     while let Some(at) = cause {
-        if let Some(slow) = at.downcast_ref::<TooSlow>() {
-            return Failure::NoAnswer(slow.0);
+        if let Some(slow) = at.downcast_ref::<ResponseTimeout>() {
+            return Failure::Timeout(slow.0);
         }
         if let Some(tls) = at.downcast_ref::<rustls::Error>() {
-            return Failure::Untrusted { why: tls.to_string() };
+            return Failure::Tls { why: tls.to_string() };
         }
         if let Some(broken) = at.downcast_ref::<io::Error>() {
             if broken.kind() == io::ErrorKind::ConnectionRefused {
-                return Failure::Refused(error);
+                return Failure::ConnectionRefused(error);
             }
-            // An `io::Error` made of another error hides it from `source`.
+            // An `io::Error` that wraps another error hides it from `source`.
             if let Some(inner) = broken.get_ref() {
                 cause = Some(inner);
                 continue;
@@ -284,8 +284,8 @@ fn transport(error: Box<dyn StdError + Send + Sync>) -> Failure {
     Failure::Connection(error)
 }
 
-/// A duration as people say it: `90s`, `1.5s`, `250ms`.
-pub(crate) fn spell(span: Duration) -> String {
+/// A duration for people: `90 s`, `1.5 s`, `250 ms`.
+pub(crate) fn format_duration(span: Duration) -> String {
     if span.subsec_millis() == 0 {
         format!("{} s", span.as_secs())
     } else if span < Duration::from_secs(1) {
@@ -295,8 +295,8 @@ pub(crate) fn spell(span: Duration) -> String {
     }
 }
 
-/// The error with its causes, each after a colon: how a failure that will not be returned is told.
-pub fn chain(error: &dyn StdError) -> String {
+/// The error with its sources, each after a colon, for errors that are logged and not returned.
+pub fn error_chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(at) = cause {
@@ -316,7 +316,7 @@ mod tests {
 
     fn check(code: u16, reason: &str, expect: Class) {
         let status = Status::failure("because", reason).with_code(code);
-        let failure = Failure::of_status(status);
+        let failure = Failure::from_status(status);
         assert_eq!(failure.class(), expect, "{code} {reason}: {failure}");
     }
 
@@ -339,22 +339,22 @@ mod tests {
     #[test]
     fn an_object_that_does_not_fit_is_not_the_servers_failure() {
         let words = "failed to create typed patch object (x/b; /v1, Kind=ConfigMap): .daata: field not declared in schema";
-        let failure = Failure::of_status(Status::failure(words, "").with_code(500));
+        let failure = Failure::from_status(Status::failure(words, "").with_code(500));
         assert_eq!(failure.class(), Class::Terminal, "{failure}");
     }
 
     #[test]
     fn a_lost_connection_is_transient_and_a_wrong_certificate_is_not() {
         let refused = transport(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused)));
-        assert!(matches!(refused, Failure::Refused(_)), "{refused:?}");
+        assert!(matches!(refused, Failure::ConnectionRefused(_)), "{refused:?}");
         assert_eq!(refused.class(), Class::Transient);
         let wrapped =
             io::Error::other(rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer));
         let untrusted = transport(Box::new(wrapped));
         assert_eq!(untrusted.class(), Class::Terminal);
         assert!(untrusted.to_string().contains("UnknownIssuer"), "{untrusted}");
-        let slow = transport(Box::new(TooSlow(Duration::from_secs(3))));
-        assert_eq!(slow.to_string(), "the API server gave no answer within 3 s");
+        let slow = transport(Box::new(ResponseTimeout(Duration::from_secs(3))));
+        assert_eq!(slow.to_string(), "the API server did not respond within 3 s");
     }
 
     #[test]
@@ -365,8 +365,7 @@ mod tests {
             target: "node worker-1".into(),
             failure: Failure::Unauthorized,
         };
-        let said =
-            "cluster c1: could not cordon node worker-1: the API server does not accept our credential (401)";
+        let said = "cluster c1: could not cordon node worker-1: the API server rejected the credential (401)";
         assert_eq!(error.to_string(), said);
     }
 }

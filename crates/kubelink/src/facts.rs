@@ -1,4 +1,4 @@
-//! What is so on a cluster: version, nodes, ClusterOperators, certificates, critical pods. Reads only.
+//! Facts of a cluster: version, nodes, ClusterOperators, certificates, critical pods. Reads only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use tokio_rustls::TlsConnector;
 use crate::certificate::{Validity, validity};
 use crate::cordon::CORDONED_BY;
 use crate::error::{Failure, LinkError};
-use crate::link::{Link, name_of};
+use crate::link::{Link, display_name};
 
-/// The page size of lists; so many pods are a few MiB.
+/// Page size of lists; this many pods are a few MiB.
 const PAGE: u32 = 500;
 
 /// One node.
@@ -27,17 +27,17 @@ const PAGE: u32 = 500;
 pub struct NodeFacts {
     /// Its name.
     pub name: String,
-    /// Whether its kubelet says that it is well.
+    /// Whether its Ready condition is true.
     pub ready: bool,
-    /// Whether it takes new pods.
+    /// Whether it is schedulable.
     pub schedulable: bool,
-    /// The holder that cordoned it, if it was one of ours.
+    /// The holder of its cordon, if Shipshape set it.
     pub cordoned_by: Option<String>,
     /// `control-plane`, `worker`, ...
     pub roles: Vec<String>,
     /// Its kubelet's version.
     pub kubelet_version: String,
-    /// Each condition's type with its status and reason.
+    /// Type, status and reason of each condition.
     pub conditions: BTreeMap<String, (String, String)>,
 }
 
@@ -48,27 +48,27 @@ pub struct OperatorFacts {
     pub name: String,
     /// The version that it has reached.
     pub version: Option<String>,
-    /// Whether it does its work.
+    /// Whether it is available.
     pub available: bool,
-    /// Whether it is changing something.
+    /// Whether it is progressing.
     pub progressing: bool,
-    /// Whether it says that something is wrong.
+    /// Whether it is degraded.
     pub degraded: bool,
-    /// Its words about what is wrong.
+    /// Its message about what is wrong.
     pub message: String,
 }
 
-/// The certificates by which the two sides know each other.
+/// The certificates of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// The API server's, as it shows it.
+    /// The API server's certificate.
     pub serving: Option<Validity>,
-    /// Ours, if we use one.
+    /// The client certificate, if one is used.
     pub client: Option<Validity>,
 }
 
 impl CertificateFacts {
-    /// The earliest end of any of them.
+    /// The earliest expiry of them.
     pub fn earliest_end(&self) -> Option<Timestamp> {
         [&self.serving, &self.client].into_iter().flatten().map(|validity| validity.not_after).min()
     }
@@ -116,11 +116,11 @@ pub async fn critical_pods_not_ready(link: &Link) -> Result<Vec<(String, String)
     Ok(all
         .iter()
         .filter(|pod| is_critical(pod))
-        .filter_map(|pod| Some((name_of(pod), not_ready(pod)?)))
+        .filter_map(|pod| Some((display_name(pod), not_ready(pod)?)))
         .collect())
 }
 
-/// When the certificates end. The API server's is read from a TLS handshake of its own, verified like any other.
+/// When the certificates expire. The API server's is read from a TLS handshake of its own, verified like any other.
 pub async fn certificates(link: &Link) -> Result<CertificateFacts, LinkError> {
     let Some(kubeconfig) = link.kubeconfig() else {
         return Ok(CertificateFacts { serving: None, client: None });
@@ -129,33 +129,33 @@ pub async fn certificates(link: &Link) -> Result<CertificateFacts, LinkError> {
     let failed = |failure| link.error("read", "the API server's certificate", failure);
     let limit = link.timeouts().connect;
     let shown = tokio::time::timeout(limit, shown_certificate(kubeconfig.config())).await;
-    let shown = shown.map_err(|_| failed(Failure::NoAnswer(limit)))?.map_err(failed)?;
+    let shown = shown.map_err(|_| failed(Failure::Timeout(limit)))?.map_err(failed)?;
     Ok(CertificateFacts { serving: validity(&shown), client })
 }
 
 async fn shown_certificate(config: &kube::Config) -> Result<Vec<u8>, Failure> {
-    let tls = config.rustls_client_config().map_err(Failure::of)?;
+    let tls = config.rustls_client_config().map_err(Failure::from_kube)?;
     let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']);
     let port = config.cluster_url.port_u16().unwrap_or(443);
     let expected = config.tls_server_name.as_deref().unwrap_or(host).to_owned();
     let expected = ServerName::try_from(expected).map_err(|error| Failure::Request(Box::new(error)))?;
-    let broken = |error: std::io::Error| Failure::of(kube::Error::Service(Box::new(error)));
+    let broken = |error: std::io::Error| Failure::from_kube(kube::Error::Service(Box::new(error)));
     let stream = TcpStream::connect((host, port)).await.map_err(broken)?;
     let session = TlsConnector::from(Arc::new(tls)).connect(expected, stream).await.map_err(broken)?;
     let chain = session.get_ref().1.peer_certificates().unwrap_or_default();
     let leaf = chain.first().map(|certificate| certificate.to_vec());
-    leaf.ok_or_else(|| Failure::Untrusted { why: "the API server shows no certificate".to_owned() })
+    leaf.ok_or_else(|| Failure::Tls { why: "the API server presented no certificate".to_owned() })
 }
 
 /// Reads a whole list page by page.
-async fn list<K>(link: &Link, api: Api<K>, told: &str, params: ListParams) -> Result<Vec<K>, LinkError>
+async fn list<K>(link: &Link, api: Api<K>, label: &str, params: ListParams) -> Result<Vec<K>, LinkError>
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {
     let mut all = Vec::new();
     let mut params = params.limit(PAGE);
     loop {
-        let page = api.list(&params).await.map_err(|error| link.failed("list", told, error))?;
+        let page = api.list(&params).await.map_err(|error| link.failed("list", label, error))?;
         all.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
@@ -222,7 +222,7 @@ fn is_critical(pod: &Pod) -> bool {
     matches!(class, Some("system-cluster-critical" | "system-node-critical"))
 }
 
-/// Why a pod is not ready; `None` if it is, or has ended well.
+/// Why a pod is not ready; `None` if it is, or has succeeded.
 fn not_ready(pod: &Pod) -> Option<String> {
     let status = pod.status.clone().unwrap_or_default();
     let phase = status.phase.unwrap_or_else(|| "Unknown".to_owned());

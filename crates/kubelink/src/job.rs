@@ -1,7 +1,7 @@
-//! Run a Job to its end and keep its log.
+//! Runs a Job until it finishes, and keeps its log.
 //!
-//! The Job's name comes from the run's id, so that a repeat, by this process or another, finds the Job of the first call and
-//! waits for it instead of running it twice.
+//! The Job's name is derived from the run's id, so that a repeated call, by this process or another, finds the Job of the first
+//! call and waits for it instead of running it twice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,31 +15,31 @@ use kube::{Api, ResourceExt};
 use sha2::{Digest, Sha256};
 
 use crate::delete::{DeleteOptions, delete};
-use crate::error::{Failure, LinkError, chain};
+use crate::error::{Failure, LinkError, error_chain};
 use crate::link::{FIELD_MANAGER, Link};
-use crate::progress::Progress;
+use crate::progress::ProgressSink;
 use crate::target::Target;
-use crate::wait::{Verdict, Which, wait};
+use crate::wait::{ObjectSelection, WaitStatus, wait};
 
-/// The label on a Job of ours that holds the run's id, as a digest.
+/// Label of a Job with the run's id, as a digest.
 pub const RUN: &str = "shipshape.dev/run";
 /// How much of the log is kept: its end.
 pub const LOG_MAX: usize = 64 * 1024;
 /// How much of the log is read to find its end; kubelets rotate at 10 MiB.
 const LOG_READ_MAX: usize = 32 * 1024 * 1024;
-/// A Job that is not cleaned up by us goes by itself after this time.
+/// Time after which Kubernetes deletes a finished Job that was not cleaned up.
 const TTL_SECONDS: i32 = 24 * 60 * 60;
 
-/// What to run.
+/// A Job to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobRequest {
-    /// Stable across retries: the same run never runs twice while its Job is there.
+    /// Stable across retries: the same run never runs twice while its Job exists.
     pub run: String,
-    /// The beginning of the Job's name, for people.
+    /// Prefix of the Job's name, for people.
     pub title: String,
-    /// Where.
+    /// Namespace of the Job.
     pub namespace: String,
-    /// The Job itself; its name is ours.
+    /// The Job itself; its name is replaced.
     pub spec: JobSpec,
 }
 
@@ -69,7 +69,7 @@ impl JobRequest {
         self
     }
 
-    /// The Job's name: the title and the run's digest, at most 63 characters as pods' labels need.
+    /// The Job's name: the title and the run's digest, at most 63 characters as labels of pods require.
     pub fn name(&self) -> String {
         let title: String = self
             .title
@@ -101,7 +101,7 @@ impl JobRequest {
     }
 }
 
-/// How a Job ended.
+/// Result of a Job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOutcome {
     /// The Job's name.
@@ -112,27 +112,27 @@ pub struct JobOutcome {
     pub log: Result<String, String>,
 }
 
-/// Runs the Job, or takes up the one that this run began, and waits for its end. A Job that fails is an outcome, not an
+/// Runs the Job, or continues with the one that this run started, and waits until it finishes. A failed Job is a result, not an
 /// error.
 pub async fn run_job(
     link: &Link,
     request: &JobRequest,
     limit: Duration,
-    progress: &Progress,
+    progress: &ProgressSink,
 ) -> Result<JobOutcome, LinkError> {
     let name = request.name();
-    let target = Target::of::<Job>(Some(&request.namespace), &name);
+    let target = Target::typed::<Job>(Some(&request.namespace), &name);
     let jobs: Api<Job> = Api::namespaced(link.client(), &request.namespace);
     ensure(link, &jobs, request, &target).await?;
-    let which = Which::Named(name.clone());
+    let which = ObjectSelection::Named(name.clone());
     let result = wait(link, jobs, &which, &target.to_string(), limit, progress, judge).await?;
-    let log = last_log(link, &request.namespace, &name).await.map_err(|error| chain(&error));
+    let log = last_log(link, &request.namespace, &name).await.map_err(|error| error_chain(&error));
     Ok(JobOutcome { name, result, log })
 }
 
-/// Deletes the run's Job and its pods, once nobody needs them: a repeat of the run would run it again.
-pub async fn clean_up(link: &Link, request: &JobRequest, progress: &Progress) -> Result<(), LinkError> {
-    let target = Target::of::<Job>(Some(&request.namespace), &request.name());
+/// Deletes the run's Job and its pods when they are no longer needed: a repeated run would run it again.
+pub async fn clean_up(link: &Link, request: &JobRequest, progress: &ProgressSink) -> Result<(), LinkError> {
+    let target = Target::typed::<Job>(Some(&request.namespace), &request.name());
     let options = DeleteOptions { wait: None, ..DeleteOptions::default() };
     delete(link, &target, &options, progress).await.map(drop)
 }
@@ -155,12 +155,12 @@ async fn ensure(
         return Ok(());
     }
     let why = "a Job of that name exists and is not this run's".to_owned();
-    Err(link.error("run", target, Failure::Refusal { why }))
+    Err(link.error("run", target, Failure::Precondition { why }))
 }
 
-fn judge(jobs: &[&Job]) -> Verdict<Result<(), String>> {
+fn judge(jobs: &[&Job]) -> WaitStatus<Result<(), String>> {
     let Some(job) = jobs.first() else {
-        return Verdict::Hopeless("it was deleted before it ended".to_owned());
+        return WaitStatus::Impossible("it was deleted before it finished".to_owned());
     };
     let status = job.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
@@ -168,28 +168,28 @@ fn judge(jobs: &[&Job]) -> Verdict<Result<(), String>> {
         conditions.iter().find(|condition| condition.type_ == type_ && condition.status == "True")
     };
     if is("Complete").is_some() {
-        return Verdict::Done(Ok(()));
+        return WaitStatus::Done(Ok(()));
     }
     if let Some(failed) = is("Failed") {
         let reason = failed.reason.as_deref().unwrap_or("Failed");
         let message = failed.message.as_deref().unwrap_or("no reason given");
-        return Verdict::Done(Err(format!("{reason}: {message}")));
+        return WaitStatus::Done(Err(format!("{reason}: {message}")));
     }
     let count = |count: Option<i32>| count.unwrap_or(0);
     let (active, ready, failed) = (count(status.active), count(status.ready), count(status.failed));
-    Verdict::Waiting(format!("it to end: {active} pods active, {ready} ready, {failed} failed"))
+    WaitStatus::Waiting(format!("it to finish: {active} pods active, {ready} ready, {failed} failed"))
 }
 
 /// The end of the log of the Job's last pod.
 async fn last_log(link: &Link, namespace: &str, job: &str) -> Result<String, LinkError> {
     let pods: Api<Pod> = Api::namespaced(link.client(), namespace);
-    let told = format!("the log of Job {namespace}/{job}");
+    let label = format!("the log of Job {namespace}/{job}");
     let params = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
-    let found = pods.list(&params).await.map_err(|error| link.failed("read", &told, error))?;
+    let found = pods.list(&params).await.map_err(|error| link.failed("read", &label, error))?;
     let last = found.items.iter().max_by_key(|pod| (pod.creation_timestamp(), pod.name_any()));
     let Some(last) = last else {
-        let why = "no pod of it is left".to_owned();
-        return Err(link.error("read", &told, Failure::Refusal { why }));
+        let why = "it has no pods any more".to_owned();
+        return Err(link.error("read", &label, Failure::Precondition { why }));
     };
     let container =
         last.spec.as_ref().and_then(|spec| spec.containers.first()).map(|container| container.name.clone());
@@ -197,7 +197,7 @@ async fn last_log(link: &Link, namespace: &str, job: &str) -> Result<String, Lin
     let stream = pods
         .log_stream(&last.name_any(), &params)
         .await
-        .map_err(|error| link.failed("read", &told, error))?;
+        .map_err(|error| link.failed("read", &label, error))?;
     let mut stream = std::pin::pin!(stream);
     let mut tail = Tail::default();
     let mut chunk = vec![0; 16 * 1024];
@@ -205,14 +205,14 @@ async fn last_log(link: &Link, namespace: &str, job: &str) -> Result<String, Lin
         match stream.read(&mut chunk).await {
             Ok(0) => break,
             Ok(count) => tail.take(&chunk[..count]),
-            // What came before the connection broke is worth keeping.
+            // Keep what was read before the connection was lost.
             Err(_) => break,
         }
     }
     Ok(tail.text())
 }
 
-/// The last [`LOG_MAX`] bytes of what it is given.
+/// Keeps the last [`LOG_MAX`] bytes of its input.
 #[derive(Default)]
 struct Tail {
     kept: Vec<u8>,
@@ -266,11 +266,14 @@ mod tests {
         let job =
             |status: serde_json::Value| -> Job { serde_json::from_value(json!({"status": status})).unwrap() };
         let check = |status, expect| assert_eq!(judge(&[&job(status)]), expect);
-        check(json!({"conditions": [{"type": "Complete", "status": "True"}]}), Verdict::Done(Ok(())));
+        check(json!({"conditions": [{"type": "Complete", "status": "True"}]}), WaitStatus::Done(Ok(())));
         let failed = json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"}]});
-        check(failed, Verdict::Done(Err("BackoffLimitExceeded: too often".into())));
-        check(json!({"active": 1}), Verdict::Waiting("it to end: 1 pods active, 0 ready, 0 failed".into()));
-        assert_eq!(judge(&[]), Verdict::Hopeless("it was deleted before it ended".into()));
+        check(failed, WaitStatus::Done(Err("BackoffLimitExceeded: too often".into())));
+        check(
+            json!({"active": 1}),
+            WaitStatus::Waiting("it to finish: 1 pods active, 0 ready, 0 failed".into()),
+        );
+        assert_eq!(judge(&[]), WaitStatus::Impossible("it was deleted before it finished".into()));
     }
 
     proptest! {

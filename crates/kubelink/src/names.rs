@@ -1,12 +1,12 @@
-//! What Kubernetes takes as the name of a group, a version, a kind, an object or a namespace. All of them become parts of a
-//! request's path, so that none may lead elsewhere. Pure.
+//! Checks of names of groups, versions, kinds, objects and namespaces. All of them become segments of a request's path, so none
+//! may change the path. Pure.
 
-/// The longest label of a domain name.
+/// Longest label of a domain name.
 const LABEL_MAX: usize = 63;
-/// The longest name of an object, and of a group.
+/// Longest name of an object, and of a group.
 const NAME_MAX: usize = 253;
 
-/// Refuses what is not `VERSION` or `GROUP/VERSION`.
+/// Rejects text that is not `VERSION` or `GROUP/VERSION`.
 pub fn check_api_version(text: &str) -> Result<(), String> {
     let fits = match text.split_once('/') {
         Some((group, version)) => is_domain(group) && is_word(version),
@@ -15,7 +15,7 @@ pub fn check_api_version(text: &str) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("{} is not an apiVersion such as v1 or apps/v1", shown(text))) }
 }
 
-/// Refuses what is not a kind.
+/// Rejects text that is not a kind.
 pub fn check_kind(text: &str) -> Result<(), String> {
     if is_word(&text.to_ascii_lowercase()) {
         Ok(())
@@ -24,7 +24,7 @@ pub fn check_kind(text: &str) -> Result<(), String> {
     }
 }
 
-/// Refuses what cannot be the name of an object of any kind. Some kinds take more than others: roles have colons and capitals.
+/// Rejects text that cannot be the name of an object of any kind. Some kinds allow more than others: roles have colons and capitals.
 pub fn check_name(text: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
     if text.is_empty() || text.len() > NAME_MAX || !text.chars().all(fits) || text.chars().all(|c| c == '.') {
@@ -33,7 +33,7 @@ pub fn check_name(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses what cannot be the name of a namespace.
+/// Rejects text that cannot be the name of a namespace.
 pub fn check_namespace(text: &str) -> Result<(), String> {
     if is_label(text) && text.len() <= LABEL_MAX {
         Ok(())
@@ -58,7 +58,7 @@ fn is_domain(text: &str) -> bool {
     text.len() <= NAME_MAX && text.split('.').all(is_label)
 }
 
-/// A text in quotes, and not more of it than anybody reads.
+/// A text in quotes, shortened.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(NAME_MAX) {
         Some((end, _)) => format!("{:?}...", &text[..end]),

@@ -1,6 +1,6 @@
-//! Patch an object that exists: by merge, strategic merge or JSON patch, of itself or of a subresource.
+//! Patches an existing object: by merge, strategic merge or JSON patch, of itself or of a subresource.
 //!
-//! What should be so as a whole is applied (see [`crate::apply`]); a patch is for a field of somebody else's object.
+//! Whole objects are applied (see [`crate::apply`]); a patch is for a field of someone else's object.
 
 use kube::api::{Patch, PatchParams};
 use kube::core::{DynamicObject, Request};
@@ -11,12 +11,12 @@ use crate::error::{Failure, LinkError};
 use crate::link::{FIELD_MANAGER, Link};
 use crate::target::Target;
 
-/// How a patch is meant.
+/// A patch by type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// JSON merge patch: fields replace, `null` removes.
     Merge(Value),
-    /// Kubernetes' own merge, which knows lists by their keys; not for custom resources.
+    /// Kubernetes' strategic merge, which merges lists by their keys; not for custom resources.
     Strategic(Value),
     /// JSON patch: a list of operations.
     Json(Value),
@@ -39,11 +39,10 @@ pub async fn patch(
         Change::Strategic(value) => Patch::Strategic(value.clone()),
         Change::Json(value) => match serde_json::from_value(value.clone()) {
             Ok(operations) => Patch::Json(operations),
-            // The reader's words quote what it read.
+            // The message of the parser quotes its input.
             Err(_) => {
-                let why =
-                    "it is not a JSON patch: operations with op, path and what else they need".to_owned();
-                return Err(link.error("patch", target, Failure::Refusal { why }));
+                let why = "it is not a JSON patch: a list of operations with op, path and value".to_owned();
+                return Err(link.error("patch", target, Failure::Precondition { why }));
             }
         },
     };
@@ -55,7 +54,7 @@ pub async fn patch(
         None => request.patch(&target.name, &params, &change),
     };
     let request = request.map_err(|error| request_error(Box::new(error)))?;
-    // What comes back is the object, or for some subresources a view of it (a Scale), with the object's version.
+    // The response is the object, or for some subresources a view of it (a Scale), with the object's version.
     let after: DynamicObject =
         link.client().request(request).await.map_err(|error| link.failed("patch", target, error))?;
     Ok(before.and_then(|before| before.resource_version()) != after.resource_version())

@@ -1,4 +1,4 @@
-//! Rollout status and restart of Deployments, DaemonSets and StatefulSets, by kubectl's rules and in its words.
+//! Rollout status and restart of Deployments, DaemonSets and StatefulSets, by kubectl's rules and messages.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use serde_json::json;
 
 use crate::error::{Failure, LinkError};
 use crate::link::{FIELD_MANAGER, Link};
-use crate::progress::Progress;
+use crate::progress::ProgressSink;
 use crate::target::Target;
-use crate::wait::{Verdict, Which, wait};
+use crate::wait::{ObjectSelection, WaitStatus, wait};
 
-/// The annotation in the pod template by which kubectl restarts.
+/// Annotation in the pod template by which kubectl restarts.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
-/// The annotation in the pod template that names the run that restarted it, so that a repeat does not restart again.
+/// Annotation in the pod template with the run that restarted it, so that a repeated call does not restart again.
 pub const RESTARTED_BY: &str = "shipshape.dev/restarted-by";
 
-/// What can be rolled out.
+/// A kind of workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// A Deployment.
@@ -43,9 +43,9 @@ impl Workload {
 
     fn target(self, namespace: &str, name: &str) -> Target {
         match self {
-            Workload::Deployment => Target::of::<Deployment>(Some(namespace), name),
-            Workload::DaemonSet => Target::of::<DaemonSet>(Some(namespace), name),
-            Workload::StatefulSet => Target::of::<StatefulSet>(Some(namespace), name),
+            Workload::Deployment => Target::typed::<Deployment>(Some(namespace), name),
+            Workload::DaemonSet => Target::typed::<DaemonSet>(Some(namespace), name),
+            Workload::StatefulSet => Target::typed::<StatefulSet>(Some(namespace), name),
         }
     }
 }
@@ -68,7 +68,7 @@ pub async fn restart(
     }
     if seen.data.pointer("/spec/paused").and_then(serde_json::Value::as_bool) == Some(true) {
         let why = "it is paused; resume it first, or its pods would not be restarted".to_owned();
-        return Err(link.error("restart", &target, Failure::Refusal { why }));
+        return Err(link.error("restart", &target, Failure::Precondition { why }));
     }
     let annotations = json!({RESTARTED_AT: link.clock().now().to_string(), RESTARTED_BY: run});
     let patch = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
@@ -78,30 +78,30 @@ pub async fn restart(
     Ok(true)
 }
 
-/// Waits until the workload's newest version runs everywhere; returns kubectl's last words about it.
+/// Waits until the workload's newest version runs everywhere; returns kubectl's last message about it.
 pub async fn rollout(
     link: &Link,
     workload: Workload,
     namespace: &str,
     name: &str,
     limit: Duration,
-    progress: &Progress,
+    progress: &ProgressSink,
 ) -> Result<String, LinkError> {
     let target = workload.target(namespace, name);
     let api: Api<DynamicObject> = target.api(link);
-    let which = Which::Named(name.to_owned());
-    let told = format!("the rollout of {target}");
-    wait(link, api, &which, &told, limit, progress, |objects: &[&DynamicObject]| match objects {
-        [] => Verdict::Waiting(format!("{target} to exist")),
+    let which = ObjectSelection::Named(name.to_owned());
+    let label = format!("the rollout of {target}");
+    wait(link, api, &which, &label, limit, progress, |objects: &[&DynamicObject]| match objects {
+        [] => WaitStatus::Waiting(format!("{target} to exist")),
         [object, ..] => status(workload, object),
     })
     .await
 }
 
-/// How far the rollout of `object` is. A typed read that fails says so rather than waiting for ever.
-fn status(workload: Workload, object: &DynamicObject) -> Verdict<String> {
+/// ProgressSink of the rollout of `object`. An object that cannot be parsed is an error and not waited for.
+fn status(workload: Workload, object: &DynamicObject) -> WaitStatus<String> {
     let value = serde_json::to_value(object).unwrap_or_default();
-    let unreadable = |error: serde_json::Error| Verdict::Hopeless(format!("it cannot be read: {error}"));
+    let unreadable = |error: serde_json::Error| WaitStatus::Impossible(format!("it cannot be read: {error}"));
     match workload {
         Workload::Deployment => serde_json::from_value(value).map_or_else(unreadable, |it| deployment(&it)),
         Workload::DaemonSet => serde_json::from_value(value).map_or_else(unreadable, |it| daemon_set(&it)),
@@ -111,11 +111,11 @@ fn status(workload: Workload, object: &DynamicObject) -> Verdict<String> {
     }
 }
 
-fn deployment(it: &Deployment) -> Verdict<String> {
+fn deployment(it: &Deployment) -> WaitStatus<String> {
     let name = it.name_any();
     let status = it.status.clone().unwrap_or_default();
     if it.metadata.generation.unwrap_or(0) > status.observed_generation.unwrap_or(0) {
-        return Verdict::Waiting("deployment spec update to be observed".to_owned());
+        return WaitStatus::Waiting("deployment spec update to be observed".to_owned());
     }
     let progressing = status
         .conditions
@@ -123,74 +123,74 @@ fn deployment(it: &Deployment) -> Verdict<String> {
         .flatten()
         .find(|condition| condition.type_.as_deref() == Some("Progressing"));
     if progressing.is_some_and(|it| it.reason.as_deref() == Some("ProgressDeadlineExceeded")) {
-        return Verdict::Hopeless(format!("deployment {name:?} exceeded its progress deadline"));
+        return WaitStatus::Impossible(format!("deployment {name:?} exceeded its progress deadline"));
     }
     let wanted = it.spec.replicas.unwrap_or(1);
     let (all, updated) = (status.replicas.unwrap_or(0), status.updated_replicas.unwrap_or(0));
     let available = status.available_replicas.unwrap_or(0);
     if updated < wanted {
-        return Verdict::Waiting(format!(
+        return WaitStatus::Waiting(format!(
             "deployment {name:?} rollout to finish: {updated} out of {wanted} new replicas have been updated"
         ));
     }
     if all > updated {
         let old = all - updated;
-        return Verdict::Waiting(format!(
+        return WaitStatus::Waiting(format!(
             "deployment {name:?} rollout to finish: {old} old replicas are pending termination"
         ));
     }
     if available < updated {
-        return Verdict::Waiting(format!(
+        return WaitStatus::Waiting(format!(
             "deployment {name:?} rollout to finish: {available} of {updated} updated replicas are available"
         ));
     }
-    Verdict::Done(format!("deployment {name:?} successfully rolled out"))
+    WaitStatus::Done(format!("deployment {name:?} successfully rolled out"))
 }
 
-fn daemon_set(it: &DaemonSet) -> Verdict<String> {
+fn daemon_set(it: &DaemonSet) -> WaitStatus<String> {
     let name = it.name_any();
     let strategy = it.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.clone());
     if strategy.is_some_and(|strategy| strategy != "RollingUpdate") {
-        return Verdict::Hopeless(
+        return WaitStatus::Impossible(
             "rollout status is only available for RollingUpdate strategy type".to_owned(),
         );
     }
     let status = it.status.clone().unwrap_or_default();
     if it.metadata.generation.unwrap_or(0) > status.observed_generation.unwrap_or(0) {
-        return Verdict::Waiting("daemon set spec update to be observed".to_owned());
+        return WaitStatus::Waiting("daemon set spec update to be observed".to_owned());
     }
     let wanted = status.desired_number_scheduled;
     let updated = status.updated_number_scheduled.unwrap_or(0);
     let available = status.number_available.unwrap_or(0);
     if updated < wanted {
-        return Verdict::Waiting(format!(
+        return WaitStatus::Waiting(format!(
             "daemon set {name:?} rollout to finish: {updated} out of {wanted} new pods have been updated"
         ));
     }
     if available < wanted {
-        return Verdict::Waiting(format!(
+        return WaitStatus::Waiting(format!(
             "daemon set {name:?} rollout to finish: {available} of {wanted} updated pods are available"
         ));
     }
-    Verdict::Done(format!("daemon set {name:?} successfully rolled out"))
+    WaitStatus::Done(format!("daemon set {name:?} successfully rolled out"))
 }
 
-fn stateful_set(it: &StatefulSet) -> Verdict<String> {
+fn stateful_set(it: &StatefulSet) -> WaitStatus<String> {
     let strategy = it.spec.update_strategy.clone().unwrap_or_default();
     if strategy.type_.is_some_and(|strategy| strategy != "RollingUpdate") {
-        return Verdict::Hopeless(
+        return WaitStatus::Impossible(
             "rollout status is only available for RollingUpdate strategy type".to_owned(),
         );
     }
     let status = it.status.clone().unwrap_or_default();
     let observed = status.observed_generation.unwrap_or(0);
     if observed == 0 || it.metadata.generation.unwrap_or(0) > observed {
-        return Verdict::Waiting("statefulset spec update to be observed".to_owned());
+        return WaitStatus::Waiting("statefulset spec update to be observed".to_owned());
     }
     let wanted = it.spec.replicas.unwrap_or(1);
     let ready = status.ready_replicas.unwrap_or(0);
     if ready < wanted {
-        return Verdict::Waiting(format!("{} pods to be ready", wanted - ready));
+        return WaitStatus::Waiting(format!("{} pods to be ready", wanted - ready));
     }
     let updated = status.updated_replicas.unwrap_or(0);
     if let Some(partition) =
@@ -198,21 +198,23 @@ fn stateful_set(it: &StatefulSet) -> Verdict<String> {
     {
         let expected = wanted - partition;
         if updated < expected {
-            return Verdict::Waiting(format!(
+            return WaitStatus::Waiting(format!(
                 "partitioned roll out to finish: {updated} out of {expected} new pods have been updated"
             ));
         }
-        return Verdict::Done(format!("partitioned roll out complete: {updated} new pods have been updated"));
+        return WaitStatus::Done(format!(
+            "partitioned roll out complete: {updated} new pods have been updated"
+        ));
     }
     if status.update_revision != status.current_revision {
         let revision = status.update_revision.unwrap_or_default();
-        return Verdict::Waiting(format!(
+        return WaitStatus::Waiting(format!(
             "statefulset rolling update to complete {updated} pods at revision {revision}"
         ));
     }
     let (current, revision) =
         (status.current_replicas.unwrap_or(0), status.current_revision.unwrap_or_default());
-    Verdict::Done(format!("statefulset rolling update complete {current} pods at revision {revision}"))
+    WaitStatus::Done(format!("statefulset rolling update complete {current} pods at revision {revision}"))
 }
 
 #[cfg(test)]
@@ -222,9 +224,9 @@ mod tests {
     fn check(workload: Workload, given: serde_json::Value, expect: &str) {
         let object: DynamicObject = serde_json::from_value(given).unwrap();
         let said = match status(workload, &object) {
-            Verdict::Done(words) => words,
-            Verdict::Waiting(what) => format!("Waiting for {what}"),
-            Verdict::Hopeless(why) => format!("error: {why}"),
+            WaitStatus::Done(words) => words,
+            WaitStatus::Waiting(what) => format!("Waiting for {what}"),
+            WaitStatus::Impossible(why) => format!("error: {why}"),
         };
         assert_eq!(said, expect);
     }

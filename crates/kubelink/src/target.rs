@@ -1,4 +1,4 @@
-//! The thing on a cluster that a verb works on.
+//! The object that a verb works on.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::link::Link;
 /// One object by kind and name, whether it exists or not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// What the API server calls its kind.
+    /// Its API resource.
     pub resource: ApiResource,
     /// Its namespace, unless the kind has none.
     pub namespace: Option<String>,
@@ -21,8 +21,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// An object of a kind that we have a type for.
-    pub fn of<K>(namespace: Option<&str>, name: &str) -> Target
+    /// An object of a typed kind.
+    pub fn typed<K>(namespace: Option<&str>, name: &str) -> Target
     where
         K: kube::Resource<DynamicType = ()>,
     {
@@ -37,7 +37,7 @@ impl Target {
         }
     }
 
-    /// The same object, by what identifies it across versions of its kind.
+    /// Identifies the object across versions of its kind.
     pub(crate) fn key(&self) -> (&str, &str, &str, &str) {
         let namespace = self.namespace.as_deref().unwrap_or_default();
         (&self.resource.group, &self.resource.kind, namespace, &self.name)
@@ -54,17 +54,17 @@ impl fmt::Display for Target {
 }
 
 impl Link {
-    /// What the cluster calls `kind` of `api_version` (`apps/v1`, `v1`), and whether it lives in namespaces.
+    /// The API resource of `kind` of `api_version` (`apps/v1`, `v1`), and whether it is namespaced.
     pub async fn resolve(&self, api_version: &str, kind: &str) -> Result<(ApiResource, Scope), LinkError> {
         let unknown = || Failure::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
-        let told = format!("{kind} of {api_version}");
+        let label = format!("{kind} of {api_version}");
         let served = self.served(api_version).await?;
         let served = served.into_iter().find(|(resource, _)| resource.kind == kind);
-        let (resource, capabilities) = served.ok_or_else(|| self.error("find", &told, unknown()))?;
+        let (resource, capabilities) = served.ok_or_else(|| self.error("find", &label, unknown()))?;
         Ok((resource, capabilities.scope))
     }
 
-    /// Everything that the cluster serves of one group and version; nothing if it has no such group.
+    /// All resources that the cluster serves of one group and version; none if it has no such group.
     pub(crate) async fn served(
         &self,
         api_version: &str,
@@ -80,13 +80,13 @@ impl Link {
         }
     }
 
-    /// Reads `target`; `None` if it is not there.
+    /// Reads `target`; `None` if it does not exist.
     pub async fn get(&self, target: &Target) -> Result<Option<DynamicObject>, LinkError> {
         target.api(self).get_opt(&target.name).await.map_err(|error| self.failed("read", target, error))
     }
 }
 
-/// The finalizers that hold an object, if it is being deleted.
+/// The finalizers that delay the deletion of an object.
 pub(crate) fn held_by(metadata: &ObjectMeta) -> &[String] {
     match metadata.deletion_timestamp {
         Some(_) => metadata.finalizers.as_deref().unwrap_or_default(),

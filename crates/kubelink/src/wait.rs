@@ -1,4 +1,4 @@
-//! Waiting for something to become true of objects on a cluster, by a watch.
+//! Waits for a condition over objects on a cluster, by a watch.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -12,48 +12,50 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::error::{Failure, LinkError};
 use crate::link::Link;
-use crate::progress::Progress;
+use crate::progress::ProgressSink;
 use crate::watched::Watched;
 
-/// Which objects a wait looks at.
+/// The objects of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
-    /// The one of this name, which need not exist yet, or any more.
+pub enum ObjectSelection {
+    /// The one of this name, which need not exist.
     Named(String),
     /// Those that match a label selector.
     Labelled(String),
 }
 
-impl Which {
+impl ObjectSelection {
     fn config(&self) -> watcher::Config {
         match self {
-            Which::Named(name) => watcher::Config::default().fields(&format!("metadata.name={name}")),
-            Which::Labelled(selector) => watcher::Config::default().labels(selector),
+            ObjectSelection::Named(name) => {
+                watcher::Config::default().fields(&format!("metadata.name={name}"))
+            }
+            ObjectSelection::Labelled(selector) => watcher::Config::default().labels(selector),
         }
     }
 }
 
-/// What a look at the objects says.
+/// Result of evaluating the condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict<T> {
-    /// It is so; the wait ends with this.
+pub enum WaitStatus<T> {
+    /// It holds; the wait returns this.
     Done(T),
-    /// Not yet; what is missing, as it continues "waits for".
+    /// It does not hold yet; what is missing, as it continues "waits for".
     Waiting(String),
-    /// It cannot become so any more; why.
-    Hopeless(String),
+    /// It cannot hold any more; why.
+    Impossible(String),
 }
 
-/// Waits until `judge` is content with the objects, asking it whenever they change. It sees all of them, in order of
+/// Waits until `judge` returns a result for the objects, calling it whenever they change. It receives all of them, in order of
 /// their names; it must be quick and must not block. `target` names them in errors.
 pub async fn wait<K, T>(
     link: &Link,
     api: Api<K>,
-    which: &Which,
+    which: &ObjectSelection,
     target: &str,
     limit: Duration,
-    progress: &Progress,
-    mut judge: impl FnMut(&[&K]) -> Verdict<T>,
+    progress: &ProgressSink,
+    mut judge: impl FnMut(&[&K]) -> WaitStatus<T>,
 ) -> Result<T, LinkError>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -62,22 +64,22 @@ where
     wait_for(link, api, which, target, limit, progress, |objects: &[&K]| ready(judge(objects)).boxed()).await
 }
 
-/// Waits like [`wait`], with a `judge` that takes its time.
+/// Waits like [`wait`], with an asynchronous `judge`.
 pub async fn wait_for<K, T>(
     link: &Link,
     api: Api<K>,
-    which: &Which,
+    which: &ObjectSelection,
     target: &str,
     limit: Duration,
-    progress: &Progress,
-    mut judge: impl for<'a> FnMut(&'a [&'a K]) -> BoxFuture<'a, Verdict<T>>,
+    progress: &ProgressSink,
+    mut judge: impl for<'a> FnMut(&'a [&'a K]) -> BoxFuture<'a, WaitStatus<T>>,
 ) -> Result<T, LinkError>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
     let deadline = Instant::now() + limit;
     let mut watched = Watched::new(link, "wait for", target.to_owned(), api, which.config());
-    let mut waiting_for = "the first answer of the API server".to_owned();
+    let mut waiting_for = "the first response of the API server".to_owned();
     loop {
         let judged = async {
             watched.changed(progress).await?;
@@ -91,9 +93,11 @@ where
             }
         };
         match verdict {
-            Verdict::Done(value) => return Ok(value),
-            Verdict::Hopeless(why) => return Err(link.error("wait for", target, Failure::Refusal { why })),
-            Verdict::Waiting(what) => {
+            WaitStatus::Done(value) => return Ok(value),
+            WaitStatus::Impossible(why) => {
+                return Err(link.error("wait for", target, Failure::Precondition { why }));
+            }
+            WaitStatus::Waiting(what) => {
                 progress.wait(target, &what);
                 waiting_for = what;
             }

@@ -1,4 +1,4 @@
-//! The objects of one kind that a verb cares about, kept up to date by one list and one watch.
+//! The objects of one kind that a verb works with, kept up to date by one list and one watch.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,16 +14,16 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::error::{Failure, LinkError};
-use crate::link::{Link, name_of};
-use crate::progress::Progress;
+use crate::link::{Link, display_name};
+use crate::progress::ProgressSink;
 
-/// A watch ends by itself after this time and is taken up where it was; a dead connection is noticed by then.
+/// Longest duration of one watch request; the next one continues where it ended. A dead connection is noticed by then.
 const WATCH_SECONDS: u32 = 120;
 
-/// An API server that has just started may refuse for a moment what it allowed before. So often in a row it is believed.
+/// Denials in a row after which they are believed. An API server that has just started may deny requests for a moment.
 const DOUBTS_MAX: u32 = 4;
 
-/// A set of objects as the API server last told it.
+/// A set of objects as last reported by the API server.
 pub(crate) struct Watched<K> {
     link: Link,
     verb: &'static str,
@@ -47,7 +47,7 @@ where
         api: Api<K>,
         config: watcher::Config,
     ) -> Self {
-        let stream = watch(api, config.timeout(WATCH_SECONDS)).backoff(Pace::default()).boxed();
+        let stream = watch(api, config.timeout(WATCH_SECONDS)).backoff(RetryDelays::default()).boxed();
         let (objects, listing) = (BTreeMap::new(), BTreeMap::new());
         Watched { link: link.clone(), verb, target, stream, objects, listing, listed: false, doubts: 0 }
     }
@@ -57,14 +57,14 @@ where
         &self.objects
     }
 
-    /// Waits for the set to be known or to change. What may heal is told to `progress` and tried again at a slower and
-    /// slower pace; what cannot is returned. Nothing is lost when the future is dropped.
-    pub(crate) async fn changed(&mut self, progress: &Progress) -> Result<(), LinkError> {
+    /// Waits until the set is known or changes. A transient failure is reported to `progress` and retried with backoff; a terminal
+    /// one is returned. Cancel-safe.
+    pub(crate) async fn changed(&mut self, progress: &ProgressSink) -> Result<(), LinkError> {
         loop {
             match self.stream.next().await {
                 Some(Ok(Event::Init)) => self.listing.clear(),
                 Some(Ok(Event::InitApply(object))) => {
-                    self.listing.insert(name_of(&object), object);
+                    self.listing.insert(display_name(&object), object);
                 }
                 Some(Ok(Event::InitDone)) => {
                     self.objects = std::mem::take(&mut self.listing);
@@ -72,15 +72,15 @@ where
                     return Ok(());
                 }
                 Some(Ok(Event::Apply(object))) => {
-                    self.objects.insert(name_of(&object), object);
+                    self.objects.insert(display_name(&object), object);
                     return Ok(());
                 }
                 Some(Ok(Event::Delete(object))) => {
-                    self.objects.remove(&name_of(&object));
+                    self.objects.remove(&display_name(&object));
                     return Ok(());
                 }
                 Some(Err(error)) => {
-                    let failure = Failure::of_watch(error);
+                    let failure = Failure::from_watch(error);
                     let error = self.link.error(self.verb, &self.target, failure);
                     let denied = matches!(error.failure, Failure::Unauthorized | Failure::Forbidden { .. });
                     let doubtful = denied && self.listed && self.doubts < DOUBTS_MAX;
@@ -90,7 +90,7 @@ where
                     self.doubts += u32::from(denied);
                     progress.say(
                         &self.target,
-                        format!("watch interrupted, trying again: {}", crate::error::chain(&error)),
+                        format!("watch interrupted, retrying: {}", crate::error::error_chain(&error)),
                     );
                 }
                 None => {
@@ -105,30 +105,30 @@ where
         }
     }
 
-    /// Whether the whole set has been seen once.
+    /// Whether the whole set was listed once.
     pub(crate) fn is_listed(&self) -> bool {
         self.listed
     }
 }
 
-/// 0.25 s, then twice as long each time, at most 5 s.
+/// Delays of 0.25 s, doubling, to at most 5 s.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RetryDelays {
     attempt: u32,
 }
 
-impl Pace {
+impl RetryDelays {
     const MAX: Duration = Duration::from_secs(5);
 
-    /// The pause after one more failure.
+    /// The delay after one more failure.
     pub(crate) fn pause(&mut self) -> Duration {
-        let pause = Duration::from_millis(250).saturating_mul(1 << self.attempt.min(5)).min(Pace::MAX);
+        let pause = Duration::from_millis(250).saturating_mul(1 << self.attempt.min(5)).min(RetryDelays::MAX);
         self.attempt = self.attempt.saturating_add(1);
         pause
     }
 }
 
-impl Iterator for Pace {
+impl Iterator for RetryDelays {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -136,7 +136,7 @@ impl Iterator for Pace {
     }
 }
 
-impl Backoff for Pace {
+impl Backoff for RetryDelays {
     fn reset(&mut self) {
         self.attempt = 0;
     }

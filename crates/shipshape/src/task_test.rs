@@ -21,7 +21,7 @@ use cli::commands::{self, Document, Documents, KeyValue};
 use cli::output;
 use jiff::{SignedDuration, Timestamp};
 use kubelink::apply::{self, ApplyOptions, apply};
-use kubelink::{Allow, Kubeconfig, Link, Progress, Timeouts};
+use kubelink::{AllowedRisks, Kubeconfig, Link, ProgressSink, Timeouts};
 use kubesim::kubelet::{Kubelets, NodeTemplate};
 use planner::task::{Definition, check};
 use serde_json::{Map, Value};
@@ -142,12 +142,12 @@ impl<'a> Stage<'a> {
         definition: &'a Definition,
         test: &'a TaskTest,
     ) -> anyhow::Result<Stage<'a>> {
-        let kubeconfig = Kubeconfig::parse(&cluster.kubeconfig(), None, &Allow::nothing())?;
+        let kubeconfig = Kubeconfig::parse(&cluster.kubeconfig(), None, &AllowedRisks::nothing())?;
         let link = Link::open("test", &kubeconfig, Timeouts::default(), Arc::new(SystemClock))?;
         nodes_are_ready(&link).await?;
         if let Some(objects) = &test.objects {
             let documents = apply::Documents::parse(objects).context("the objects of the test")?;
-            apply(&link, &documents, &ApplyOptions::default(), &Progress::silent())
+            apply(&link, &documents, &ApplyOptions::default(), &ProgressSink::disabled())
                 .await
                 .context("the objects of the test")?;
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::clock::SharedClock;
 use api::doc::{Cluster, ProvisioningState};
 use kubelink::cordon::Holder;
-use kubelink::{Link, Progress};
+use kubelink::{Link, ProgressSink};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -115,9 +115,9 @@ impl ClusterContext {
     }
 
     /// Passes the progress of a kubelink verb to the reporter of the step.
-    pub fn progress(&self, step: &StepContext) -> Progress {
+    pub fn progress(&self, step: &StepContext) -> ProgressSink {
         let reporter = step.reporter.clone();
-        Progress::new(self.clock.clone(), move |note| match &note.waiting_for {
+        ProgressSink::new(self.clock.clone(), move |note| match &note.waiting_for {
             Some(what) => reporter.report(crate::kinds::waiting(&note.about, what)),
             None => reporter.message(format!("{}: {}", note.about, note.sentence)),
         })

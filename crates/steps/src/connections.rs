@@ -2,7 +2,7 @@
 
 use api::clock::SharedClock;
 use api::doc::Cluster;
-use kubelink::kubeconfig::{Allow, Kubeconfig};
+use kubelink::kubeconfig::{AllowedRisks, Kubeconfig};
 use kubelink::{Link, Links, LinksLimits};
 use store::{KUBECONFIG, Reader};
 use uuid::Uuid;
@@ -15,12 +15,17 @@ use crate::lifecycle::store_unavailable;
 pub struct ClusterConnections {
     reader: Reader,
     links: Links,
-    allow: Allow,
+    allow: AllowedRisks,
 }
 
 impl ClusterConnections {
     /// `allow` is what the configuration permits kubeconfigs to do.
-    pub fn new(reader: Reader, limits: LinksLimits, allow: Allow, clock: SharedClock) -> ClusterConnections {
+    pub fn new(
+        reader: Reader,
+        limits: LinksLimits,
+        allow: AllowedRisks,
+        clock: SharedClock,
+    ) -> ClusterConnections {
         ClusterConnections { reader, links: Links::new(limits, clock), allow }
     }
 

@@ -1,7 +1,8 @@
-//! Plans of named steps, and the engine that walks them: checkpointed, cancellable, resumable.
+//! Plans of named steps, the engine that runs them (checkpointed, cancellable, resumable), and the pool of workers that claims
+//! work and runs it.
 //!
-//! The engine knows names, time limits, error classes and cancellation, and nothing about clouds or clusters. The work that
-//! we know how to do on a cluster is beside it, one module for each subject.
+//! The engine knows names, time limits, error classes and cancellation, and nothing about clouds or clusters. The steps on
+//! clusters are beside it, one module for each subject.
 
 mod backoff;
 mod cluster;

@@ -47,7 +47,7 @@ enum Reference<'a> {
 }
 
 impl Reference<'_> {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Reference::Parameter(name) => format!("parameters.{name}"),
             Reference::Cluster(name) => format!("cluster.{name}"),
@@ -179,11 +179,13 @@ fn fill_text(text: &str, place: &str, given: TemplateValues<'_>) -> Result<Value
                 Some(Value::String(text)) => filled.push_str(&text),
                 Some(value @ (Value::Bool(_) | Value::Number(_))) => filled.push_str(&value.to_string()),
                 Some(_) => {
-                    let message =
-                        format!("{} is not a plain value and cannot stand inside a text", reference.told());
+                    let message = format!(
+                        "{} is not a plain value and cannot stand inside a text",
+                        reference.describe()
+                    );
                     return Err(Problem::at(place, message));
                 }
-                None => return Err(Problem::at(place, format!("{} is not given", reference.told()))),
+                None => return Err(Problem::at(place, format!("{} is not given", reference.describe()))),
             },
         }
     }

@@ -118,11 +118,11 @@ fn a_customer_is_told_what_was_meant_for_them_and_nothing_else() {
 #[test]
 fn whose_fault_an_error_is_follows_from_its_code() {
     assert_eq!(result_type(None), "Success");
-    assert_eq!(result_type(Some(&told(INTERNAL, "", None))), "ServerError");
-    assert_eq!(result_type(Some(&told("InvalidLinkedVNet", "", None))), "UserError");
-    let mut failed = told(DEPLOYMENT_FAILED, "", None);
+    assert_eq!(result_type(Some(&customer_error(INTERNAL, "", None))), "ServerError");
+    assert_eq!(result_type(Some(&customer_error("InvalidLinkedVNet", "", None))), "UserError");
+    let mut failed = customer_error(DEPLOYMENT_FAILED, "", None);
     assert_eq!(result_type(Some(&failed)), "ServerError");
-    failed.details.push(told("ZonalAllocationFailed", "", None));
+    failed.details.push(customer_error("ZonalAllocationFailed", "", None));
     assert_eq!(result_type(Some(&failed)), "UserError");
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::doc::{OutboundType, ResultCode, Switch, Visibility};
 use cloud::{Frontend, Put, Resource, ResourceId, RoleAssignment, Rule, Shape};
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
-use steps::lifecycle::fault::refused;
+use steps::lifecycle::fault::user_error;
 use steps::lifecycle::resources::ensure;
 use steps::lifecycle::{ClusterSnapshot, resource_id};
 use uuid::Uuid;
@@ -26,7 +26,7 @@ pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<P
             "The resource group '{group}' already exists; it must be one that is made for the cluster."
         );
         let target = Some("properties.clusterProfile.resourceGroupId");
-        refused("ClusterResourceGroupAlreadyExists", message, target)
+        user_error("ClusterResourceGroupAlreadyExists", message, target)
     };
     match cx.life.cloud.infrastructure.get(&put.id).await? {
         Some(found) if !is_own_group(&ours, &found) => return Err(taken()),

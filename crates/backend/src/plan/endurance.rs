@@ -68,7 +68,7 @@ fn judged(error: StepError, times: u32, abandoned: bool) -> StepError {
 
 #[cfg(test)]
 mod tests {
-    use steps::lifecycle::fault::{refused, told};
+    use steps::lifecycle::fault::{customer_error, user_error};
 
     use super::*;
 
@@ -76,9 +76,14 @@ mod tests {
     fn a_removal_ends_badly_only_when_its_customer_stands_in_the_way() {
         use StepErrorKind::{Terminal, Transient};
         let ours = |kind| StepError::new(kind, "Strange", "an answer that nobody understands");
-        let theirs =
-            || StepError::transient("Forbidden", "no").with_customer_error(told("Forbidden", "no", None));
-        let locked = || refused("ScopeLocked", "it is locked", None);
+        let theirs = || {
+            StepError::transient("Forbidden", "no").with_customer_error(customer_error(
+                "Forbidden",
+                "no",
+                None,
+            ))
+        };
+        let locked = || user_error("ScopeLocked", "it is locked", None);
         let check = |error: StepError, times: u32, abandoned: bool, expect: StepErrorKind| {
             let said = (error.code().to_owned(), error.full_message(), error.customer_error().cloned());
             let judged = judged(error, times, abandoned);

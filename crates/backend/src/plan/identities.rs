@@ -8,7 +8,7 @@ use api::rest::Semver;
 use cloud::{Put, Resource, Shape};
 use steps::credentials::ensure_identity_certificate;
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
-use steps::lifecycle::fault::refused;
+use steps::lifecycle::fault::user_error;
 use steps::lifecycle::resources::ensure;
 use steps::lifecycle::{ClusterSnapshot, resource_id, store_failed};
 
@@ -25,7 +25,7 @@ pub(crate) async fn ensure_cluster_certificate(
         && cx.life.cloud.infrastructure.get(&resource_id(id)?).await?.is_none()
     {
         let message = format!("Exactly one identity of the cluster is needed, and {id} was not found.");
-        return Err(refused("InvalidClusterMSICount", message, Some("identity")));
+        return Err(user_error("InvalidClusterMSICount", message, Some("identity")));
     }
     let ours = cx.life.managed().await?;
     let kept = ensure_identity_certificate(&ours, step.hold, cx.life.clock.now()).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn persist_platform_ids(
             let target =
                 format!("properties.platformWorkloadIdentityProfile.platformWorkloadIdentities.{operator}");
             let message = format!("The identity {id} of operator {operator} was not found.");
-            return Err(refused("InvalidWorkloadIdentityPermissions", message, Some(&target)));
+            return Err(user_error("InvalidWorkloadIdentityPermissions", message, Some(&target)));
         };
         let resource_id = identity.resource_id.clone();
         resolved

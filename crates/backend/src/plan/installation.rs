@@ -9,7 +9,7 @@ use cloud::{Kind, Put, Resource, ResourceId, Shape, State};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
-use steps::lifecycle::fault::{DEPLOYMENT_FAILED, refused};
+use steps::lifecycle::fault::{DEPLOYMENT_FAILED, user_error};
 use steps::lifecycle::resources::{ensure, remove};
 
 use super::done;
@@ -33,7 +33,7 @@ pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<StepOutcom
 /// Waits until all is installed.
 pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     let Some(installation) = cx.installer.installation(cx.life.cluster()).await? else {
-        return Err(refused(DEPLOYMENT_FAILED, "Deployment failed.", None));
+        return Err(user_error(DEPLOYMENT_FAILED, "Deployment failed.", None));
     };
     if let Some(error) = installer::failure(&installation) {
         return Err(error);
@@ -47,7 +47,7 @@ pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Poll
     let deadline = deadline.and_then(|it| it.parse::<Timestamp>().ok());
     if deadline.is_some_and(|deadline| deadline <= cx.life.clock.now()) {
         let message = "The cluster was not installed in time. Please retry, and if the issue persists, raise a support ticket.";
-        return Err(refused(DEPLOYMENT_FAILED, message, None));
+        return Err(user_error(DEPLOYMENT_FAILED, message, None));
     }
     Ok(PollStatus::Waiting(format!("{} ({} %)", installation.message, installation.percent)))
 }

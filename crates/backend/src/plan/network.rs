@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::doc::{Switch, Visibility};
 use cloud::{Put, Resource, ResourceId, Shape};
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
-use steps::lifecycle::fault::refused;
+use steps::lifecycle::fault::user_error;
 use steps::lifecycle::resources::{ensure, expect};
 use steps::lifecycle::{ClusterSnapshot, resource_id};
 
@@ -50,7 +50,7 @@ async fn expect_free(
         return Ok(Some(PollStatus::Waiting(format!("{} of another is still being removed", record.name()))));
     }
     let message = format!("The provided domain '{}' is already in use by another cluster.", ours.domain);
-    Err(refused("DuplicateDomain", message, Some("properties.clusterProfile.domain")))
+    Err(user_error("DuplicateDomain", message, Some("properties.clusterProfile.domain")))
 }
 
 /// The customer's subnets, each once.

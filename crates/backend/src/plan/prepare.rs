@@ -6,7 +6,7 @@ use api::doc::{Billing, secrets};
 use api::secret::Secret;
 use cloud::Size;
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
-use steps::lifecycle::fault::refused;
+use steps::lifecycle::fault::user_error;
 use steps::lifecycle::{certificates as shared, registry, store_failed};
 
 use super::done;
@@ -27,8 +27,9 @@ pub(crate) async fn zones(cx: Arc<Context>, step: StepContext) -> Result<StepOut
     }
     let document = ours.document();
     let sizes = cx.life.cloud.infrastructure.sizes(&document.subscription_id, &document.location).await?;
-    let zones = choose_zones(&sizes, &ours.spec().master.vm_size)
-        .map_err(|message| refused("InvalidParameter", message, Some("properties.masterProfile.VMSize")))?;
+    let zones = choose_zones(&sizes, &ours.spec().master.vm_size).map_err(|message| {
+        user_error("InvalidParameter", message, Some("properties.masterProfile.VMSize"))
+    })?;
     let said = match zones.as_slice() {
         [] => "the location has no zones".to_owned(),
         zones => format!("zones {}", zones.join(", ")),

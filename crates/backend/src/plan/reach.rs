@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use steps::engine::{StepContext, StepError, StepErrorKind};
-use steps::lifecycle::fault::{DEPLOYMENT_FAILED, told};
+use steps::lifecycle::fault::{DEPLOYMENT_FAILED, customer_error};
 
 use crate::Context;
 
@@ -33,7 +33,7 @@ fn judged(error: StepError) -> StepError {
         _ if error.keeps_waiting() => error,
         StepErrorKind::Terminal | StepErrorKind::Transient => error,
         StepErrorKind::Unreachable | StepErrorKind::Precondition => {
-            let unavailable = told(
+            let unavailable = customer_error(
                 DEPLOYMENT_FAILED,
                 "The Kubernetes API of the cluster is unavailable. Please retry, and if the issue persists, raise a support ticket.",
                 None,

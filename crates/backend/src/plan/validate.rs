@@ -12,7 +12,7 @@ use cloud::capacity::{
 };
 use cloud::{CloudError, Credential, Principal, Resource, ResourceId, Shape, State};
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
-use steps::lifecycle::fault::refused;
+use steps::lifecycle::fault::user_error;
 use steps::lifecycle::{ClusterSnapshot, resource_id};
 
 use super::identities::issuer;
@@ -49,7 +49,7 @@ pub(crate) async fn resources(cx: Arc<Context>, _: StepContext) -> Result<PollSt
             "all that the cluster needs is there and may be used",
         ))),
         Some(wrong) if wrong.may_spread && cx.may_still_spread() => Ok(PollStatus::Waiting(wrong.message)),
-        Some(wrong) => Err(refused(wrong.code, wrong.message, Some(&wrong.target))),
+        Some(wrong) => Err(user_error(wrong.code, wrong.message, Some(&wrong.target))),
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Res
     if ours.record().infra_id.is_none()
         && let Some(Lack { code, message, target }) = lack(&cx, &ours).await?
     {
-        return Err(refused(code.as_str(), message, target.as_deref()));
+        return Err(user_error(code.as_str(), message, target.as_deref()));
     }
     resources(cx, step).await
 }

@@ -275,7 +275,7 @@ async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -
     let mut life = site.life(id);
     life.records.store = store.clone();
     let limits = kubelink::LinksLimits::default();
-    let allow = kubelink::kubeconfig::Allow::default();
+    let allow = kubelink::kubeconfig::AllowedRisks::default();
     life.connections =
         Arc::new(steps::ClusterConnections::new(store.reader(), limits, allow, site.clock.clone()));
     let installer = Arc::new(site.cloud.installer());

@@ -12,7 +12,7 @@ use cloud::{Infrastructure as _, ResourceId};
 use cloudsim::{FaultRule, SimClient, Trouble};
 use jiff::{SignedDuration, Timestamp};
 use kubelink::LinksLimits;
-use kubelink::kubeconfig::Allow;
+use kubelink::kubeconfig::AllowedRisks;
 use steps::ClusterConnections;
 use steps::lifecycle::{ClusterRecords, Lifecycle};
 use steps::worker::Timing;
@@ -102,7 +102,12 @@ impl Site {
 
     pub(crate) fn connections(&self) -> Arc<ClusterConnections> {
         let limits = LinksLimits::default();
-        Arc::new(ClusterConnections::new(self.store.reader(), limits, Allow::default(), self.clock.clone()))
+        Arc::new(ClusterConnections::new(
+            self.store.reader(),
+            limits,
+            AllowedRisks::default(),
+            self.clock.clone(),
+        ))
     }
 
     pub(crate) fn life(&self, cluster: Uuid) -> Lifecycle {

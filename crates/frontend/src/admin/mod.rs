@@ -26,7 +26,7 @@ mod versions;
 use std::sync::Arc;
 
 use api::clock::SharedClock;
-use kubelink::{Allow, LinksLimits};
+use kubelink::{AllowedRisks, LinksLimits};
 use planner::task::Catalogue;
 use steps::ClusterConnections;
 use store::{Store, StoreError};
@@ -53,7 +53,7 @@ pub(crate) struct AdminState {
     clock: SharedClock,
     metrics: Metrics,
     locations: Arc<[String]>,
-    allow: Allow,
+    allow: AllowedRisks,
     catalogue_cache: catalogue::CatalogueCache,
     install_catalog: InstallCatalog,
     cluster_forms: ClusterForms,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use http::StatusCode;
-use kubelink::{Failure, LinkError, Target, look};
+use kubelink::{Failure, LinkError, Target, objects};
 use serde_json::{Value, json};
 
 use super::AdminState;
@@ -152,9 +152,9 @@ async fn read(
     unrestricted: bool,
 ) -> Result<Value, ApiError> {
     let link = state.connections.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
-    let (resource, scope) = look::kind(&link, kind).await.map_err(|error| told(&error))?;
+    let (resource, scope) = objects::resolve_kind(&link, kind).await.map_err(|error| told(&error))?;
     // What is in no namespace is not the platform's own because one of its namespaces was named.
-    let namespace = namespace.filter(|_| scope == look::Scope::Namespaced);
+    let namespace = namespace.filter(|_| scope == objects::Scope::Namespaced);
     check(&resource.group, &resource.plural, namespace, unrestricted)?;
     if let Some(name) = name {
         let target = Target { resource, namespace: namespace.map(str::to_owned), name: name.to_owned() };
@@ -163,7 +163,7 @@ async fn read(
         return serde_json::to_value(&object).map(plain).map_err(ApiError::internal);
     }
     let found =
-        look::objects(&link, &resource, namespace, OBJECTS_MAX).await.map_err(|error| told(&error))?;
+        objects::list(&link, &resource, namespace, OBJECTS_MAX).await.map_err(|error| told(&error))?;
     let items: Result<Vec<Value>, _> = found.objects.iter().map(serde_json::to_value).collect();
     let items: Vec<Value> = items.map_err(ApiError::internal)?.into_iter().map(plain).collect();
     Ok(json!({
@@ -231,11 +231,11 @@ fn told(error: &LinkError) -> ApiError {
             );
         }
         Failure::NotFound { .. } => StatusCode::NOT_FOUND,
-        Failure::NoAnswer(_) => StatusCode::GATEWAY_TIMEOUT,
+        Failure::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,
     };
     let code = if status == StatusCode::NOT_FOUND { Code::NotFound } else { Code::InternalServerError };
-    let text = format!("The cluster could not be asked: {}.", kubelink::error::chain(error));
+    let text = format!("The cluster could not be asked: {}.", kubelink::error::error_chain(error));
     ApiError::new(status, code, text)
 }
 

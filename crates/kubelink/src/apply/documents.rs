@@ -1,4 +1,4 @@
-//! The documents of an apply, read and checked before anything is asked of a cluster. Pure.
+//! The documents of an apply, parsed and checked before any request to a cluster. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::names::{check_api_version, check_kind, check_name, check_namespace};
 
-/// More than any manifest we ship; the inventory of so many still fits into one ConfigMap.
+/// Most objects of one apply; the inventory of this many still fits into one ConfigMap.
 pub const DOCUMENTS_MAX: usize = 2000;
-/// An API server takes at most 3 MiB for one object; this is for all of them.
+/// Largest size of all documents. An API server accepts at most 3 MiB for one object.
 const SIZE_MAX: usize = 16 * 1024 * 1024;
 
 /// Why documents cannot be applied: one sentence that names the document.
@@ -35,7 +35,7 @@ pub struct Document {
 
 impl Document {
     /// `apps/v1 Deployment web/frontend`, for messages.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let Document { api_version, kind, namespace, name, .. } = self;
         match namespace {
             Some(namespace) => format!("{api_version} {kind} {namespace}/{name}"),
@@ -48,12 +48,12 @@ impl Document {
     }
 }
 
-/// Objects to be applied together; each has a kind and a name, and no two are the same.
+/// Objects to be applied together. Each has a kind and a name, and no two are the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Documents(Vec<Document>);
 
 impl Documents {
-    /// Reads YAML with one or many documents. Empty ones are skipped; Lists are taken apart.
+    /// Parses YAML with one or many documents. Empty ones are skipped; Lists are expanded.
     pub fn parse(yaml: &str) -> Result<Documents, DocumentError> {
         if yaml.len() > SIZE_MAX {
             return refuse(format!(
@@ -61,16 +61,16 @@ impl Documents {
                 yaml.len()
             ));
         }
-        // The parser's words quote the text, which may hold a Secret: only the place is told.
+        // The message of the parser quotes the text, which may contain a Secret: only the position is reported.
         let values: Vec<Value> = serde_saphyr::from_multiple(yaml).map_err(|error| {
             let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
             DocumentError(format!("the documents are not YAML{}", place.unwrap_or_default()))
         })?;
-        Documents::of(values)
+        Documents::from_values(values)
     }
 
-    /// Takes objects that are at hand already.
-    pub fn of(values: Vec<Value>) -> Result<Documents, DocumentError> {
+    /// Checks objects that are parsed already.
+    pub fn from_values(values: Vec<Value>) -> Result<Documents, DocumentError> {
         let mut found = Vec::new();
         for (index, value) in values.into_iter().enumerate() {
             take(&format!("document {}", index + 1), value, &mut found)?;
@@ -85,7 +85,7 @@ impl Documents {
         for document in &found {
             let key = (document.group().to_owned(), &document.kind, &document.namespace, &document.name);
             if !seen.insert(key) {
-                return refuse(format!("{} is there twice", document.told()));
+                return refuse(format!("{} appears twice", document.describe()));
             }
         }
         Ok(Documents(found))
@@ -130,7 +130,7 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
     let Some(name) = text(&value, "/metadata/name") else {
         return refuse(match text(&value, "/metadata/generateName") {
             Some(_) => {
-                format!("{place} ({kind}) has generateName, and what is applied needs a name of its own")
+                format!("{place} ({kind}) has generateName, but an applied object needs a name")
             }
             None => format!("{place} ({kind}) has no metadata.name"),
         });
@@ -139,7 +139,7 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
     check_name(&name)
         .and_then(|()| namespace.as_deref().map_or(Ok(()), check_namespace))
         .map_err(|why| DocumentError(format!("{place} ({kind}): {why}")))?;
-    // What the API server writes itself is not ours to apply; documents that were read from a cluster carry it.
+    // Remove what the API server writes itself; documents that were read from a cluster contain it.
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         for field in
             ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"]
@@ -161,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    fn told(yaml: &str) -> Vec<String> {
-        Documents::parse(yaml).unwrap().all().iter().map(Document::told).collect()
+    fn describe(yaml: &str) -> Vec<String> {
+        Documents::parse(yaml).unwrap().all().iter().map(Document::describe).collect()
     }
 
     fn refused(yaml: &str, because: &str) {
@@ -173,8 +173,8 @@ mod tests {
     fn many_documents_and_lists_become_one_set() {
         let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: x}\n---\n---\n# nothing\n---\n\
             apiVersion: v1\nkind: List\nitems:\n- {apiVersion: apps/v1, kind: Deployment, metadata: {name: b}}\n";
-        assert_eq!(told(yaml), ["v1 ConfigMap x/a", "apps/v1 Deployment b"]);
-        assert!(told("").is_empty());
+        assert_eq!(describe(yaml), ["v1 ConfigMap x/a", "apps/v1 Deployment b"]);
+        assert!(describe("").is_empty());
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         refused("{apiVersion: v1, kind: Pod}", "document 1 (Pod) has no metadata.name");
         refused(
             "{apiVersion: v1, kind: Pod, metadata: {generateName: a-}}",
-            "document 1 (Pod) has generateName, and what is applied needs a name of its own",
+            "document 1 (Pod) has generateName, but an applied object needs a name",
         );
         refused(
             "{apiVersion: v1, kind: Pod, metadata: {name: ../a}}",
@@ -216,7 +216,7 @@ mod tests {
         );
         refused("{apiVersion: v1, kind: List}", "document 1 is a List without items");
         let twice = "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: a}}";
-        refused(twice, "v1 Pod a is there twice");
+        refused(twice, "v1 Pod a appears twice");
     }
 
     proptest! {

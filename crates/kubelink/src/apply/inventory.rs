@@ -1,9 +1,9 @@
-//! What an apply-set consists of, kept on the cluster itself.
+//! The inventory of an apply-set, stored on the cluster itself.
 //!
-//! The parent is a ConfigMap labelled as kubectl's ApplySet specification asks (KEP-3659), and every member bears the
-//! set's `part-of` label, so that people and other tools recognise the set. Unlike there, what may be pruned is not whatever
-//! bears the label but what the parent names *and* bears the label: a copy of a member under another name is never
-//! pruned. The names are written before the objects, so that an apply that is cut off anywhere leaves nothing unnamed.
+//! The parent is a ConfigMap labelled as kubectl's ApplySet specification requires (KEP-3659), and every member has the set's
+//! `part-of` label, so that people and other tools recognise the set. Unlike kubectl, an object is pruned only if the parent
+//! names it *and* it has the label: a copy of a member under another name is never pruned. The names are written before the
+//! objects, so that an interrupted apply leaves no unnamed object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,26 +20,26 @@ use crate::error::{Failure, LinkError};
 use crate::link::{FIELD_MANAGER, Link};
 use crate::target::Target;
 
-/// On the parent: the set's id.
+/// Label of the parent: the set's id.
 pub const SET_ID: &str = "applyset.kubernetes.io/id";
-/// On each member: the id of its set.
+/// Label of each member: the id of its set.
 pub const PART_OF: &str = "applyset.kubernetes.io/part-of";
 const TOOLING: &str = "applyset.kubernetes.io/tooling";
 const GROUP_KINDS: &str = "applyset.kubernetes.io/contains-group-kinds";
 const NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 const MEMBERS: &str = "members.json";
 
-/// The name of a set and where its parent lives.
+/// Name and namespace of a set's parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetName {
+pub struct ApplySetName {
     /// The parent's namespace, which must exist.
     pub namespace: String,
     /// The parent's name.
     pub name: String,
 }
 
-impl SetName {
-    /// The id as the specification computes it: no two parents share one.
+impl ApplySetName {
+    /// The id as the specification computes it: unique for each parent.
     pub fn id(&self) -> String {
         let digest = Sha256::digest(format!("{}.{}.ConfigMap.", self.name, self.namespace).as_bytes());
         format!("applyset-{}-v1", URL_SAFE_NO_PAD.encode(digest))
@@ -81,17 +81,17 @@ impl Member {
 /// The parent as it was last read or written.
 #[derive(Debug)]
 pub(crate) struct Inventory {
-    set: SetName,
+    set: ApplySetName,
     parent: Option<ConfigMap>,
     pub(crate) members: BTreeSet<Member>,
 }
 
 impl Inventory {
-    pub(crate) async fn read(link: &Link, set: &SetName) -> Result<Inventory, LinkError> {
-        let told = told(set);
+    pub(crate) async fn read(link: &Link, set: &ApplySetName) -> Result<Inventory, LinkError> {
+        let label = describe(set);
         let api: Api<ConfigMap> = Api::namespaced(link.client(), &set.namespace);
-        let parent = api.get_opt(&set.name).await.map_err(|error| link.failed("read", &told, error))?;
-        let refuse = |why: &str| link.error("use", &told, Failure::Refusal { why: why.to_owned() });
+        let parent = api.get_opt(&set.name).await.map_err(|error| link.failed("read", &label, error))?;
+        let refuse = |why: &str| link.error("use", &label, Failure::Precondition { why: why.to_owned() });
         let members = match &parent {
             None => BTreeSet::new(),
             Some(parent) => {
@@ -106,18 +106,18 @@ impl Inventory {
                 }
                 let text =
                     parent.data.as_ref().and_then(|data| data.get(MEMBERS)).map_or("[]", String::as_str);
-                serde_json::from_str(text).map_err(|_| refuse("its list of members cannot be read"))?
+                serde_json::from_str(text).map_err(|_| refuse("its list of members cannot be parsed"))?
             }
         };
         Ok(Inventory { set: set.clone(), parent, members })
     }
 
-    /// Writes `members` as the set's, unless it has them already. Two applies at once: the second to write is told.
+    /// Writes `members` to the parent, unless it has them already. Of two concurrent applies, the second write fails.
     pub(crate) async fn write(&mut self, link: &Link, members: BTreeSet<Member>) -> Result<(), LinkError> {
         if self.parent.is_some() && self.members == members {
             return Ok(());
         }
-        let told = told(&self.set);
+        let label = describe(&self.set);
         let api: Api<ConfigMap> = Api::namespaced(link.client(), &self.set.namespace);
         let wanted = self.parent_of(&members);
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
@@ -125,7 +125,7 @@ impl Inventory {
             None => api.create(&params, &wanted).await,
             Some(_) => api.replace(&self.set.name, &params, &wanted).await,
         };
-        self.parent = Some(written.map_err(|error| link.failed("write", &told, error))?);
+        self.parent = Some(written.map_err(|error| link.failed("write", &label, error))?);
         self.members = members;
         Ok(())
     }
@@ -163,11 +163,11 @@ fn group_kind(group: &str, kind: &str) -> String {
     if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") }
 }
 
-fn told(set: &SetName) -> String {
+fn describe(set: &ApplySetName) -> String {
     format!("apply-set {}/{}", set.namespace, set.name)
 }
 
-/// The members that are no longer wanted: same group, kind, namespace and name in another version is the same object.
+/// The members that are no longer wanted. The same group, kind, namespace and name in another version is the same object.
 pub(crate) fn unwanted<'a>(members: &'a BTreeSet<Member>, wanted: &[Target]) -> Vec<&'a Member> {
     let wanted: BTreeSet<_> = wanted.iter().map(Target::key).collect();
     members.iter().filter(|member| !wanted.contains(&member.target().key())).collect()
@@ -182,15 +182,15 @@ mod tests {
     #[test]
     fn the_id_is_the_one_of_the_specification() {
         // kubectl: base64url(sha256("<name>.<namespace>.<kind>.<group>")) between "applyset-" and "-v1".
-        let set = SetName { namespace: "default".into(), name: "demo".into() };
+        let set = ApplySetName { namespace: "default".into(), name: "demo".into() };
         assert_eq!(set.id().len(), "applyset--v1".len() + 43);
-        assert_ne!(set.id(), SetName { namespace: "other".into(), name: "demo".into() }.id());
+        assert_ne!(set.id(), ApplySetName { namespace: "other".into(), name: "demo".into() }.id());
     }
 
     proptest! {
         #[test]
         fn only_members_that_nobody_wants_are_unwanted(all in proptest::collection::btree_set(0u8..40, 0..20), kept in proptest::collection::btree_set(0u8..40, 0..20)) {
-            let target = |index: &u8| Target::of::<ConfigMap>(Some("x"), &format!("c{index}"));
+            let target = |index: &u8| Target::typed::<ConfigMap>(Some("x"), &format!("c{index}"));
             let members: BTreeSet<Member> = all.iter().map(|index| Member::of(&target(index))).collect();
             let wanted: Vec<Target> = kept.iter().map(target).collect();
             let gone: BTreeSet<String> = unwanted(&members, &wanted).iter().map(|member| member.name.clone()).collect();

@@ -1,8 +1,8 @@
 //! Server-side apply, of typed objects and of YAML documents, with pruning.
 //!
-//! Everything is read, resolved and, as far as the cluster can say yet, tried as a dry run before the first write. Then
-//! namespaces, definitions, and what needs them, in this order; then what the set no longer holds is pruned. Success is said
-//! only when all of it is true; cut off anywhere and repeated, it finishes the job.
+//! Everything is parsed, resolved and, as far as the cluster allows, tried as a dry run before the first write. Then namespaces,
+//! definitions, and what needs them are applied, in this order; then objects that left the set are pruned. Success means that all
+//! of it is done; an interrupted apply is completed by repeating it.
 
 mod documents;
 mod inventory;
@@ -19,32 +19,32 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use documents::{DOCUMENTS_MAX, Document, DocumentError, Documents};
-pub use inventory::{PART_OF, SET_ID, SetName};
+pub use inventory::{ApplySetName, PART_OF, SET_ID};
 
 use crate::error::{Failure, LinkError};
-use crate::link::{FIELD_MANAGER, Link, name_of};
-use crate::progress::Progress;
+use crate::link::{FIELD_MANAGER, Link, display_name};
+use crate::progress::ProgressSink;
 use crate::target::Target;
 
-/// What to do when fields belong to another manager.
+/// What to do when another manager owns fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
-    /// Refuse, naming manager and fields.
+    /// Fail, naming the manager and the fields.
     No,
     /// Take them over.
     Yes,
 }
 
-/// How to apply documents.
+/// Options of an apply.
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
-    /// Where namespaced objects go that name no namespace.
+    /// Namespace of namespaced objects that name none.
     pub namespace: String,
-    /// Fields of others.
+    /// What to do with fields of other managers.
     pub force: Force,
-    /// The set that the documents are; what it held before and they do not hold is pruned. `None` prunes nothing.
-    pub set: Option<SetName>,
-    /// How long new definitions may take until they are established.
+    /// The set of the documents; objects that left it are pruned. `None` prunes nothing.
+    pub set: Option<ApplySetName>,
+    /// Timeout for new definitions to be established.
     pub definitions_within: Duration,
 }
 
@@ -55,16 +55,16 @@ impl Default for ApplyOptions {
     }
 }
 
-/// What an apply did to one object.
+/// Effect of an apply on one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It was not there.
+    /// It did not exist.
     Created,
     /// It was changed.
     Configured,
-    /// It was so already.
+    /// It was as wanted already.
     Unchanged,
-    /// It belonged to the set and is deleted.
+    /// It left the set and was deleted.
     Pruned,
 }
 
@@ -79,9 +79,9 @@ impl fmt::Display for Effect {
     }
 }
 
-/// What an apply did, object by object, in the order in which it did it.
+/// Effects of an apply, in the order of its writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct ApplyReport {
     /// Each object with its effect.
     pub objects: Vec<(Target, Effect)>,
 }
@@ -92,18 +92,18 @@ pub enum ApplyError {
     /// The documents cannot be applied to this cluster; nothing was written.
     #[error("nothing was applied: {0}")]
     Documents(#[from] DocumentError),
-    /// The dry run found what would fail; nothing was written.
-    #[error("nothing was applied, {} would be refused: {}", count(failures.len()), told(failures))]
+    /// The dry run failed; nothing was written.
+    #[error("nothing was applied, {} would be rejected: {}", count(failures.len()), describe(failures))]
     Refused {
-        /// Each refusal.
+        /// Each failure.
         failures: Vec<LinkError>,
     },
-    /// A request failed on the way. Repeat to go on; `done` is what was done before it.
+    /// A request failed. Repeat the apply to continue; `done` lists the writes before the failure.
     #[error("{} done, then: {failure}", count(done.objects.len()))]
     Stopped {
-        /// What was done.
-        done: Applied,
-        /// What failed.
+        /// The completed writes.
+        done: ApplyReport,
+        /// The failure.
         #[source]
         failure: LinkError,
     },
@@ -113,7 +113,7 @@ fn count(objects: usize) -> String {
     if objects == 1 { "1 object".to_owned() } else { format!("{objects} objects") }
 }
 
-fn told(failures: &[LinkError]) -> String {
+fn describe(failures: &[LinkError]) -> String {
     failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -127,7 +127,7 @@ impl Classify for ApplyError {
     }
 }
 
-/// Applies one object that we have a type for.
+/// Applies one typed object.
 pub async fn apply_one<K>(
     link: &Link,
     api: &Api<K>,
@@ -137,9 +137,9 @@ pub async fn apply_one<K>(
 where
     K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Debug,
 {
-    let told = format!("{} {}", K::kind(&()), name_of(object));
+    let label = format!("{} {}", K::kind(&()), display_name(object));
     let name = object.name_any();
-    let failed = |error| unquoted(link.failed("apply", &told, error), &K::group(&()), &K::kind(&()));
+    let failed = |error| unquoted(link.failed("apply", &label, error), &K::group(&()), &K::kind(&()));
     let mut params = PatchParams::apply(FIELD_MANAGER);
     params.force = force == Force::Yes;
     let before = api.get_metadata_opt(&name).await.map_err(failed)?;
@@ -149,16 +149,16 @@ where
     Ok((after, effect))
 }
 
-/// An API server's words about an invalid object may quote it, and a Secret must not be quoted.
+/// Removes the API server's message about an invalid Secret, which may quote it.
 fn unquoted(mut failed: LinkError, group: &str, kind: &str) -> LinkError {
     let is_secret = group.is_empty() && kind == "Secret";
     if let (Failure::Invalid { message, .. }, true) = (&mut failed.failure, is_secret) {
-        "its words are not shown, because they may quote the Secret".clone_into(message);
+        "the message is hidden because it may quote the Secret".clone_into(message);
     }
     failed
 }
 
-/// What a write did, by uid and resourceVersion before and after.
+/// The effect of a write, by uid and resourceVersion before and after.
 fn effect(
     before: Option<(Option<String>, Option<String>)>,
     after: (Option<String>, Option<String>),
@@ -170,13 +170,13 @@ fn effect(
     }
 }
 
-/// Makes `documents` true on the cluster.
+/// Applies `documents`.
 pub async fn apply(
     link: &Link,
     documents: &Documents,
     options: &ApplyOptions,
-    progress: &Progress,
-) -> Result<Applied, ApplyError> {
+    progress: &ProgressSink,
+) -> Result<ApplyReport, ApplyError> {
     run::apply(link, documents, options, progress).await
 }
 
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// A link to an API server that quotes whatever it is sent.
+    /// A link to an API server that quotes every request.
     fn quoting() -> Link {
         let answer = tower::service_fn(async |request: Request<Body>| {
             let (code, reason, words) = match *request.method() == http::Method::PATCH {
@@ -205,9 +205,9 @@ mod tests {
                 "kind": "Status", "status": "Failure", "reason": reason, "message": words, "code": code,
             });
             let body = Body::from(status.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(body).expect("it is an answer"))
+            Ok::<_, Infallible>(Response::builder().status(code).body(body).expect("the response is valid"))
         });
-        Link::over("harbour", Client::new(answer, "default"), Arc::new(SystemClock))
+        Link::from_client("harbour", Client::new(answer, "default"), Arc::new(SystemClock))
     }
 
     #[tokio::test]
@@ -217,7 +217,7 @@ mod tests {
         let secret = Secret { metadata: metadata(), ..Secret::default() };
         let api = Api::namespaced(link.client(), "default");
         let error = apply_one(&link, &api, &secret, Force::Yes).await.unwrap_err().to_string();
-        assert!(!error.contains("aHVudGVyMg") && error.contains("words are not shown"), "{error}");
+        assert!(!error.contains("aHVudGVyMg") && error.contains("message is hidden"), "{error}");
         let map = ConfigMap { metadata: metadata(), ..ConfigMap::default() };
         let api = Api::namespaced(link.client(), "default");
         let error = apply_one(&link, &api, &map, Force::Yes).await.unwrap_err().to_string();

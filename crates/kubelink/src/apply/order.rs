@@ -1,28 +1,28 @@
-//! In which order objects are applied. Pure.
+//! The order in which objects are applied. Pure.
 
 use serde_json::Value;
 
 use super::documents::Document;
 
-/// A step of an apply; everything of one is there before the next begins.
+/// A phase of an apply; its objects exist before the next phase begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rank {
-    /// What others live in.
+pub(crate) enum ApplyPhase {
+    /// Namespaces.
     Namespace,
-    /// Kinds that others are of; waited for until they are established.
+    /// Custom resource definitions; the apply waits until they are established.
     Definition,
-    /// What workloads refer to.
+    /// Objects that workloads refer to.
     Ground,
     /// Everything else.
     Work,
-    /// What calls back into what was applied before it: too early, it would refuse all else.
+    /// Webhooks, which call what was applied before; applied too early, they would reject everything else.
     Gate,
 }
 
-pub(crate) fn rank(document: &Document) -> Rank {
+pub(crate) fn rank(document: &Document) -> ApplyPhase {
     match (document.group(), document.kind.as_str()) {
-        ("", "Namespace") => Rank::Namespace,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => Rank::Definition,
+        ("", "Namespace") => ApplyPhase::Namespace,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => ApplyPhase::Definition,
         (
             "",
             "ServiceAccount"
@@ -35,13 +35,13 @@ pub(crate) fn rank(document: &Document) -> Rank {
         )
         | ("rbac.authorization.k8s.io", _)
         | ("storage.k8s.io", "StorageClass")
-        | ("scheduling.k8s.io", "PriorityClass") => Rank::Ground,
-        ("admissionregistration.k8s.io", _) | ("apiregistration.k8s.io", _) => Rank::Gate,
-        _ => Rank::Work,
+        | ("scheduling.k8s.io", "PriorityClass") => ApplyPhase::Ground,
+        ("admissionregistration.k8s.io", _) | ("apiregistration.k8s.io", _) => ApplyPhase::Gate,
+        _ => ApplyPhase::Work,
     }
 }
 
-/// What a CustomResourceDefinition among the documents says of the kinds that it brings.
+/// The kinds that a CustomResourceDefinition among the documents defines.
 pub(crate) struct Defined {
     pub(crate) group: String,
     pub(crate) kind: String,
@@ -50,9 +50,9 @@ pub(crate) struct Defined {
     pub(crate) versions: Vec<String>,
 }
 
-/// The kinds that `documents` bring themselves.
+/// The kinds that `documents` define themselves.
 pub(crate) fn defined(documents: &[Document]) -> Vec<Defined> {
-    let definitions = documents.iter().filter(|document| rank(document) == Rank::Definition);
+    let definitions = documents.iter().filter(|document| rank(document) == ApplyPhase::Definition);
     definitions
         .filter_map(|document| {
             let text = |path: &str| document.object.pointer(path).and_then(Value::as_str).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! An apply as it runs: resolve, check, record, write, prune, record.
+//! The run of an apply: resolve, check, record, write, prune, record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::documents::{Document, Documents};
-use super::inventory::{Inventory, Member, PART_OF, SetName, unwanted};
-use super::order::{Defined, Rank, defined, rank};
-use super::{Applied, ApplyError, ApplyOptions, DocumentError, Effect, Force, effect, unquoted};
+use super::inventory::{ApplySetName, Inventory, Member, PART_OF, unwanted};
+use super::order::{ApplyPhase, Defined, defined, rank};
+use super::{ApplyError, ApplyOptions, ApplyReport, DocumentError, Effect, Force, effect, unquoted};
 use crate::delete::{DeleteOptions, delete};
 use crate::error::{Failure, LinkError};
 use crate::link::{FIELD_MANAGER, Link};
-use crate::progress::Progress;
+use crate::progress::ProgressSink;
 use crate::target::Target;
-use crate::wait::{Verdict, Which, wait};
+use crate::wait::{ObjectSelection, WaitStatus, wait};
 
-/// How long an API server may take to serve a kind after it called it established.
+/// How long an API server may take to serve a kind after it is established.
 const SERVED_WITHIN: Duration = Duration::from_secs(15);
 
-/// A document that is known to fit the cluster.
-struct Planned {
+/// A document that is resolved on the cluster.
+struct ResolvedDocument {
     target: Target,
-    rank: Rank,
+    rank: ApplyPhase,
     object: Value,
-    /// Whether its kind comes with these documents and is not served yet.
+    /// Whether its kind is defined by these documents and not served yet.
     new_kind: bool,
-    /// Uid and resourceVersion before, if it was there when it was checked.
+    /// Uid and resourceVersion before the apply, if it existed when it was checked.
     before: Option<(Option<String>, Option<String>)>,
 }
 
@@ -41,10 +41,10 @@ pub(super) async fn apply(
     link: &Link,
     documents: &Documents,
     options: &ApplyOptions,
-    progress: &Progress,
-) -> Result<Applied, ApplyError> {
-    let stopped = |done: &Applied, failure| ApplyError::Stopped { done: done.clone(), failure };
-    let mut done = Applied::default();
+    progress: &ProgressSink,
+) -> Result<ApplyReport, ApplyError> {
+    let stopped = |done: &ApplyReport, failure| ApplyError::Stopped { done: done.clone(), failure };
+    let mut done = ApplyReport::default();
     let mut planned = plan(link, documents, options).await?;
     let mut inventory = match &options.set {
         Some(set) => Some(Inventory::read(link, set).await.map_err(|failure| stopped(&done, failure))?),
@@ -60,8 +60,8 @@ pub(super) async fn apply(
     }
     let mut established = false;
     for it in &planned {
-        if it.rank > Rank::Definition && !established {
-            let all = planned.iter().filter(|it| it.rank == Rank::Definition);
+        if it.rank > ApplyPhase::Definition && !established {
+            let all = planned.iter().filter(|it| it.rank == ApplyPhase::Definition);
             for definition in all {
                 establish(link, definition, options, progress)
                     .await
@@ -75,15 +75,15 @@ pub(super) async fn apply(
         done.objects.push((it.target.clone(), found));
     }
     if !established {
-        for definition in planned.iter().filter(|it| it.rank == Rank::Definition) {
+        for definition in planned.iter().filter(|it| it.rank == ApplyPhase::Definition) {
             establish(link, definition, options, progress)
                 .await
                 .map_err(|failure| stopped(&done, failure))?;
         }
     }
     if let Some(inventory) = &mut inventory {
-        let id = options.set.as_ref().map(SetName::id).unwrap_or_default();
-        // In reverse, so that what lives in a namespace or is of a kind goes before it.
+        let id = options.set.as_ref().map(ApplySetName::id).unwrap_or_default();
+        // In reverse order, so that objects are deleted before their namespace or definition.
         let gone: Vec<Target> =
             unwanted(&inventory.members, &targets).into_iter().map(Member::target).collect();
         for target in last_first(gone) {
@@ -106,24 +106,25 @@ fn last_first(mut targets: Vec<Target>) -> Vec<Target> {
     targets
 }
 
-/// Finds what the cluster calls each kind, and puts the documents in order.
+/// Resolves each kind on the cluster, and sorts the documents.
 async fn plan(
     link: &Link,
     documents: &Documents,
     options: &ApplyOptions,
-) -> Result<Vec<Planned>, ApplyError> {
+) -> Result<Vec<ResolvedDocument>, ApplyError> {
     let brought = defined(documents.all());
     let mut served: BTreeMap<&str, Vec<(ApiResource, Scope)>> = BTreeMap::new();
     for document in documents.all() {
         if !served.contains_key(document.api_version.as_str()) {
             let found = link.served(&document.api_version).await;
-            let found = found.map_err(|failure| ApplyError::Stopped { done: Applied::default(), failure })?;
+            let found =
+                found.map_err(|failure| ApplyError::Stopped { done: ApplyReport::default(), failure })?;
             let found =
                 found.into_iter().map(|(resource, capabilities)| (resource, capabilities.scope)).collect();
             served.insert(&document.api_version, found);
         }
     }
-    let set = options.set.as_ref().map(SetName::id);
+    let set = options.set.as_ref().map(ApplySetName::id);
     let mut planned = Vec::new();
     for document in documents.all() {
         let kinds = served.get(document.api_version.as_str()).into_iter().flatten();
@@ -146,7 +147,7 @@ async fn plan(
     let mut names: Vec<_> = planned.iter().map(|it| it.target.key()).collect();
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(DocumentError(format!("{} {} is there twice", twice[0].1, twice[0].3)).into());
+        return Err(DocumentError(format!("{} {} appears twice", twice[0].1, twice[0].3)).into());
     }
     Ok(planned)
 }
@@ -169,7 +170,7 @@ fn place(
     new_kind: bool,
     options: &ApplyOptions,
     set: Option<&str>,
-) -> Result<Planned, DocumentError> {
+) -> Result<ResolvedDocument, DocumentError> {
     let namespace = match (scope, &document.namespace) {
         (Scope::Namespaced, Some(namespace)) => Some(namespace.clone()),
         (Scope::Namespaced, None) => Some(options.namespace.clone()),
@@ -177,7 +178,7 @@ fn place(
         (Scope::Cluster, Some(_)) => {
             return Err(DocumentError(format!(
                 "{} names a namespace, but {} has none",
-                document.told(),
+                document.describe(),
                 document.kind
             )));
         }
@@ -192,13 +193,16 @@ fn place(
             match labels.as_object_mut() {
                 Some(labels) => drop(labels.insert(PART_OF.to_owned(), Value::String(set.to_owned()))),
                 None => {
-                    return Err(DocumentError(format!("{} has labels that are not a map", document.told())));
+                    return Err(DocumentError(format!(
+                        "{} has labels that are not a map",
+                        document.describe()
+                    )));
                 }
             }
         }
     }
     let target = Target { resource, namespace, name: document.name.clone() };
-    Ok(Planned { target, rank: rank(document), object, new_kind, before: None })
+    Ok(ResolvedDocument { target, rank: rank(document), object, new_kind, before: None })
 }
 
 fn params(options: &ApplyOptions) -> PatchParams {
@@ -207,17 +211,20 @@ fn params(options: &ApplyOptions) -> PatchParams {
     params
 }
 
-/// Looks at what is there, and tries each object as a dry run, where its kind and namespace are there already.
+/// Reads the existing objects, and tries each object as a dry run if its kind and namespace exist already.
 async fn check(
     link: &Link,
-    planned: &mut [Planned],
+    planned: &mut [ResolvedDocument],
     options: &ApplyOptions,
-    progress: &Progress,
+    progress: &ProgressSink,
 ) -> Result<(), ApplyError> {
-    let namespaces: Vec<String> =
-        planned.iter().filter(|it| it.rank == Rank::Namespace).map(|it| it.target.name.clone()).collect();
+    let namespaces: Vec<String> = planned
+        .iter()
+        .filter(|it| it.rank == ApplyPhase::Namespace)
+        .map(|it| it.target.name.clone())
+        .collect();
     let mut failures = Vec::new();
-    let set = options.set.as_ref().map(SetName::id);
+    let set = options.set.as_ref().map(ApplySetName::id);
     for it in planned.iter_mut().filter(|it| !it.new_kind) {
         progress.say(it.target.to_string(), "checking by a dry run");
         let seen = link.get(&it.target).await.map_err(stopped)?;
@@ -227,7 +234,7 @@ async fn check(
             .filter(|other| set.as_ref() != Some(*other));
         if let (Some(other), Some(_)) = (other, &set) {
             let why = format!("it belongs to another apply-set, {other}");
-            failures.push(link.error("apply", &it.target, Failure::Refusal { why }));
+            failures.push(link.error("apply", &it.target, Failure::Precondition { why }));
             continue;
         }
         it.before = seen.map(|seen| (seen.uid(), seen.resource_version()));
@@ -239,7 +246,7 @@ async fn check(
         let comes = it.target.namespace.as_ref().is_some_and(|namespace| namespaces.contains(namespace));
         let says = |words: &str| matches!(&failure.failure, Failure::Invalid { message, .. } if message.contains(words));
         match failure.failure.class() {
-            // It cannot be tried before its namespace is there, or by a webhook that knows no dry run.
+            // A dry run fails before the namespace exists, or at a webhook that does not support it.
             _ if failure.is_not_found() && comes || says("does not support dry run") => {}
             Class::Terminal => failures.push(failure),
             Class::Transient => return Err(stopped(failure)),
@@ -249,15 +256,15 @@ async fn check(
 }
 
 fn stopped(failure: LinkError) -> ApplyError {
-    ApplyError::Stopped { done: Applied::default(), failure }
+    ApplyError::Stopped { done: ApplyReport::default(), failure }
 }
 
-fn failed(link: &Link, it: &Planned, error: kube::Error) -> LinkError {
+fn failed(link: &Link, it: &ResolvedDocument, error: kube::Error) -> LinkError {
     let ApiResource { group, kind, .. } = &it.target.resource;
     unquoted(link.failed("apply", &it.target, error), group, kind)
 }
 
-async fn write(link: &Link, it: &Planned, options: &ApplyOptions) -> Result<Effect, LinkError> {
+async fn write(link: &Link, it: &ResolvedDocument, options: &ApplyOptions) -> Result<Effect, LinkError> {
     let api: Api<DynamicObject> = it.target.api(link);
     let until = Instant::now() + SERVED_WITHIN;
     loop {
@@ -274,32 +281,32 @@ async fn write(link: &Link, it: &Planned, options: &ApplyOptions) -> Result<Effe
 
 async fn establish(
     link: &Link,
-    definition: &Planned,
+    definition: &ResolvedDocument,
     options: &ApplyOptions,
-    progress: &Progress,
+    progress: &ProgressSink,
 ) -> Result<(), LinkError> {
     let api: Api<CustomResourceDefinition> = Api::all(link.client());
-    let which = Which::Named(definition.target.name.clone());
-    let told = format!("{} to be established", definition.target);
+    let which = ObjectSelection::Named(definition.target.name.clone());
+    let label = format!("{} to be established", definition.target);
     let judge = |found: &[&CustomResourceDefinition]| {
         let conditions = found.iter().filter_map(|it| it.status.as_ref()?.conditions.as_deref()).flatten();
         let of = |type_: &str| conditions.clone().find(|condition| condition.type_ == type_);
         if of("Established").is_some_and(|condition| condition.status == "True") {
-            return Verdict::Done(());
+            return WaitStatus::Done(());
         }
         match of("NamesAccepted").filter(|condition| condition.status == "False") {
-            Some(refused) => Verdict::Hopeless(format!(
+            Some(refused) => WaitStatus::Impossible(format!(
                 "its names are taken: {}",
                 refused.message.clone().unwrap_or_default()
             )),
-            None => Verdict::Waiting("it to be established".to_owned()),
+            None => WaitStatus::Waiting("it to be established".to_owned()),
         }
     };
-    wait(link, api, &which, &told, options.definitions_within, progress, judge).await
+    wait(link, api, &which, &label, options.definitions_within, progress, judge).await
 }
 
-/// Deletes what the inventory named, if it is still the set's. Returns whether it was there.
-async fn prune(link: &Link, target: &Target, id: &str, progress: &Progress) -> Result<bool, LinkError> {
+/// Deletes an object of the inventory, if it is still the set's. Returns whether it existed.
+async fn prune(link: &Link, target: &Target, id: &str, progress: &ProgressSink) -> Result<bool, LinkError> {
     let seen = match link.get(target).await {
         Ok(Some(seen)) => seen,
         // Its kind may be gone with its definition.
@@ -307,7 +314,7 @@ async fn prune(link: &Link, target: &Target, id: &str, progress: &Progress) -> R
         Err(error) => return Err(error),
     };
     if seen.labels().get(PART_OF).map(String::as_str) != Some(id) {
-        progress.say(target.to_string(), "is no longer the set's and is left");
+        progress.say(target.to_string(), "no longer belongs to the set and is kept");
         return Ok(false);
     }
     progress.say(target.to_string(), "pruning");

@@ -1,7 +1,7 @@
-//! Approval of certificate signing requests of nodes. Others are left to those who know them, and named.
+//! Approval of certificate signing requests of nodes. Other requests are left to others, and reported.
 //!
-//! An approved request is a credential, so the rule is: what the request asks for must be what a known node may have, and
-//! the one who asks must be that node, or one of the bootstrap identities that the caller trusts.
+//! An approved request becomes a credential. The rule: a request may contain only what a known node may have, and its author must
+//! be that node, or one of the bootstrap identities that the caller trusts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -21,34 +21,34 @@ const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 const NODES_GROUP: &str = "system:nodes";
 const NODE_PREFIX: &str = "system:node:";
 
-/// Whom to trust besides the nodes that the cluster has.
+/// Trusted identities besides the nodes of the cluster.
 #[derive(Debug, Clone, Default)]
 pub struct CsrPolicy {
     /// Nodes that are about to join, by name.
     pub expected_nodes: BTreeSet<String>,
-    /// Users that may ask for a node's first client certificate, such as OpenShift's node-bootstrapper.
+    /// Users that may request a node's first client certificate, such as OpenShift's node-bootstrapper.
     pub bootstrap_users: BTreeSet<String>,
     /// Groups whose members may, such as `system:bootstrappers`.
     pub bootstrap_groups: BTreeSet<String>,
 }
 
-/// What became of the requests that were pending.
+/// Result for the pending requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CsrReport {
     /// Approved by this call.
     pub approved: Vec<String>,
-    /// Left, each with the reason.
+    /// Not approved, each with the reason.
     pub left: Vec<(String, String)>,
 }
 
-/// The names and addresses that are a node's.
+/// Names and addresses of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Known {
+struct NodeNames {
     dns_names: BTreeSet<String>,
     addresses: BTreeSet<IpAddr>,
 }
 
-/// Approves the pending requests of known nodes, and says of all others why not.
+/// Approves the pending requests of known nodes, and reports why others are not approved.
 pub async fn approve(link: &Link, policy: &CsrPolicy) -> Result<CsrReport, LinkError> {
     let requests: Api<CertificateSigningRequest> = Api::all(link.client());
     let nodes: Api<Node> = Api::all(link.client());
@@ -61,7 +61,7 @@ pub async fn approve(link: &Link, policy: &CsrPolicy) -> Result<CsrReport, LinkE
     }
     let nodes =
         nodes.list(&ListParams::default()).await.map_err(|error| link.failed("list", "nodes", error))?;
-    let known: BTreeMap<String, Known> =
+    let known: BTreeMap<String, NodeNames> =
         nodes.items.iter().map(|node| (node.name_any(), known(node))).collect();
     for request in pending {
         let name = request.name_any();
@@ -113,8 +113,8 @@ fn is_pending(request: &CertificateSigningRequest) -> bool {
     !decided.iter().any(|condition| matches!(condition.type_.as_str(), "Approved" | "Denied" | "Failed"))
 }
 
-fn known(node: &Node) -> Known {
-    let mut known = Known { dns_names: BTreeSet::from([node.name_any()]), ..Known::default() };
+fn known(node: &Node) -> NodeNames {
+    let mut known = NodeNames { dns_names: BTreeSet::from([node.name_any()]), ..NodeNames::default() };
     for address in node.status.iter().filter_map(|status| status.addresses.as_deref()).flatten() {
         match address.type_.as_str() {
             "Hostname" | "InternalDNS" | "ExternalDNS" => {
@@ -129,7 +129,7 @@ fn known(node: &Node) -> Known {
 /// Why a request may be approved, or why not.
 fn decide(
     request: &CertificateSigningRequest,
-    nodes: &BTreeMap<String, Known>,
+    nodes: &BTreeMap<String, NodeNames>,
     policy: &CsrPolicy,
 ) -> Result<String, String> {
     let spec = &request.spec;
@@ -139,7 +139,7 @@ fn decide(
         other => return Err(format!("signer {other} is not one of a node's")),
     };
     let Some(asked) = asked(&spec.request.0) else {
-        return Err("it holds no request in PEM that can be read".to_owned());
+        return Err("it contains no readable PEM request".to_owned());
     };
     let node = node_of(&asked)?;
     check_usages(spec.usages.as_deref().unwrap_or_default(), serving)?;
@@ -150,7 +150,7 @@ fn decide(
     if serving {
         if !is_the_node {
             return Err(format!(
-                "{username:?} asks for a serving certificate of node {node}, which only the node itself may"
+                "{username:?} requests a serving certificate of node {node}, which only the node itself may"
             ));
         }
         let Some(known) = nodes.get(node) else { return Err(format!("there is no node {node}")) };
@@ -158,7 +158,7 @@ fn decide(
         return Ok(format!("serving certificate of node {node}, with its own names"));
     }
     if !asked.dns_names.is_empty() || !asked.addresses.is_empty() || asked.other_names > 0 {
-        return Err("a client certificate needs no names or addresses, and it asks for some".to_owned());
+        return Err("a client certificate needs no names or addresses, but it requests some".to_owned());
     }
     if is_the_node {
         return match nodes.contains_key(node) {
@@ -169,7 +169,7 @@ fn decide(
     let trusted = policy.bootstrap_users.contains(username)
         || groups.iter().any(|group| policy.bootstrap_groups.contains(group));
     if !trusted {
-        return Err(format!("{username:?} may not ask for a client certificate of node {node}"));
+        return Err(format!("{username:?} may not request a client certificate of node {node}"));
     }
     match policy.expected_nodes.contains(node) {
         true => Ok(format!("first client certificate of the expected node {node}")),
@@ -179,7 +179,7 @@ fn decide(
 
 fn node_of(asked: &Asked) -> Result<&str, String> {
     let [common_name] = asked.common_names.as_slice() else {
-        return Err("its subject has not exactly one common name".to_owned());
+        return Err("its subject does not have exactly one common name".to_owned());
     };
     if asked.organizations != [NODES_GROUP] {
         return Err(format!(
@@ -205,12 +205,12 @@ fn check_usages(usages: &[String], serving: bool) -> Result<(), String> {
     }
 }
 
-fn check_names(asked: &Asked, node: &str, known: &Known) -> Result<(), String> {
+fn check_names(asked: &Asked, node: &str, known: &NodeNames) -> Result<(), String> {
     if asked.other_names > 0 {
-        return Err("it asks for names other than DNS names and addresses".to_owned());
+        return Err("it requests names other than DNS names and addresses".to_owned());
     }
     if asked.dns_names.is_empty() && asked.addresses.is_empty() {
-        return Err("it asks for no name and no address".to_owned());
+        return Err("it requests no name and no address".to_owned());
     }
     if let Some(name) = asked.dns_names.iter().find(|name| !known.dns_names.contains(*name)) {
         return Err(format!("DNS name {name} is not one of node {node}"));

@@ -4,8 +4,8 @@ use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 
 use super::*;
 
-/// A request that may be approved; tests change one thing of it.
-struct Given {
+/// A request that may be approved; tests change one part of it.
+struct RequestFixture {
     signer: &'static str,
     username: &'static str,
     groups: Vec<&'static str>,
@@ -15,8 +15,8 @@ struct Given {
     names: Vec<SanType>,
 }
 
-fn serving() -> Given {
-    Given {
+fn serving() -> RequestFixture {
+    RequestFixture {
         signer: SERVING_SIGNER,
         username: "system:node:node-1",
         groups: vec!["system:nodes", "system:authenticated"],
@@ -27,8 +27,8 @@ fn serving() -> Given {
     }
 }
 
-fn renewal() -> Given {
-    Given {
+fn renewal() -> RequestFixture {
+    RequestFixture {
         signer: CLIENT_SIGNER,
         usages: vec!["digital signature", "client auth"],
         names: Vec::new(),
@@ -36,8 +36,8 @@ fn renewal() -> Given {
     }
 }
 
-fn first() -> Given {
-    Given {
+fn first() -> RequestFixture {
+    RequestFixture {
         username: "system:bootstrap:abcdef",
         groups: vec!["system:bootstrappers"],
         common_name: "system:node:node-2",
@@ -49,7 +49,7 @@ fn dns(name: &str) -> SanType {
     SanType::DnsName(name.try_into().unwrap())
 }
 
-fn verdict(given: &Given) -> Result<String, String> {
+fn verdict(given: &RequestFixture) -> Result<String, String> {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, given.common_name);
@@ -76,7 +76,7 @@ fn verdict(given: &Given) -> Result<String, String> {
     decide(&CertificateSigningRequest { spec, ..CertificateSigningRequest::default() }, &nodes, &policy)
 }
 
-fn refused(given: Given, because: &str) {
+fn refused(given: RequestFixture, because: &str) {
     assert_eq!(verdict(&given), Err(because.to_owned()));
 }
 
@@ -90,56 +90,62 @@ fn what_a_known_node_needs_is_approved() {
 #[test]
 fn anything_else_is_left_with_the_reason() {
     refused(
-        Given { signer: "kubernetes.io/kube-apiserver-client", ..renewal() },
+        RequestFixture { signer: "kubernetes.io/kube-apiserver-client", ..renewal() },
         "signer kubernetes.io/kube-apiserver-client is not one of a node's",
     );
     refused(
-        Given { common_name: "system:admin", ..renewal() },
+        RequestFixture { common_name: "system:admin", ..renewal() },
         "its common name \"system:admin\" is not that of a node",
     );
     refused(
-        Given { organization: "system:masters", ..renewal() },
+        RequestFixture { organization: "system:masters", ..renewal() },
         "its organization is \"system:masters\" instead of system:nodes",
     );
     refused(
-        Given { usages: vec!["client auth", "cert sign"], ..renewal() },
+        RequestFixture { usages: vec!["client auth", "cert sign"], ..renewal() },
         "usage \"cert sign\" is more than a node needs",
     );
-    refused(Given { usages: vec!["digital signature"], ..renewal() }, "usage \"client auth\" is missing");
     refused(
-        Given { usages: vec!["client auth", "server auth"], ..renewal() },
+        RequestFixture { usages: vec!["digital signature"], ..renewal() },
+        "usage \"client auth\" is missing",
+    );
+    refused(
+        RequestFixture { usages: vec!["client auth", "server auth"], ..renewal() },
         "usage \"server auth\" is more than a node needs",
     );
     refused(
-        Given { names: vec![dns("api")], ..renewal() },
-        "a client certificate needs no names or addresses, and it asks for some",
+        RequestFixture { names: vec![dns("api")], ..renewal() },
+        "a client certificate needs no names or addresses, but it requests some",
     );
     refused(
-        Given { username: "system:node:node-9", ..renewal() },
+        RequestFixture { username: "system:node:node-9", ..renewal() },
         "\"system:node:node-9\" may not ask for a client certificate of node node-1",
     );
     refused(
-        Given { groups: vec![], ..renewal() },
+        RequestFixture { groups: vec![], ..renewal() },
         "\"system:node:node-1\" may not ask for a client certificate of node node-1",
     );
-    refused(Given { common_name: "system:node:node-3", ..first() }, "node node-3 is not expected");
+    refused(RequestFixture { common_name: "system:node:node-3", ..first() }, "node node-3 is not expected");
     refused(
-        Given { groups: vec!["system:authenticated"], ..first() },
+        RequestFixture { groups: vec!["system:authenticated"], ..first() },
         "\"system:bootstrap:abcdef\" may not ask for a client certificate of node node-2",
     );
     let other = "\"alice\" asks for a serving certificate of node node-1, which only the node itself may";
-    refused(Given { username: "alice", ..serving() }, other);
+    refused(RequestFixture { username: "alice", ..serving() }, other);
     refused(
-        Given { names: vec![dns("kubernetes")], ..serving() },
+        RequestFixture { names: vec![dns("kubernetes")], ..serving() },
         "DNS name kubernetes is not one of node node-1",
     );
     let address = SanType::IpAddress("10.0.0.2".parse().unwrap());
-    refused(Given { names: vec![address], ..serving() }, "address 10.0.0.2 is not one of node node-1");
-    refused(Given { names: vec![], ..serving() }, "it asks for no name and no address");
+    refused(
+        RequestFixture { names: vec![address], ..serving() },
+        "address 10.0.0.2 is not one of node node-1",
+    );
+    refused(RequestFixture { names: vec![], ..serving() }, "it requests no name and no address");
     let mail = SanType::Rfc822Name("a@example".try_into().unwrap());
     refused(
-        Given { names: vec![dns("node-1"), mail], ..serving() },
-        "it asks for names other than DNS names and addresses",
+        RequestFixture { names: vec![dns("node-1"), mail], ..serving() },
+        "it requests names other than DNS names and addresses",
     );
 }
 
@@ -152,5 +158,5 @@ fn a_request_that_cannot_be_read_is_left() {
     };
     let request = CertificateSigningRequest { spec, ..CertificateSigningRequest::default() };
     let said = decide(&request, &BTreeMap::new(), &CsrPolicy::default());
-    assert_eq!(said, Err("it holds no request in PEM that can be read".to_owned()));
+    assert_eq!(said, Err("it contains no readable PEM request".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! What holds up a drain: the disruption budgets, found by their selectors and by the server's own words.
+//! What blocks a drain: the PodDisruptionBudgets, found by their selectors and by the API server's message.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,14 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 
-/// One reason why pods stay, and the pods.
+/// A reason why pods remain, and the pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocker {
-    /// The budgets that do not let the pods go, as `namespace/name`; empty where something else holds them.
+    /// The budgets that block the pods, as `namespace/name`; empty if something else does.
     pub budgets: Vec<String>,
     /// The pods, as `namespace/name`.
     pub pods: Vec<String>,
-    /// What the API server says about it, or what is being waited for.
+    /// The API server's message, or what is waited for.
     pub because: String,
 }
 
@@ -24,13 +24,13 @@ impl fmt::Display for Blocker {
         let pods = list(&self.pods);
         match self.budgets.as_slice() {
             [] => write!(f, "{pods} ({})", self.because),
-            [one] => write!(f, "PodDisruptionBudget {one} holds {pods} ({})", self.because),
-            many => write!(f, "PodDisruptionBudgets {} hold {pods} ({})", many.join(", "), self.because),
+            [one] => write!(f, "PodDisruptionBudget {one} blocks {pods} ({})", self.because),
+            many => write!(f, "PodDisruptionBudgets {} block {pods} ({})", many.join(", "), self.because),
         }
     }
 }
 
-/// At most this many names in a sentence; the rest is a number. The structured fields hold all.
+/// Most names in a sentence; the rest is a number. The fields contain all.
 const NAMED_MAX: usize = 10;
 
 pub(crate) fn list(names: &[String]) -> String {
@@ -41,21 +41,21 @@ pub(crate) fn list(names: &[String]) -> String {
     }
 }
 
-/// A pod that could not be evicted, and the server's words.
+/// A pod that could not be evicted, and the API server's message.
 pub(crate) struct Held<'a> {
     pub(crate) name: &'a str,
     pub(crate) pod: &'a Pod,
     pub(crate) because: &'a str,
-    /// Whether the server named a budget as the cause.
+    /// Whether the API server named a budget as the cause.
     pub(crate) by_budget: bool,
 }
 
-/// Groups what is held by the budgets that hold it. `budgets` are those of the pods' namespaces, if they could be read.
+/// Groups blocked pods by the budgets that block them. `budgets` are those of the pods' namespaces, if they could be read.
 pub(crate) fn blockers(held: &[Held<'_>], budgets: &[PodDisruptionBudget]) -> Vec<Blocker> {
     let mut grouped: BTreeMap<(Vec<String>, &str), Vec<String>> = BTreeMap::new();
     for Held { name, pod, because, by_budget } in held {
         let namespace = pod.namespace().unwrap_or_default();
-        // Two budgets for one pod are refused whatever they allow.
+        // A pod with two budgets is rejected whatever they allow.
         let too_many = because.contains("more than one PodDisruptionBudget");
         let holds = |budget: &&PodDisruptionBudget| {
             budget.namespace().as_deref() == Some(&namespace)
@@ -76,7 +76,7 @@ pub(crate) fn blockers(held: &[Held<'_>], budgets: &[PodDisruptionBudget]) -> Ve
     all.map(|((budgets, because), pods)| Blocker { budgets, pods, because: because.to_owned() }).collect()
 }
 
-/// The server's cause reads "The disruption budget NAME needs 2 healthy pods and has 2 currently".
+/// The cause reads "The disruption budget NAME needs 2 healthy pods and has 2 currently".
 fn budget_in(because: &str) -> Option<&str> {
     because.split_once("The disruption budget ")?.1.split_whitespace().next()
 }
@@ -93,7 +93,7 @@ fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
         .is_some_and(|selector| matches(selector, pod.labels()))
 }
 
-/// Whether a selector matches labels; an empty one matches all. An operator that we do not know matches nothing.
+/// Whether a selector matches labels; an empty one matches all. An unknown operator matches nothing.
 pub(crate) fn matches(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let exact = selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     let mut expressions = selector.match_expressions.iter().flatten();
@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                "PodDisruptionBudget web/db-budget holds web/back-1 (The disruption budget db-budget needs 1 healthy pods and has 1 currently)",
-                "PodDisruptionBudget web/web-budget holds web/front-1, web/front-2 (no)",
+                "PodDisruptionBudget web/db-budget blocks web/back-1 (The disruption budget db-budget needs 1 healthy pods and has 1 currently)",
+                "PodDisruptionBudget web/web-budget blocks web/front-1, web/front-2 (no)",
             ]
         );
     }

@@ -1,48 +1,49 @@
-//! Which pods of a node a drain evicts, leaves, waits for or refuses; kubectl's rules. Pure.
+//! ObjectSelection pods of a node a drain evicts, leaves, waits for or rejects, by kubectl's rules. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-use crate::drain::{DrainOptions, EmptyDir, Unmanaged};
+use crate::drain::{DrainOptions, EmptyDirPolicy, UnmanagedPolicy};
 
-/// What is to be done with one pod.
+/// Action for one pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Ask for its eviction.
+pub(crate) enum PodAction {
+    /// Evict it.
     Evict,
-    /// Its deletion has begun; wait until it is gone.
+    /// It is being deleted; wait until it is gone.
     Await,
-    /// A DaemonSet would put it back at once, whatever the cordon.
+    /// A DaemonSet would recreate it at once, despite the cordon.
     LeaveToDaemonSet,
     /// The kubelet runs it from a file; the API server only mirrors it.
     LeaveMirror,
-    /// It keeps data in an emptyDir, which would be lost, and that was not allowed.
+    /// It has data in an emptyDir, which would be lost, and that is not allowed.
     RefuseEmptyDir,
-    /// Nothing would start it again elsewhere, and that was not allowed.
+    /// It has no controller that would recreate it, and that is not allowed.
     RefuseUnmanaged,
 }
 
-pub(crate) fn fate(pod: &Pod, options: &DrainOptions) -> Fate {
+pub(crate) fn fate(pod: &Pod, options: &DrainOptions) -> PodAction {
     let status = pod.status.as_ref();
     let finished = matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
     let controller = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
     let spec = pod.spec.as_ref();
     let volumes = spec.and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
     if pod.annotations().contains_key("kubernetes.io/config.mirror") {
-        Fate::LeaveMirror
+        PodAction::LeaveMirror
     } else if !finished && controller.is_some_and(|owner| owner.kind == "DaemonSet") {
-        Fate::LeaveToDaemonSet
+        PodAction::LeaveToDaemonSet
     } else if pod.metadata.deletion_timestamp.is_some() {
-        Fate::Await
+        PodAction::Await
     } else if finished {
-        Fate::Evict
-    } else if options.unmanaged == Unmanaged::Refuse && controller.is_none() {
-        Fate::RefuseUnmanaged
-    } else if options.empty_dir == EmptyDir::Refuse && volumes.iter().any(|volume| volume.empty_dir.is_some())
+        PodAction::Evict
+    } else if options.unmanaged == UnmanagedPolicy::Refuse && controller.is_none() {
+        PodAction::RefuseUnmanaged
+    } else if options.empty_dir == EmptyDirPolicy::Refuse
+        && volumes.iter().any(|volume| volume.empty_dir.is_some())
     {
-        Fate::RefuseEmptyDir
+        PodAction::RefuseEmptyDir
     } else {
-        Fate::Evict
+        PodAction::Evict
     }
 }
 
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
     use crate::cordon::Holder;
 
-    fn options(empty_dir: EmptyDir, unmanaged: Unmanaged) -> DrainOptions {
+    fn options(empty_dir: EmptyDirPolicy, unmanaged: UnmanagedPolicy) -> DrainOptions {
         DrainOptions {
             empty_dir,
             unmanaged,
@@ -85,22 +86,26 @@ mod tests {
 
     #[test]
     fn each_kind_of_pod_has_its_fate() {
-        let strict = options(EmptyDir::Refuse, Unmanaged::Refuse);
-        let lax = options(EmptyDir::Delete, Unmanaged::Delete);
-        let check = |given: &Pod, on_strict: Fate, on_lax: Fate| {
+        let strict = options(EmptyDirPolicy::Refuse, UnmanagedPolicy::Refuse);
+        let lax = options(EmptyDirPolicy::Delete, UnmanagedPolicy::Delete);
+        let check = |given: &Pod, on_strict: PodAction, on_lax: PodAction| {
             assert_eq!((fate(given, &strict), fate(given, &lax)), (on_strict, on_lax), "{given:?}");
         };
         let replicated = Some("ReplicaSet");
-        check(&pod(replicated, false, "Running", false, false), Fate::Evict, Fate::Evict);
-        check(&pod(replicated, true, "Running", false, false), Fate::RefuseEmptyDir, Fate::Evict);
-        check(&pod(None, false, "Running", false, false), Fate::RefuseUnmanaged, Fate::Evict);
-        check(&pod(None, true, "Succeeded", false, false), Fate::Evict, Fate::Evict);
-        check(&pod(None, true, "Failed", false, false), Fate::Evict, Fate::Evict);
-        check(&pod(None, true, "Running", true, false), Fate::Await, Fate::Await);
+        check(&pod(replicated, false, "Running", false, false), PodAction::Evict, PodAction::Evict);
+        check(&pod(replicated, true, "Running", false, false), PodAction::RefuseEmptyDir, PodAction::Evict);
+        check(&pod(None, false, "Running", false, false), PodAction::RefuseUnmanaged, PodAction::Evict);
+        check(&pod(None, true, "Succeeded", false, false), PodAction::Evict, PodAction::Evict);
+        check(&pod(None, true, "Failed", false, false), PodAction::Evict, PodAction::Evict);
+        check(&pod(None, true, "Running", true, false), PodAction::Await, PodAction::Await);
         let daemon = Some("DaemonSet");
-        check(&pod(daemon, true, "Running", false, false), Fate::LeaveToDaemonSet, Fate::LeaveToDaemonSet);
-        check(&pod(daemon, true, "Failed", false, false), Fate::Evict, Fate::Evict);
-        check(&pod(None, true, "Running", false, true), Fate::LeaveMirror, Fate::LeaveMirror);
+        check(
+            &pod(daemon, true, "Running", false, false),
+            PodAction::LeaveToDaemonSet,
+            PodAction::LeaveToDaemonSet,
+        );
+        check(&pod(daemon, true, "Failed", false, false), PodAction::Evict, PodAction::Evict);
+        check(&pod(None, true, "Running", false, true), PodAction::LeaveMirror, PodAction::LeaveMirror);
     }
 
     proptest! {
@@ -112,7 +117,7 @@ mod tests {
         ) {
             let given = pod(owner, empty_dir, phase, terminating, mirror);
             let finished = phase == "Succeeded" || phase == "Failed";
-            if fate(&given, &options(EmptyDir::Refuse, Unmanaged::Refuse)) == Fate::Evict && !finished {
+            if fate(&given, &options(EmptyDirPolicy::Refuse, UnmanagedPolicy::Refuse)) == PodAction::Evict && !finished {
                 prop_assert!(owner.is_some() && owner != Some("DaemonSet") && !empty_dir && !mirror && !terminating);
             }
         }

@@ -1,9 +1,9 @@
-//! Drain: empties a node by the eviction API.
+//! Drains a node by the eviction API.
 //!
-//! One list and one watch tell which pods are there; each pod costs one eviction call per attempt and nothing else. What is
-//! refused is refused before anything is evicted. A drain that is repeated, by this process or by another after a crash,
-//! goes on with what is left. Cancelled, it uncordons what it cordoned; dropped or killed, it leaves the record on the node
-//! (see [`crate::cordon`]), by which whoever takes over finishes or undoes it.
+//! One list and one watch track the pods; each pod costs one eviction request per attempt and nothing else. Pods that must not be
+//! evicted are rejected before anything is evicted. A repeated drain, by this process or by another after a crash, continues with
+//! the remaining pods. A cancelled drain uncordons what it cordoned; a dropped or killed one leaves the record on the node (see
+//! [`crate::cordon`]), by which the next process finishes or undoes it.
 
 mod blockers;
 mod decide;
@@ -19,125 +19,127 @@ use tokio_util::sync::CancellationToken;
 
 pub use blockers::Blocker;
 
-use crate::cordon::{Cordoned, Holder, Uncordoned, cordon, uncordon};
+use crate::cordon::{CordonResult, Holder, UncordonResult, cordon, uncordon};
 use crate::error::LinkError;
 use crate::link::Link;
-use crate::progress::Progress;
+use crate::progress::ProgressSink;
 use run::{End, Run};
 
-/// A cancelled drain has answered after this time, uncordoned or not.
+/// Longest time until a cancelled drain returns, uncordoned or not.
 const UNCORDON_WITHIN: Duration = Duration::from_millis(4500);
 
-/// What to do with pods that keep data in an emptyDir.
+/// What to do with pods that have data in an emptyDir.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EmptyDir {
-    /// Refuse to drain, naming them.
+pub enum EmptyDirPolicy {
+    /// Fail, naming them.
     Refuse,
     /// Evict them; the data is lost.
     Delete,
 }
 
-/// What to do with pods that no controller would start again.
+/// What to do with pods that no controller would recreate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unmanaged {
-    /// Refuse to drain, naming them.
+pub enum UnmanagedPolicy {
+    /// Fail, naming them.
     Refuse,
-    /// Evict them; they are gone for good.
+    /// Evict them; they are lost.
     Delete,
 }
 
 /// When a drain is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
+pub enum DrainGoal {
     /// When the pods are gone.
     Gone,
-    /// When all evictions are granted; the pods may still be ending.
+    /// When all evictions are granted; the pods may still be terminating.
     Granted,
 }
 
-/// How to drain.
+/// Options of a drain.
 #[derive(Debug, Clone)]
 pub struct DrainOptions {
-    /// Whose drain it is.
+    /// Holder of the cordon.
     pub holder: Holder,
-    /// How long it may take.
+    /// Time limit.
     pub time_limit: Duration,
-    /// Pods with an emptyDir.
-    pub empty_dir: EmptyDir,
-    /// Pods without a controller.
-    pub unmanaged: Unmanaged,
-    /// A grace period instead of each pod's own.
+    /// What to do with pods that have an emptyDir.
+    pub empty_dir: EmptyDirPolicy,
+    /// What to do with pods without a controller.
+    pub unmanaged: UnmanagedPolicy,
+    /// Grace period instead of each pod's own.
     pub grace: Option<Duration>,
     /// When it is done.
-    pub until: Until,
+    pub until: DrainGoal,
 }
 
 impl DrainOptions {
-    /// The careful way: refuses what would lose something, keeps each pod's grace, and waits until the pods are gone.
+    /// Safe options: fails if something would be lost, keeps each pod's grace period, and waits until the pods are gone.
     pub fn new(holder: Holder, time_limit: Duration) -> DrainOptions {
-        let (empty_dir, unmanaged) = (EmptyDir::Refuse, Unmanaged::Refuse);
-        DrainOptions { holder, time_limit, empty_dir, unmanaged, grace: None, until: Until::Gone }
+        let (empty_dir, unmanaged) = (EmptyDirPolicy::Refuse, UnmanagedPolicy::Refuse);
+        DrainOptions { holder, time_limit, empty_dir, unmanaged, grace: None, until: DrainGoal::Gone }
     }
 }
 
-/// What a drain did.
+/// Result of a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drained {
-    /// Whose cordon is on the node.
-    pub cordon: Cordoned,
+pub struct DrainSummary {
+    /// Who cordoned the node.
+    pub cordon: CordonResult,
     /// The pods that this call evicted, as `namespace/name`.
     pub evicted: Vec<String>,
-    /// The pods that stay: of DaemonSets, and mirrors of static ones.
+    /// The pods that remain: those of DaemonSets, and mirrors of static ones.
     pub left: Vec<String>,
 }
 
-/// What became of the cordon of a drain that was cancelled.
+/// State of the cordon after a cancelled drain.
 #[derive(Debug)]
-pub enum CordonLeft {
-    /// It had not been made yet.
-    NeverMade,
-    /// The node takes pods again.
-    Undone,
-    /// It was not ours, and stays.
-    NotOurs,
-    /// It could not be undone in time; the record is on the node.
-    Standing(Box<LinkError>),
+pub enum CordonState {
+    /// The node had not been cordoned yet.
+    NotCordoned,
+    /// The node is schedulable again.
+    Uncordoned,
+    /// Someone else set it, and it stays.
+    HeldByOther,
+    /// It could not be removed in time; the record is on the node.
+    Remaining(Box<LinkError>),
 }
 
-impl fmt::Display for CordonLeft {
+impl fmt::Display for CordonState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CordonLeft::NeverMade => f.write_str("the node had not been cordoned yet"),
-            CordonLeft::Undone => f.write_str("the node takes pods again"),
-            CordonLeft::NotOurs => f.write_str("the node was cordoned by someone else and stays so"),
-            CordonLeft::Standing(_) => {
-                f.write_str("the node could not be uncordoned in time and bears our record")
+            CordonState::NotCordoned => f.write_str("the node had not been cordoned yet"),
+            CordonState::Uncordoned => f.write_str("the node is schedulable again"),
+            CordonState::HeldByOther => {
+                f.write_str("the node was cordoned by someone else and stays cordoned")
+            }
+            CordonState::Remaining(_) => {
+                f.write_str("the node could not be uncordoned in time; the record of its cordon remains")
             }
         }
     }
 }
 
-/// Why a drain did not empty the node.
+/// Why a node is not drained.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
-    /// Some pods would lose something. They were found before anything was cordoned or evicted, unless they came later.
+    /// Some pods would lose something. They were found before the cordon and the first eviction, unless they appeared later.
     #[error("node {node} is not drained: {}", refusal(empty_dir, unmanaged))]
     Refused {
         /// The node.
         node: String,
-        /// Pods that keep data in an emptyDir.
+        /// Pods that have data in an emptyDir.
         empty_dir: Vec<String>,
-        /// Pods that no controller would start again.
+        /// Pods that no controller would recreate.
         unmanaged: Vec<String>,
     },
-    /// The time limit passed. The node stays cordoned, with its record; a repeat goes on.
-    #[error("node {node} is not empty after {}: {}", crate::error::spell(*.after), stall(blockers))]
+    /// The time limit passed. The node stays cordoned, with its record; a repeated drain continues.
+    #[error("node {node} is not empty after {}: {}", crate::error::format_duration(*.after), stall(blockers))]
     Stalled {
         /// The node.
         node: String,
         /// The limit.
         after: Duration,
-        /// What holds the pods that remain, by reason.
+        /// What blocks the remaining pods, by reason.
         blockers: Vec<Blocker>,
     },
     /// It was cancelled.
@@ -145,12 +147,12 @@ pub enum DrainError {
     Cancelled {
         /// The node.
         node: String,
-        /// What became of the cordon.
-        cordon: CordonLeft,
+        /// State of the cordon.
+        cordon: CordonState,
         /// The pods that had been evicted by then.
         evicted: Vec<String>,
     },
-    /// A request failed in a way that a repeat by itself does not mend, or the first one failed.
+    /// A request failed with a terminal error, or the first one failed.
     #[error(transparent)]
     Link(#[from] LinkError),
 }
@@ -169,7 +171,7 @@ fn refusal(empty_dir: &[String], unmanaged: &[String]) -> String {
     let mut reasons = Vec::new();
     if !unmanaged.is_empty() {
         reasons.push(format!(
-            "no controller would start {} again (allow it with force)",
+            "no controller would recreate {} (allow it with force)",
             blockers::list(unmanaged)
         ));
     }
@@ -186,26 +188,26 @@ fn stall(blockers: &[Blocker]) -> String {
     blockers.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Empties `node`. Ends when it is empty, when the time limit has passed, or within five seconds of `cancel`.
+/// Drains `node`. Returns when it is drained, when the time limit has passed, or within five seconds of `cancel`.
 pub async fn drain(
     link: &Link,
     node: &str,
     options: &DrainOptions,
-    progress: &Progress,
+    progress: &ProgressSink,
     cancel: &CancellationToken,
-) -> Result<Drained, DrainError> {
+) -> Result<DrainSummary, DrainError> {
     let deadline = Instant::now() + options.time_limit;
     let mut run = Run::new(link, node, options, progress);
     let cancelled = |cordon, evicted| Err(DrainError::Cancelled { node: node.to_owned(), cordon, evicted });
     let refused = tokio::select! {
         biased;
-        () = cancel.cancelled() => return cancelled(CordonLeft::NeverMade, Vec::new()),
+        () = cancel.cancelled() => return cancelled(CordonState::NotCordoned, Vec::new()),
         refused = run.observe(deadline) => refused?,
     };
     if let Some((empty_dir, unmanaged)) = refused {
         return Err(DrainError::Refused { node: node.to_owned(), empty_dir, unmanaged });
     }
-    // A cordon that is under way is not dropped but awaited, or it could arrive after it was undone.
+    // A pending cordon is awaited and not dropped, since it could otherwise arrive after the uncordon.
     let mut cordoning = pin!(cordon(link, node, &options.holder));
     let cordon = tokio::select! {
         biased;
@@ -227,7 +229,7 @@ pub async fn drain(
     match end {
         End::Empty { left } => {
             progress.say(format!("node {node}"), "is drained");
-            Ok(Drained { cordon, evicted: run.evicted(), left })
+            Ok(DrainSummary { cordon, evicted: run.evicted(), left })
         }
         End::Stalled { blockers } => {
             Err(DrainError::Stalled { node: node.to_owned(), after: options.time_limit, blockers })
@@ -238,27 +240,27 @@ pub async fn drain(
     }
 }
 
-/// Takes our cordon back once `first` is over, whatever the API server does, within its time. The server decides by the
-/// record whether it is ours.
+/// Removes the cordon after `first` has finished, within its time. The API server decides by the record whether this holder set
+/// it.
 async fn undo(
     link: &Link,
     node: &str,
     options: &DrainOptions,
-    progress: &Progress,
+    progress: &ProgressSink,
     first: impl Future<Output = ()>,
-) -> CordonLeft {
+) -> CordonState {
     progress.say(format!("node {node}"), "cancelled, uncordoning");
     let undone = async {
         first.await;
         uncordon(link, node, &options.holder.id).await
     };
     match tokio::time::timeout(UNCORDON_WITHIN, undone).await {
-        Ok(Ok(Uncordoned::Now | Uncordoned::Before)) => CordonLeft::Undone,
-        Ok(Ok(Uncordoned::ByOther(_))) => CordonLeft::NotOurs,
-        Ok(Err(error)) => CordonLeft::Standing(Box::new(error)),
+        Ok(Ok(UncordonResult::Now | UncordonResult::Before)) => CordonState::Uncordoned,
+        Ok(Ok(UncordonResult::ByOther(_))) => CordonState::HeldByOther,
+        Ok(Err(error)) => CordonState::Remaining(Box::new(error)),
         Err(_) => {
-            let failure = crate::error::Failure::NoAnswer(UNCORDON_WITHIN);
-            CordonLeft::Standing(Box::new(link.error("uncordon", format!("node {node}"), failure)))
+            let failure = crate::error::Failure::Timeout(UNCORDON_WITHIN);
+            CordonState::Remaining(Box::new(link.error("uncordon", format!("node {node}"), failure)))
         }
     }
 }

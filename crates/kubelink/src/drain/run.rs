@@ -1,4 +1,4 @@
-//! The drain as it runs: what is known of each pod, and the loop that acts on it.
+//! The run of a drain: the state of each pod, and the loop that acts on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,54 +16,54 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::blockers::{Blocker, Held, blockers};
-use super::decide::{Fate, fate};
-use super::{DrainOptions, Until};
+use super::decide::{PodAction, fate};
+use super::{DrainGoal, DrainOptions};
 use crate::error::{Failure, LinkError};
 use crate::link::Link;
-use crate::progress::Progress;
-use crate::watched::{Pace, Watched};
+use crate::progress::ProgressSink;
+use crate::watched::{RetryDelays, Watched};
 
-/// Evictions under way at once. An API server serves many more; a node has at most a few hundred pods.
+/// Concurrent evictions. An API server serves many more; a node has at most a few hundred pods.
 const EVICTIONS_MAX: usize = 20;
-/// The longest pause that an API server can talk us into.
+/// Longest delay that the API server may request.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// How a run ends when no request made it fail.
+/// Outcome of a run without a failed request.
 pub(super) enum End {
     Empty { left: Vec<String> },
     Refused { empty_dir: Vec<String>, unmanaged: Vec<String> },
     Stalled { blockers: Vec<Blocker> },
 }
 
-/// What is known of one pod's eviction, by its uid.
+/// State of one pod's eviction, by its uid.
 #[derive(Debug)]
-enum Stage {
-    /// Refused or failed `pace` times; not before `at`.
-    Later { pace: Pace, at: Instant, refusal: Refusal },
-    /// The call is under way. What was answered last holds until something else is.
-    Asked { pace: Pace, last: Option<Refusal> },
-    /// Granted; its end is a matter of its grace period.
+enum EvictionState {
+    /// Rejected or failed `pace` times; not retried before `at`.
+    Delayed { pace: RetryDelays, at: Instant, refusal: EvictionFailure },
+    /// The request is pending. The last response counts until then.
+    Requested { pace: RetryDelays, last: Option<EvictionFailure> },
+    /// Granted; the pod terminates within its grace period.
     Granted,
 }
 
-impl Stage {
-    fn refusal(&self) -> Option<&Refusal> {
+impl EvictionState {
+    fn refusal(&self) -> Option<&EvictionFailure> {
         match self {
-            Stage::Later { refusal, .. } => Some(refusal),
-            Stage::Asked { last, .. } => last.as_ref(),
-            Stage::Granted => None,
+            EvictionState::Delayed { refusal, .. } => Some(refusal),
+            EvictionState::Requested { last, .. } => last.as_ref(),
+            EvictionState::Granted => None,
         }
     }
 }
 
-/// Why a pod was not evicted when that was last asked for.
+/// Why a pod was not evicted at the last request.
 #[derive(Debug, Clone)]
-struct Refusal {
+struct EvictionFailure {
     because: String,
     by_budget: bool,
 }
 
-struct Answer {
+struct EvictionResponse {
     uid: String,
     name: String,
     result: Result<(), kube::Error>,
@@ -73,14 +73,14 @@ pub(super) struct Run<'a> {
     link: &'a Link,
     node: &'a str,
     options: &'a DrainOptions,
-    progress: &'a Progress,
+    progress: &'a ProgressSink,
     watched: Watched<Pod>,
-    stages: BTreeMap<String, Stage>,
+    stages: BTreeMap<String, EvictionState>,
     evicted: BTreeSet<String>,
-    /// Evictions whose answer was lost, by uid: the server may have granted them.
+    /// Evictions whose response was lost, by uid: the server may have granted them.
     unanswered: BTreeMap<String, String>,
-    asked: FuturesUnordered<BoxFuture<'static, Answer>>,
-    /// Namespaces whose budgets were read because something was held there.
+    asked: FuturesUnordered<BoxFuture<'static, EvictionResponse>>,
+    /// Namespaces whose budgets were read because a pod there was blocked.
     budgets: BTreeMap<String, Vec<PodDisruptionBudget>>,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         link: &'a Link,
         node: &'a str,
         options: &'a DrainOptions,
-        progress: &'a Progress,
+        progress: &'a ProgressSink,
     ) -> Run<'a> {
         let pods: Api<Pod> = Api::all(link.client());
         let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The pods whose eviction was granted; also those whose answer was lost, if they end now or are gone.
+    /// The pods whose eviction was granted; also those whose response was lost, if they are terminating or gone.
     pub(super) fn evicted(&self) -> Vec<String> {
         let staying: BTreeSet<String> = self
             .watched
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         all.into_iter().cloned().collect()
     }
 
-    /// Learns which pods are there, and ends the run if some of them must not be evicted.
+    /// Lists the pods, and ends the run if some of them must not be evicted.
     pub(super) async fn observe(
         &mut self,
         deadline: Instant,
@@ -143,28 +143,28 @@ impl<'a> Run<'a> {
     /// The pods that must not be evicted: those with an emptyDir, those without a controller.
     fn refused(&self) -> Option<(Vec<String>, Vec<String>)> {
         let (empty_dir, unmanaged) =
-            (self.with_fate(Fate::RefuseEmptyDir), self.with_fate(Fate::RefuseUnmanaged));
+            (self.with_fate(PodAction::RefuseEmptyDir), self.with_fate(PodAction::RefuseUnmanaged));
         let any = !empty_dir.is_empty() || !unmanaged.is_empty();
         any.then_some((empty_dir, unmanaged))
     }
 
-    fn with_fate(&self, wanted: Fate) -> Vec<String> {
+    fn with_fate(&self, wanted: PodAction) -> Vec<String> {
         let found = self.watched.objects().iter().filter(|(_, pod)| fate(pod, self.options) == wanted);
         found.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Evicts until nothing is left, the deadline has passed, or a pod appears that must not be evicted.
+    /// Evicts pods until none remain, the deadline has passed, or a pod appears that must not be evicted.
     pub(super) async fn evict_all(&mut self, deadline: Instant) -> Result<End, LinkError> {
         loop {
-            // Pods that came meanwhile are judged like the first ones.
+            // Pods that appeared meanwhile are checked like the first ones.
             if let Some((empty_dir, unmanaged)) = self.refused() {
                 return Ok(End::Refused { empty_dir, unmanaged });
             }
             let remaining = self.remaining();
-            // A pod can be gone before its eviction is answered; what was done is told only when all answers are in.
+            // A pod can be gone before the response to its eviction arrives; the result counts all responses.
             if remaining.is_empty() && (self.asked.is_empty() || Instant::now() >= deadline) {
-                let mut left = self.with_fate(Fate::LeaveToDaemonSet);
-                left.extend(self.with_fate(Fate::LeaveMirror));
+                let mut left = self.with_fate(PodAction::LeaveToDaemonSet);
+                left.extend(self.with_fate(PodAction::LeaveMirror));
                 return Ok(End::Empty { left });
             }
             self.forget_the_gone();
@@ -180,44 +180,46 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The pods whose end is still to come, by name.
+    /// The remaining pods, by name.
     fn remaining(&self) -> Vec<String> {
-        let granted = |pod: &Pod| matches!(self.stages.get(&uid(pod)), Some(Stage::Granted));
+        let granted = |pod: &Pod| matches!(self.stages.get(&uid(pod)), Some(EvictionState::Granted));
         let waits = |pod: &Pod| match fate(pod, self.options) {
-            Fate::Evict => !(self.options.until == Until::Granted && granted(pod)),
-            Fate::Await => self.options.until == Until::Gone,
-            Fate::LeaveToDaemonSet | Fate::LeaveMirror | Fate::RefuseEmptyDir | Fate::RefuseUnmanaged => {
-                false
-            }
+            PodAction::Evict => !(self.options.until == DrainGoal::Granted && granted(pod)),
+            PodAction::Await => self.options.until == DrainGoal::Gone,
+            PodAction::LeaveToDaemonSet
+            | PodAction::LeaveMirror
+            | PodAction::RefuseEmptyDir
+            | PodAction::RefuseUnmanaged => false,
         };
         self.watched.objects().iter().filter(|(_, pod)| waits(pod)).map(|(name, _)| name.clone()).collect()
     }
 
     fn forget_the_gone(&mut self) {
         let present: BTreeSet<String> = self.watched.objects().values().map(uid).collect();
-        // What was asked for is kept until its answer is in.
-        self.stages.retain(|uid, stage| present.contains(uid) || matches!(stage, Stage::Asked { .. }));
+        // A pending eviction is kept until its response arrives.
+        self.stages
+            .retain(|uid, stage| present.contains(uid) || matches!(stage, EvictionState::Requested { .. }));
     }
 
-    /// Asks for the evictions that are due, and says when the next one will be.
+    /// Sends the evictions that are due, and returns when the next one will be.
     fn ask(&mut self, now: Instant) -> Option<Instant> {
         let mut next_try: Option<Instant> = None;
-        let mut due: Vec<(String, Stage, BoxFuture<'static, Answer>)> = Vec::new();
-        for pod in self.watched.objects().values().filter(|pod| fate(pod, self.options) == Fate::Evict) {
+        let mut due: Vec<(String, EvictionState, BoxFuture<'static, EvictionResponse>)> = Vec::new();
+        for pod in self.watched.objects().values().filter(|pod| fate(pod, self.options) == PodAction::Evict) {
             let (pace, last) = match self.stages.get(&uid(pod)) {
-                Some(Stage::Asked { .. } | Stage::Granted) => continue,
-                Some(Stage::Later { at, .. }) if *at > now => {
+                Some(EvictionState::Requested { .. } | EvictionState::Granted) => continue,
+                Some(EvictionState::Delayed { at, .. }) if *at > now => {
                     next_try = Some(next_try.map_or(*at, |next| next.min(*at)));
                     continue;
                 }
-                Some(Stage::Later { pace, refusal, .. }) => (pace.clone(), Some(refusal.clone())),
-                None => (Pace::default(), None),
+                Some(EvictionState::Delayed { pace, refusal, .. }) => (pace.clone(), Some(refusal.clone())),
+                None => (RetryDelays::default(), None),
             };
-            // The rest has its turn when an answer is in.
+            // The rest is sent when a response arrives.
             if self.asked.len() + due.len() >= EVICTIONS_MAX {
                 break;
             }
-            due.push((uid(pod), Stage::Asked { pace, last }, self.eviction(pod)));
+            due.push((uid(pod), EvictionState::Requested { pace, last }, self.eviction(pod)));
         }
         for (uid, stage, eviction) in due {
             self.stages.insert(uid, stage);
@@ -226,10 +228,10 @@ impl<'a> Run<'a> {
         next_try
     }
 
-    fn eviction(&self, pod: &Pod) -> BoxFuture<'static, Answer> {
+    fn eviction(&self, pod: &Pod) -> BoxFuture<'static, EvictionResponse> {
         let api: Api<Pod> = Api::namespaced(self.link.client(), &pod.namespace().unwrap_or_default());
-        // The uid, so that a pod of the same name that has taken its place elsewhere is not evicted for it. Written by hand:
-        // kube's own `evict` calls the field `delete_options`, which an API server overlooks.
+        // The uid prevents the eviction of a new pod of the same name. Built by hand: kube's own `evict` names the field
+        // `delete_options`, which an API server ignores.
         let eviction = json!({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -239,34 +241,34 @@ impl<'a> Run<'a> {
                 "gracePeriodSeconds": self.options.grace.map(|grace| grace.as_secs()),
             },
         });
-        let (uid, name, pod_name) = (uid(pod), crate::link::name_of(pod), pod.name_any());
+        let (uid, name, pod_name) = (uid(pod), crate::link::display_name(pod), pod.name_any());
         Box::pin(async move {
             let answer =
                 api.create_subresource("eviction", &pod_name, &PostParams::default(), &eviction).await;
-            Answer { uid, name, result: answer.map(|_: Value| ()) }
+            EvictionResponse { uid, name, result: answer.map(|_: Value| ()) }
         })
     }
 
-    async fn take(&mut self, answer: Answer) -> Result<(), LinkError> {
-        let Answer { uid, name, result } = answer;
+    async fn take(&mut self, answer: EvictionResponse) -> Result<(), LinkError> {
+        let EvictionResponse { uid, name, result } = answer;
         let about = format!("pod {name}");
-        let Some(Stage::Asked { mut pace, .. }) = self.stages.remove(&uid) else { return Ok(()) };
+        let Some(EvictionState::Requested { mut pace, .. }) = self.stages.remove(&uid) else { return Ok(()) };
         let cause = match &result {
             Err(kube::Error::Api(status)) => {
                 status.details.iter().flat_map(|details| &details.causes).next().cloned()
             }
             _ => None,
         };
-        match result.map_err(Failure::of) {
+        match result.map_err(Failure::from_kube) {
             Ok(()) => {
-                self.progress.say(about, "eviction granted, ending");
+                self.progress.say(about, "eviction granted, terminating");
                 self.evicted.insert(name);
-                self.stages.insert(uid, Stage::Granted);
+                self.stages.insert(uid, EvictionState::Granted);
             }
             Err(failure) => {
                 // A namespace that is being deleted forbids evictions, and deletes its pods itself.
                 let ends_anyway = matches!(&failure, Failure::Forbidden { message } if message.contains("being terminated"));
-                // It is gone, which the watch will tell too, or it changed in the very moment: so look again.
+                // It is gone, which the watch reports too, or it changed meanwhile: retry.
                 let gone = matches!(failure, Failure::NotFound { .. });
                 if failure.class() == Class::Terminal && !ends_anyway && !gone {
                     return Err(self.link.error("evict", about, failure));
@@ -277,21 +279,24 @@ impl<'a> Run<'a> {
                 let by_budget = cause.as_ref().is_some_and(|cause| cause.reason == "DisruptionBudget");
                 let error = self.link.error("evict", &about, failure);
                 let asked_pause = error.retry_after().unwrap_or_default().min(RETRY_AFTER_MAX);
-                let told = cause.map(|cause| cause.message).filter(|message| !message.is_empty());
-                let because = told.unwrap_or_else(|| error.failure.to_string());
+                let label = cause.map(|cause| cause.message).filter(|message| !message.is_empty());
+                let because = label.unwrap_or_else(|| error.failure.to_string());
                 if by_budget || because.contains("PodDisruptionBudget") {
                     self.learn_budgets(name.split('/').next().unwrap_or_default()).await;
                 }
                 self.progress.say(about, format!("cannot be evicted yet: {because}"));
                 let at = Instant::now() + pace.pause().max(asked_pause);
-                self.stages.insert(uid, Stage::Later { pace, at, refusal: Refusal { because, by_budget } });
+                self.stages.insert(
+                    uid,
+                    EvictionState::Delayed { pace, at, refusal: EvictionFailure { because, by_budget } },
+                );
             }
         }
         Ok(())
     }
 
-    /// Reads the budgets of a namespace once, the first time that something is held there. They serve the report only:
-    /// if they cannot be read, the server's words must do.
+    /// Reads the budgets of a namespace once, when the first pod there is blocked. They are for the report only: if they cannot be
+    /// read, the API server's message is used.
     async fn learn_budgets(&mut self, namespace: &str) {
         if self.budgets.contains_key(namespace) {
             return;
@@ -318,16 +323,20 @@ impl<'a> Run<'a> {
                 let pod = self.watched.objects().get(name)?;
                 let stage = self.stages.get(&uid(pod));
                 let because = match stage {
-                    _ if !crate::target::held_by(&pod.metadata).is_empty() => "its finalizers keep it",
-                    _ if pod.metadata.deletion_timestamp.is_some() => "its grace period has not ended",
-                    Some(Stage::Later { refusal, .. } | Stage::Asked { last: Some(refusal), .. }) => {
-                        refusal.because.as_str()
+                    _ if !crate::target::held_by(&pod.metadata).is_empty() => {
+                        "its finalizers are not removed"
                     }
-                    Some(Stage::Granted) => "its grace period has not ended",
-                    Some(Stage::Asked { last: None, .. }) => "its eviction is unanswered",
-                    None => "its eviction has not been asked for",
+                    _ if pod.metadata.deletion_timestamp.is_some() => "its grace period has not ended",
+                    Some(
+                        EvictionState::Delayed { refusal, .. }
+                        | EvictionState::Requested { last: Some(refusal), .. },
+                    ) => refusal.because.as_str(),
+                    Some(EvictionState::Granted) => "its grace period has not ended",
+                    Some(EvictionState::Requested { last: None, .. }) => "its eviction is pending",
+                    None => "its eviction is not requested yet",
                 };
-                let by_budget = stage.and_then(Stage::refusal).is_some_and(|refusal| refusal.by_budget);
+                let by_budget =
+                    stage.and_then(EvictionState::refusal).is_some_and(|refusal| refusal.by_budget);
                 Some(Held { name, pod, because, by_budget })
             })
             .collect();
@@ -342,8 +351,8 @@ impl<'a> Run<'a> {
         let pods =
             if remaining.len() == 1 { "1 pod".to_owned() } else { format!("{} pods", remaining.len()) };
         let sentence = match held.as_slice() {
-            [] => format!("waits for {pods} to end"),
-            held => format!("waits for {pods} to end; {}", held.join("; ")),
+            [] => format!("waits for {pods} to terminate"),
+            held => format!("waits for {pods} to terminate; {}", held.join("; ")),
         };
         self.progress.hold(format!("node {}", self.node), sentence, blockers);
     }
@@ -357,9 +366,9 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Whether the server may have done what was asked although we were not told.
+/// Whether the server may have granted a request whose response was lost.
 fn may_have_been_done(failure: &Failure) -> bool {
-    matches!(failure, Failure::Connection(_) | Failure::NoAnswer(_) | Failure::Server { .. })
+    matches!(failure, Failure::Connection(_) | Failure::Timeout(_) | Failure::Server { .. })
 }
 
 fn uid(pod: &Pod) -> String {

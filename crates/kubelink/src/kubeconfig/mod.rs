@@ -1,8 +1,8 @@
-//! A kubeconfig that someone handed us, checked before anything is done with it.
+//! An imported kubeconfig, checked before it is used.
 //!
-//! It comes from outside, so it must carry what it needs: nothing that runs a program, reads a file of this host, or
-//! weakens TLS is accepted unless the operator's configuration allows that very thing by name. Parsing reads no file and
-//! no environment. No text of the kubeconfig beyond names, and nothing secret, shows in an error or in `Debug`.
+//! It is untrusted input, so it must be self-contained: nothing that runs a program, reads a file of this host, or weakens TLS is
+//! accepted unless the operator's configuration allows it by name. Parsing reads no file and no environment. Errors and `Debug`
+//! contain no text of the kubeconfig beyond names, and no secret.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ mod risk;
 #[cfg(test)]
 mod tests;
 
-pub use risk::{Allow, Risk};
+pub use risk::{AllowedRisks, KubeconfigRisk};
 
-/// Larger than any real one; a limit on what a stranger can make us parse.
+/// Larger than any real one; limits what a caller can make us parse.
 const SIZE_MAX: usize = 1024 * 1024;
 
-/// Why a kubeconfig is refused: one sentence, with what would be accepted.
+/// Why a kubeconfig is rejected: one sentence, with what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the kubeconfig is refused: {0}")]
+#[error("the kubeconfig is rejected: {0}")]
 pub struct KubeconfigError(String);
 
 impl Classify for KubeconfigError {
@@ -35,7 +35,7 @@ impl Classify for KubeconfigError {
     }
 }
 
-/// How to reach one cluster and who we are there; all of it checked.
+/// Address, trust and credential for one cluster; all of it checked.
 #[derive(Clone)]
 pub struct Kubeconfig {
     context: String,
@@ -48,17 +48,21 @@ pub struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Reads `text` and takes the context called `context`, or else its current one.
-    pub fn parse(text: &str, context: Option<&str>, allow: &Allow) -> Result<Kubeconfig, KubeconfigError> {
+    /// Parses `text` and selects the context `context`, or else its current one.
+    pub fn parse(
+        text: &str,
+        context: Option<&str>,
+        allow: &AllowedRisks,
+    ) -> Result<Kubeconfig, KubeconfigError> {
         if text.len() > SIZE_MAX {
             return refuse(format!("it has {} bytes, and at most {SIZE_MAX} are accepted", text.len()));
         }
-        // The parser's own words quote the text, which may be a secret: only the place is told.
+        // The message of the parser quotes the text, which may be a secret: only the position is reported.
         let parsed: raw::Kubeconfig = serde_saphyr::from_str(text).map_err(|error| {
             let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
             KubeconfigError(format!("it is not the YAML of a kubeconfig{}", place.unwrap_or_default()))
         })?;
-        let chosen = Chosen::from(parsed, context)?;
+        let chosen = SelectedContext::from(parsed, context)?;
         chosen.check_risks(allow)?;
         let server = chosen.server()?;
         let authority = chosen.authority()?;
@@ -86,7 +90,7 @@ impl Kubeconfig {
         })
     }
 
-    /// The name of the context taken.
+    /// The name of the selected context.
     pub fn context(&self) -> &str {
         &self.context
     }
@@ -96,17 +100,17 @@ impl Kubeconfig {
         &self.server
     }
 
-    /// The namespace that the context names, or `default`.
+    /// The namespace of the context, or `default`.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Changes whenever the address, the trust or the credential changes; says nothing about them.
+    /// Changes whenever the address, the trust or the credential changes; reveals none of them.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// A kubeconfig with the chosen context and nothing else: what is worth keeping of the imported one.
+    /// A kubeconfig with the selected context and nothing else.
     pub fn document(&self) -> &Secret<String> {
         &self.document
     }
@@ -115,7 +119,7 @@ impl Kubeconfig {
         self.config.expose()
     }
 
-    /// The certificate with which we show who we are, in DER.
+    /// The client certificate, in DER.
     pub(crate) fn client_certificate(&self) -> Option<&[u8]> {
         self.client_certificate.as_deref()
     }
@@ -134,8 +138,8 @@ fn refuse<T>(why: String) -> Result<T, KubeconfigError> {
     Err(KubeconfigError(why))
 }
 
-/// The three parts that the chosen context joins, with their names for messages.
-struct Chosen {
+/// The three parts of the selected context, with their names for messages.
+struct SelectedContext {
     context: String,
     namespace: String,
     cluster_name: String,
@@ -144,8 +148,8 @@ struct Chosen {
     user: AuthInfo,
 }
 
-impl Chosen {
-    fn from(parsed: raw::Kubeconfig, wanted: Option<&str>) -> Result<Chosen, KubeconfigError> {
+impl SelectedContext {
+    fn from(parsed: raw::Kubeconfig, wanted: Option<&str>) -> Result<SelectedContext, KubeconfigError> {
         let known: Vec<_> = parsed.contexts.iter().map(|context| context.name.clone()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let context = match wanted
@@ -170,7 +174,7 @@ impl Chosen {
             ));
         };
         let Some(user_name) = found.user.filter(|name| !name.is_empty()) else {
-            return refuse(format!("context {context:?} names no user, and without one we would be nobody"));
+            return refuse(format!("context {context:?} names no user, so requests would be anonymous"));
         };
         let Some(user) =
             parsed.auth_infos.into_iter().find(|at| at.name == user_name).and_then(|at| at.auth_info)
@@ -179,22 +183,26 @@ impl Chosen {
         };
         let namespace =
             found.namespace.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
-        Ok(Chosen { context, namespace, cluster_name, cluster, user_name, user })
+        Ok(SelectedContext { context, namespace, cluster_name, cluster, user_name, user })
     }
 
-    fn check_risks(&self, allow: &Allow) -> Result<(), KubeconfigError> {
-        let Chosen { cluster, user, .. } = self;
+    fn check_risks(&self, allow: &AllowedRisks) -> Result<(), KubeconfigError> {
+        let SelectedContext { cluster, user, .. } = self;
         let of_user = [
-            (user.exec.is_some(), "exec", Risk::Exec),
-            (user.auth_provider.is_some(), "auth-provider", Risk::AuthProvider),
-            (user.token_file.is_some(), "tokenFile", Risk::TokenFile),
-            (user.client_certificate.is_some(), "client-certificate", Risk::FilePath),
-            (user.client_key.is_some(), "client-key", Risk::FilePath),
+            (user.exec.is_some(), "exec", KubeconfigRisk::Exec),
+            (user.auth_provider.is_some(), "auth-provider", KubeconfigRisk::AuthProvider),
+            (user.token_file.is_some(), "tokenFile", KubeconfigRisk::TokenFile),
+            (user.client_certificate.is_some(), "client-certificate", KubeconfigRisk::FilePath),
+            (user.client_key.is_some(), "client-key", KubeconfigRisk::FilePath),
         ];
         let of_cluster = [
-            (cluster.certificate_authority.is_some(), "certificate-authority", Risk::FilePath),
-            (cluster.proxy_url.is_some(), "proxy-url", Risk::ProxyUrl),
-            (cluster.insecure_skip_tls_verify == Some(true), "insecure-skip-tls-verify", Risk::InsecureTls),
+            (cluster.certificate_authority.is_some(), "certificate-authority", KubeconfigRisk::FilePath),
+            (cluster.proxy_url.is_some(), "proxy-url", KubeconfigRisk::ProxyUrl),
+            (
+                cluster.insecure_skip_tls_verify == Some(true),
+                "insecure-skip-tls-verify",
+                KubeconfigRisk::InsecureTls,
+            ),
         ];
         let of_user = of_user.map(|found| ("user", &self.user_name, found));
         let of_cluster = of_cluster.map(|found| ("cluster", &self.cluster_name, found));
@@ -229,7 +237,7 @@ impl Chosen {
                 refuse(format!("the server of cluster {name:?} must be https://HOST[:PORT] and no more"))
             }
             Some("http") => refuse(format!(
-                "the server of cluster {name:?} is an http:// URL, which nobody protects; accepted is https://"
+                "the server of cluster {name:?} is an http:// URL, which is not encrypted; accepted is https://"
             )),
             _ => refuse(format!("the server of cluster {name:?} is not a URL; accepted is an https:// URL")),
         }
@@ -250,14 +258,14 @@ impl Chosen {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in &found {
             if roots.add(CertificateDer::from(certificate.as_slice())).is_err() {
-                return refuse(format!("{place} holds something that is not an X.509 certificate"));
+                return refuse(format!("{place} contains something that is not an X.509 certificate"));
             }
         }
         Ok(Some(found))
     }
 
     /// The client certificate, and whether there is a key for it.
-    fn identity(&self, allow: &Allow) -> Result<(Option<Vec<u8>>, bool), KubeconfigError> {
+    fn identity(&self, allow: &AllowedRisks) -> Result<(Option<Vec<u8>>, bool), KubeconfigError> {
         let name = &self.user_name;
         let fields = serde_json::to_value(&self.user).unwrap_or_default();
         let text = |field: &str| fields.get(field).and_then(|value| value.as_str());
@@ -282,10 +290,10 @@ impl Chosen {
             None => false,
         };
         match (certificate.is_some(), key) {
-            (true, false) if !allow.allows(Risk::FilePath) => {
+            (true, false) if !allow.allows(KubeconfigRisk::FilePath) => {
                 refuse(format!("user {name:?} has client-certificate-data but no client-key-data"))
             }
-            (false, true) if !allow.allows(Risk::FilePath) => {
+            (false, true) if !allow.allows(KubeconfigRisk::FilePath) => {
                 refuse(format!("user {name:?} has client-key-data but no client-certificate-data"))
             }
             _ => Ok((certificate, key)),
@@ -305,11 +313,11 @@ impl Chosen {
         {
             return Ok(());
         }
-        let instead = Risk::Exec.instead();
+        let instead = KubeconfigRisk::Exec.instead();
         refuse(format!("user {:?} has no credential; accepted is {instead}", self.user_name))
     }
 
-    /// The same as a kubeconfig of one context.
+    /// The selected parts as a kubeconfig of one context.
     fn document(&self) -> Result<String, KubeconfigError> {
         let part = |value: serde_json::Result<serde_json::Value>| {
             value.map_err(|_| KubeconfigError("it holds a value that cannot be written again".to_owned()))

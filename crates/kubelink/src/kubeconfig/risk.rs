@@ -1,12 +1,12 @@
-//! What an operator may allow kubeconfigs to do, each by name.
+//! Risks of kubeconfigs that an operator may allow, each by name.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-/// What a kubeconfig may do only where the configuration says so.
+/// What a kubeconfig may do only if the configuration allows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Risk {
+pub enum KubeconfigRisk {
     /// `exec`: runs a program on this host.
     Exec,
     /// `auth-provider`: runs a program or calls a third party.
@@ -17,69 +17,75 @@ pub enum Risk {
     FilePath,
     /// `proxy-url`: sends everything through a third party.
     ProxyUrl,
-    /// `insecure-skip-tls-verify`: talks to whoever answers.
+    /// `insecure-skip-tls-verify`: accepts any server.
     InsecureTls,
 }
 
-impl Risk {
-    pub(super) const ALL: [Risk; 6] =
-        [Risk::Exec, Risk::AuthProvider, Risk::TokenFile, Risk::FilePath, Risk::ProxyUrl, Risk::InsecureTls];
+impl KubeconfigRisk {
+    pub(super) const ALL: [KubeconfigRisk; 6] = [
+        KubeconfigRisk::Exec,
+        KubeconfigRisk::AuthProvider,
+        KubeconfigRisk::TokenFile,
+        KubeconfigRisk::FilePath,
+        KubeconfigRisk::ProxyUrl,
+        KubeconfigRisk::InsecureTls,
+    ];
 
     /// The name by which a configuration allows it.
     pub fn name(self) -> &'static str {
         match self {
-            Risk::Exec => "exec",
-            Risk::AuthProvider => "auth-provider",
-            Risk::TokenFile => "token-file",
-            Risk::FilePath => "file-path",
-            Risk::ProxyUrl => "proxy-url",
-            Risk::InsecureTls => "insecure-tls",
+            KubeconfigRisk::Exec => "exec",
+            KubeconfigRisk::AuthProvider => "auth-provider",
+            KubeconfigRisk::TokenFile => "token-file",
+            KubeconfigRisk::FilePath => "file-path",
+            KubeconfigRisk::ProxyUrl => "proxy-url",
+            KubeconfigRisk::InsecureTls => "insecure-tls",
         }
     }
 
-    /// What would be accepted in its place.
+    /// What is accepted instead.
     pub(super) fn instead(self) -> &'static str {
         match self {
-            Risk::Exec | Risk::AuthProvider | Risk::TokenFile => {
+            KubeconfigRisk::Exec | KubeconfigRisk::AuthProvider | KubeconfigRisk::TokenFile => {
                 "a token, or client-certificate-data with client-key-data"
             }
-            Risk::FilePath => "the same as base64 in the field ending in -data",
-            Risk::ProxyUrl => "a server that can be reached directly",
-            Risk::InsecureTls => "certificate-authority-data",
+            KubeconfigRisk::FilePath => "the same as base64 in the field ending in -data",
+            KubeconfigRisk::ProxyUrl => "a server that can be reached directly",
+            KubeconfigRisk::InsecureTls => "certificate-authority-data",
         }
     }
 }
 
-impl FromStr for Risk {
+impl FromStr for KubeconfigRisk {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Risk, String> {
-        Risk::ALL.into_iter().find(|risk| risk.name() == text).ok_or_else(|| {
-            let known: Vec<_> = Risk::ALL.iter().map(|risk| risk.name()).collect();
+    fn from_str(text: &str) -> Result<KubeconfigRisk, String> {
+        KubeconfigRisk::ALL.into_iter().find(|risk| risk.name() == text).ok_or_else(|| {
+            let known: Vec<_> = KubeconfigRisk::ALL.iter().map(|risk| risk.name()).collect();
             format!("{text:?} is not one of {}", known.join(", "))
         })
     }
 }
 
-/// The risks that the configuration allows; by default none.
+/// The risks that the configuration allows; none by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(transparent)]
-pub struct Allow(BTreeSet<Risk>);
+pub struct AllowedRisks(BTreeSet<KubeconfigRisk>);
 
-impl Allow {
+impl AllowedRisks {
     /// Allows nothing.
-    pub fn nothing() -> Allow {
-        Allow::default()
+    pub fn nothing() -> AllowedRisks {
+        AllowedRisks::default()
     }
 
     /// Whether it allows `risk`.
-    pub fn allows(&self, risk: Risk) -> bool {
+    pub fn allows(&self, risk: KubeconfigRisk) -> bool {
         self.0.contains(&risk)
     }
 }
 
-impl FromIterator<Risk> for Allow {
-    fn from_iter<I: IntoIterator<Item = Risk>>(risks: I) -> Allow {
-        Allow(risks.into_iter().collect())
+impl FromIterator<KubeconfigRisk> for AllowedRisks {
+    fn from_iter<I: IntoIterator<Item = KubeconfigRisk>>(risks: I) -> AllowedRisks {
+        AllowedRisks(risks.into_iter().collect())
     }
 }

@@ -28,15 +28,15 @@ fn sound() -> Value {
 }
 
 fn parse(document: &Value) -> Result<Kubeconfig, KubeconfigError> {
-    Kubeconfig::parse(&document.to_string(), None, &Allow::nothing())
+    Kubeconfig::parse(&document.to_string(), None, &AllowedRisks::nothing())
 }
 
-/// The kubeconfig after one change, refused with this sentence.
+/// The kubeconfig after one change is rejected with this sentence.
 fn refused(change: impl FnOnce(&mut Value), because: &str) {
     let mut document = sound();
     change(&mut document);
     let said = parse(&document).expect_err(because).to_string();
-    assert_eq!(said, format!("the kubeconfig is refused: {because}"));
+    assert_eq!(said, format!("the kubeconfig is rejected: {because}"));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_kubeconfig_that_carries_what_it_needs_is_taken() {
     assert_eq!(current.context(), "prod");
     assert_eq!(current.server().to_string(), "https://api.example:6443/");
     assert_eq!(current.namespace(), "default");
-    let named = Kubeconfig::parse(&document.to_string(), Some("other"), &Allow::nothing()).unwrap();
+    let named = Kubeconfig::parse(&document.to_string(), Some("other"), &AllowedRisks::nothing()).unwrap();
     assert_eq!(named.namespace(), "apps");
     assert_ne!(named.digest(), current.digest());
 }
@@ -54,10 +54,10 @@ fn a_kubeconfig_that_carries_what_it_needs_is_taken() {
 #[test]
 fn what_is_kept_of_it_parses_to_the_same_and_holds_nothing_else() {
     let document = sound();
-    let named = Kubeconfig::parse(&document.to_string(), Some("other"), &Allow::nothing()).unwrap();
+    let named = Kubeconfig::parse(&document.to_string(), Some("other"), &AllowedRisks::nothing()).unwrap();
     let kept = named.document().expose();
     assert!(!kept.contains("client-key-data"), "another user's key is kept");
-    let again = Kubeconfig::parse(kept, None, &Allow::nothing()).unwrap();
+    let again = Kubeconfig::parse(kept, None, &AllowedRisks::nothing()).unwrap();
     assert_eq!(again.digest(), named.digest());
 }
 
@@ -79,46 +79,46 @@ fn each_risk_is_refused_by_name_and_taken_where_it_is_allowed() {
         move |document: &mut Value| document["clusters"][0]["cluster"][field] = value
     };
     type Change = Box<dyn Fn(&mut Value)>;
-    let cases: Vec<(Change, &str, Risk)> = vec![
+    let cases: Vec<(Change, &str, KubeconfigRisk)> = vec![
         (
             Box::new(move |d| user("exec", json!({"command": "sh"}))(d)),
             "user \"admin\" uses exec",
-            Risk::Exec,
+            KubeconfigRisk::Exec,
         ),
         (
             Box::new(move |d| user("auth-provider", json!({"name": "gcp", "config": {}}))(d)),
             "user \"admin\" uses auth-provider",
-            Risk::AuthProvider,
+            KubeconfigRisk::AuthProvider,
         ),
         (
             Box::new(move |d| user("tokenFile", json!("/etc/token"))(d)),
             "user \"admin\" uses tokenFile",
-            Risk::TokenFile,
+            KubeconfigRisk::TokenFile,
         ),
         (
             Box::new(move |d| user("client-certificate", json!("/etc/passwd"))(d)),
             "user \"admin\" uses client-certificate",
-            Risk::FilePath,
+            KubeconfigRisk::FilePath,
         ),
         (
             Box::new(move |d| user("client-key", json!("/etc/passwd"))(d)),
             "user \"admin\" uses client-key",
-            Risk::FilePath,
+            KubeconfigRisk::FilePath,
         ),
         (
             Box::new(move |d| cluster("certificate-authority", json!("/etc/passwd"))(d)),
             "cluster \"blue\" uses certificate-authority",
-            Risk::FilePath,
+            KubeconfigRisk::FilePath,
         ),
         (
             Box::new(move |d| cluster("proxy-url", json!("http://proxy.example:3128"))(d)),
             "cluster \"blue\" uses proxy-url",
-            Risk::ProxyUrl,
+            KubeconfigRisk::ProxyUrl,
         ),
         (
             Box::new(move |d| cluster("insecure-skip-tls-verify", json!(true))(d)),
             "cluster \"blue\" uses insecure-skip-tls-verify",
-            Risk::InsecureTls,
+            KubeconfigRisk::InsecureTls,
         ),
     ];
     for (change, because, risk) in cases {
@@ -129,9 +129,9 @@ fn each_risk_is_refused_by_name_and_taken_where_it_is_allowed() {
             said.contains(because) && said.contains("; accepted is ") && said.contains(risk.name()),
             "{said}"
         );
-        let others = Risk::ALL.into_iter().filter(|other| *other != risk).collect();
+        let others = KubeconfigRisk::ALL.into_iter().filter(|other| *other != risk).collect();
         Kubeconfig::parse(&document.to_string(), None, &others).expect_err("allowed by another name");
-        Kubeconfig::parse(&document.to_string(), None, &Allow::from_iter([risk])).expect(because);
+        Kubeconfig::parse(&document.to_string(), None, &AllowedRisks::from_iter([risk])).expect(because);
     }
 }
 
@@ -156,7 +156,7 @@ fn each_mistake_is_told_in_one_sentence() {
     refused(server(""), "cluster \"blue\" has no server; accepted is an https:// URL");
     refused(
         server("http://api.example"),
-        "the server of cluster \"blue\" is an http:// URL, which nobody protects; accepted is https://",
+        "the server of cluster \"blue\" is an http:// URL, which is not encrypted; accepted is https://",
     );
     refused(server("not a url"), "the server of cluster \"blue\" is not a URL; accepted is an https:// URL");
     refused(
@@ -178,7 +178,7 @@ fn each_mistake_is_told_in_one_sentence() {
     let hollow = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     refused(
         authority(BASE64.encode(hollow)),
-        "certificate-authority-data of cluster \"blue\" holds something that is not an X.509 certificate",
+        "certificate-authority-data of cluster \"blue\" contains something that is not an X.509 certificate",
     );
     let user = |field: &'static str, value: Value| move |d: &mut Value| d["users"][0]["user"][field] = value;
     refused(
@@ -202,22 +202,22 @@ fn no_secret_shows_in_an_error_or_in_debug_output() {
     let parsed = parse(&document).unwrap();
     assert!(!format!("{parsed:?}").contains("hunter2"));
     for broken in ["users: [{name: a, user: {token: [hunter2]}}]", "token: hunter2: :", "hunter2"] {
-        let error = Kubeconfig::parse(broken, None, &Allow::nothing()).unwrap_err();
+        let error = Kubeconfig::parse(broken, None, &AllowedRisks::nothing()).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
 }
 
 #[test]
 fn a_huge_kubeconfig_is_not_even_parsed() {
-    let error = Kubeconfig::parse(&"#".repeat(SIZE_MAX + 1), None, &Allow::nothing()).unwrap_err();
+    let error = Kubeconfig::parse(&"#".repeat(SIZE_MAX + 1), None, &AllowedRisks::nothing()).unwrap_err();
     assert!(error.to_string().contains("at most 1048576"), "{error}");
 }
 
 proptest! {
     #[test]
     fn garbage_never_panics(text in "\\PC{0,200}", tail in any::<Vec<u8>>()) {
-        let _ = Kubeconfig::parse(&text, None, &Allow::nothing());
-        let _ = Kubeconfig::parse(&String::from_utf8_lossy(&tail), Some("prod"), &Allow::nothing());
+        let _ = Kubeconfig::parse(&text, None, &AllowedRisks::nothing());
+        let _ = Kubeconfig::parse(&String::from_utf8_lossy(&tail), Some("prod"), &AllowedRisks::nothing());
     }
 
     #[test]
@@ -231,6 +231,6 @@ proptest! {
         let at = at % chars.len();
         let end = (at + cut).min(chars.len());
         let mangled: String = chars[..at].iter().copied().chain(put.chars()).chain(chars[end..].iter().copied()).collect();
-        let _ = Kubeconfig::parse(&mangled, None, &Allow::nothing());
+        let _ = Kubeconfig::parse(&mangled, None, &AllowedRisks::nothing());
     }
 }

@@ -1,7 +1,7 @@
-//! One link per cluster, shared by everyone in the process.
+//! One link per cluster, shared by the whole process.
 //!
-//! A link is kept for as long as its credential is the one that the store holds, it is used, and the API server accepts it.
-//! There is no task behind it: what is stale goes when someone asks.
+//! A link is kept while the store holds its credential, it is used, and the API server accepts it. There is no task behind it:
+//! stale links are removed at the next call.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,14 +15,14 @@ use crate::error::LinkError;
 use crate::kubeconfig::Kubeconfig;
 use crate::link::{Link, Timeouts};
 
-/// How many links are kept, and for how long unused.
+/// Limits of the kept links.
 #[derive(Debug, Clone, Copy)]
 pub struct LinksLimits {
-    /// At most this many; the one unused for longest makes room. Each may hold a few idle connections.
+    /// Most links; the least recently used one is closed first. Each may hold a few idle connections.
     pub count_max: usize,
-    /// A link unused for this long is closed.
+    /// Idle time after which a link is closed.
     pub idle_max: Duration,
-    /// The limits of each link.
+    /// Timeouts of each link.
     pub timeouts: Timeouts,
 }
 
@@ -37,11 +37,11 @@ impl Default for LinksLimits {
 pub struct Links {
     limits: LinksLimits,
     clock: SharedClock,
-    kept: Mutex<HashMap<Uuid, Kept>>,
+    kept: Mutex<HashMap<Uuid, CachedLink>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedLink {
     link: Link,
     credential: String,
     used_at: Timestamp,
@@ -53,9 +53,9 @@ impl Links {
         Links { limits, clock, kept: Mutex::default() }
     }
 
-    /// The link to `cluster`. `credential` is the version of its kubeconfig (the etag of the sealed secret, or the
-    /// kubeconfig's digest); `load` answers the name by which errors call the cluster and its kubeconfig, and is called only
-    /// when no link of that version is at hand or the API server has refused the one that is.
+    /// The link to `cluster`. `credential` is the version of its kubeconfig (the etag of the sealed secret, or the kubeconfig's
+    /// digest); `load` returns the cluster's name for errors and its kubeconfig, and is called only if there is no link of that
+    /// version or the API server has rejected it.
     pub async fn link<F, E>(&self, cluster: Uuid, credential: &str, load: F) -> Result<Link, E>
     where
         F: AsyncFnOnce() -> Result<(String, Kubeconfig), E>,
@@ -66,7 +66,8 @@ impl Links {
         }
         let (name, kubeconfig) = load().await?;
         let link = Link::open(&name, &kubeconfig, self.limits.timeouts, self.clock.clone())?;
-        let kept = Kept { link: link.clone(), credential: credential.to_owned(), used_at: self.clock.now() };
+        let kept =
+            CachedLink { link: link.clone(), credential: credential.to_owned(), used_at: self.clock.now() };
         let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(cluster, kept);
         while all.len() > self.limits.count_max.max(1) {
@@ -77,12 +78,12 @@ impl Links {
         Ok(link)
     }
 
-    /// Closes the link to `cluster`, if there is one. Those who still hold it may finish with it.
+    /// Closes the link to `cluster`, if there is one. Its current users may finish with it.
     pub fn forget(&self, cluster: Uuid) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
     }
 
-    /// How many links are kept.
+    /// Number of kept links.
     pub fn count(&self) -> usize {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -4,12 +4,12 @@ use api::clock::ManualClock;
 use jiff::SignedDuration;
 
 use super::*;
-use crate::kubeconfig::Allow;
+use crate::kubeconfig::AllowedRisks;
 
 fn kubeconfig() -> Kubeconfig {
     let text = r#"{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "u", "user": {"token": "t"}}]}"#;
-    Kubeconfig::parse(text, None, &Allow::nothing()).unwrap()
+    Kubeconfig::parse(text, None, &AllowedRisks::nothing()).unwrap()
 }
 
 /// The links of a test, and how often a kubeconfig was loaded.

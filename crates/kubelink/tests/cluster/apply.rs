@@ -5,28 +5,28 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, ResourceExt};
 use kubelink::apply::{
-    Applied, ApplyError, ApplyOptions, Documents, Effect, Force, PART_OF, SetName, apply, apply_one,
+    ApplyError, ApplyOptions, ApplyReport, ApplySetName, Documents, Effect, Force, PART_OF, apply, apply_one,
 };
-use kubelink::{Failure, Progress};
+use kubelink::{Failure, ProgressSink};
 use serde_json::{Value, json};
 
 use crate::support::{World, world};
 
 fn options(world: &World, set: Option<&str>) -> ApplyOptions {
-    let set = set.map(|name| SetName { namespace: world.namespace.clone(), name: name.to_owned() });
+    let set = set.map(|name| ApplySetName { namespace: world.namespace.clone(), name: name.to_owned() });
     ApplyOptions { namespace: world.namespace.clone(), set, ..ApplyOptions::default() }
 }
 
-async fn applied(world: &World, objects: &[Value], set: Option<&str>) -> Result<Applied, ApplyError> {
-    let documents = Documents::of(objects.to_vec()).unwrap();
-    apply(&world.link, &documents, &options(world, set), &Progress::silent()).await
+async fn applied(world: &World, objects: &[Value], set: Option<&str>) -> Result<ApplyReport, ApplyError> {
+    let documents = Documents::from_values(objects.to_vec()).unwrap();
+    apply(&world.link, &documents, &options(world, set), &ProgressSink::disabled()).await
 }
 
 fn map(name: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
 }
 
-fn told(applied: &Applied) -> Vec<String> {
+fn report_lines(applied: &ApplyReport) -> Vec<String> {
     applied
         .objects
         .iter()
@@ -43,38 +43,41 @@ async fn maps(world: &World) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_object_is_told_as_created_configured_unchanged_or_pruned() {
+async fn each_object_is_reported_as_created_configured_unchanged_or_pruned() {
     let Some(world) = world("apply") else { return };
     let first = applied(&world, &[map("a", "1"), map("b", "1"), map("c", "1")], Some("set")).await.unwrap();
-    assert_eq!(told(&first), ["ConfigMap a created", "ConfigMap b created", "ConfigMap c created"]);
+    assert_eq!(report_lines(&first), ["ConfigMap a created", "ConfigMap b created", "ConfigMap c created"]);
     let second = applied(&world, &[map("a", "1"), map("b", "2")], Some("set")).await.unwrap();
-    assert_eq!(told(&second), ["ConfigMap a unchanged", "ConfigMap b configured", "ConfigMap c pruned"]);
+    assert_eq!(
+        report_lines(&second),
+        ["ConfigMap a unchanged", "ConfigMap b configured", "ConfigMap c pruned"]
+    );
     let third = applied(&world, &[map("a", "1"), map("b", "2")], Some("set")).await.unwrap();
-    assert_eq!(told(&third), ["ConfigMap a unchanged", "ConfigMap b unchanged"]);
+    assert_eq!(report_lines(&third), ["ConfigMap a unchanged", "ConfigMap b unchanged"]);
     assert_eq!(maps(&world).await, [("a".into(), "1".into()), ("b".into(), "2".into())]);
     let none = applied(&world, &[], Some("set")).await.unwrap();
-    assert_eq!(told(&none), ["ConfigMap a pruned", "ConfigMap b pruned"]);
+    assert_eq!(report_lines(&none), ["ConfigMap a pruned", "ConfigMap b pruned"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_the_set_names_and_owns_is_pruned() {
+async fn only_objects_named_and_owned_by_the_set_are_pruned() {
     let Some(world) = world("apply-prune") else { return };
     applied(&world, &[map("a", "1"), map("taken", "1")], Some("set")).await.unwrap();
     let id = options(&world, Some("set")).set.unwrap().id();
-    // A copy that bears the label but that nobody applied, and a member that someone took out of the set.
+    // A copy with the label that was not applied, and a member that someone removed from the set.
     let copy = json!({"metadata": {"name": "copy", "labels": {PART_OF: id}}});
     let _: ConfigMap = world.create(world.api(), copy).await;
     let taken = json!({"metadata": {"labels": {PART_OF: null}}});
     world.api::<ConfigMap>().patch("taken", &PatchParams::default(), &Patch::Merge(taken)).await.unwrap();
     let done = applied(&world, &[], Some("set")).await.unwrap();
-    assert_eq!(told(&done), ["ConfigMap a pruned"]);
+    assert_eq!(report_lines(&done), ["ConfigMap a pruned"]);
     for name in ["copy", "taken"] {
         world.api::<ConfigMap>().get(name).await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_come_before_what_is_of_their_kind_whatever_the_order_of_the_documents() {
+async fn definitions_are_applied_before_their_objects_whatever_the_order_of_the_documents() {
     let Some(world) = world("apply-crd") else { return };
     let plural = format!("things{}", world.namespace.rsplit('-').next().unwrap());
     let group = "apply.example.dev";
@@ -95,9 +98,13 @@ async fn definitions_come_before_what_is_of_their_kind_whatever_the_order_of_the
         kinds,
         ["Namespace".to_owned(), "CustomResourceDefinition".into(), "ConfigMap".into(), format!("T{plural}")]
     );
-    assert!(done.objects.iter().all(|(_, effect)| *effect == Effect::Created), "{:?}", told(&done));
+    assert!(done.objects.iter().all(|(_, effect)| *effect == Effect::Created), "{:?}", report_lines(&done));
     let again = applied(&world, &all, Some("set")).await.unwrap();
-    assert!(again.objects.iter().all(|(_, effect)| *effect == Effect::Unchanged), "{:?}", told(&again));
+    assert!(
+        again.objects.iter().all(|(_, effect)| *effect == Effect::Unchanged),
+        "{:?}",
+        report_lines(&again)
+    );
     let gone = applied(&world, &[], Some("set")).await.unwrap();
     let kinds: Vec<_> = gone.objects.iter().map(|(target, _)| target.resource.kind.clone()).collect();
     assert_eq!(kinds.len(), 4);
@@ -105,7 +112,7 @@ async fn definitions_come_before_what_is_of_their_kind_whatever_the_order_of_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_when_any_document_would_be_refused() {
+async fn nothing_is_written_when_any_document_would_be_rejected() {
     let Some(world) = world("apply-check") else { return };
     let count = async || world.api::<ConfigMap>().list(&ListParams::default()).await.unwrap().items.len();
     let before = count().await;
@@ -138,7 +145,7 @@ async fn nothing_is_written_when_any_document_would_be_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_another_manager_are_taken_only_by_force() {
+async fn fields_of_another_manager_are_taken_over_only_by_force() {
     let Some(world) = world("apply-force") else { return };
     let theirs: ConfigMap = serde_json::from_value(map("a", "theirs")).unwrap();
     let maps: Api<ConfigMap> = world.api();
@@ -147,13 +154,13 @@ async fn fields_of_another_manager_are_taken_only_by_force() {
     let ApplyError::Refused { failures } = &error else { panic!("{error}") };
     assert!(matches!(failures[0].failure, Failure::FieldConflict { .. }), "{error}");
     let forced = ApplyOptions { force: Force::Yes, ..options(&world, None) };
-    let documents = Documents::of(vec![map("a", "ours")]).unwrap();
-    let done = apply(&world.link, &documents, &forced, &Progress::silent()).await.unwrap();
-    assert_eq!(told(&done), ["ConfigMap a configured"]);
+    let documents = Documents::from_values(vec![map("a", "ours")]).unwrap();
+    let done = apply(&world.link, &documents, &forced, &ProgressSink::disabled()).await.unwrap();
+    assert_eq!(report_lines(&done), ["ConfigMap a configured"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_to_another_set_is_not_taken_from_it() {
+async fn a_member_of_another_set_is_not_taken_over() {
     let Some(world) = world("apply-theirs") else { return };
     applied(&world, &[map("a", "1")], Some("first")).await.unwrap();
     let error = applied(&world, &[map("a", "2")], Some("second")).await.unwrap_err();
@@ -179,7 +186,7 @@ async fn no_value_of_a_secret_shows_in_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_config_map_that_is_not_a_set_is_not_made_one() {
+async fn a_config_map_that_is_not_a_set_is_rejected() {
     let Some(world) = world("apply-set") else { return };
     let _: ConfigMap =
         world.create(world.api(), json!({"metadata": {"name": "set"}, "data": {"precious": "1"}})).await;
@@ -188,12 +195,12 @@ async fn a_config_map_that_is_not_a_set_is_not_made_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_apply_that_is_cut_off_at_any_request_is_no_success_and_a_repeat_finishes_it() {
+async fn an_apply_interrupted_at_any_request_fails_and_a_repeat_finishes_it() {
     let Some(world) = world("apply-cut") else { return };
     let old = [map("a", "1"), map("gone-1", "1"), map("gone-2", "1")];
     let new = [map("a", "2"), map("b", "2")];
     let expect = vec![("a".to_owned(), "2".to_owned()), ("b".to_owned(), "2".to_owned())];
-    // How many requests an apply makes when nothing disturbs it.
+    // The number of requests of an apply without faults.
     applied(&world, &old, Some("set")).await.unwrap();
     world.tap.clear();
     applied(&world, &new, Some("set")).await.unwrap();
@@ -225,7 +232,7 @@ async fn an_apply_that_is_cut_off_at_any_request_is_no_success_and_a_repeat_fini
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_applies_of_one_set_at_once_do_not_forget_each_others_members() {
+async fn two_concurrent_applies_of_one_set_keep_each_others_members() {
     let Some(world) = world("apply-two") else { return };
     let (left, right) = ([map("a", "1")], [map("b", "1")]);
     let (one, two) = tokio::join!(applied(&world, &left, Some("set")), applied(&world, &right, Some("set")));

@@ -11,10 +11,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, ResourceExt};
-use kubelink::Progress;
-use kubelink::cordon::{CORDONED_BY, Cordoned, Holder};
-use kubelink::drain::{CordonLeft, DrainError, DrainOptions, Drained, EmptyDir, Unmanaged, Until, drain};
-use kubelink::wait::{Verdict, Which, wait};
+use kubelink::ProgressSink;
+use kubelink::cordon::{CORDONED_BY, CordonResult, Holder};
+use kubelink::drain::{
+    CordonState, DrainError, DrainGoal, DrainOptions, DrainSummary, EmptyDirPolicy, UnmanagedPolicy, drain,
+};
+use kubelink::wait::{ObjectSelection, WaitStatus, wait};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -30,8 +32,8 @@ pub(crate) async fn drained(
     world: &World,
     node: &str,
     options: &DrainOptions,
-) -> Result<Drained, DrainError> {
-    drain(&world.link, node, options, &Progress::silent(), &CancellationToken::new()).await
+) -> Result<DrainSummary, DrainError> {
+    drain(&world.link, node, options, &ProgressSink::disabled(), &CancellationToken::new()).await
 }
 
 pub(crate) async fn is_cordoned(world: &World, node: &str) -> (bool, Option<String>) {
@@ -48,44 +50,48 @@ pub(crate) async fn pods_on(world: &World, node: &str) -> Vec<String> {
 
 /// Waits until `count` pods of the world's are ready.
 async fn all_ready(world: &World, count: usize) {
-    let which = Which::Labelled("app=web".to_owned());
+    let which = ObjectSelection::Labelled("app=web".to_owned());
     wait(
         &world.link,
         world.api::<Pod>(),
         &which,
         "ready pods",
         LIMIT,
-        &Progress::silent(),
+        &ProgressSink::disabled(),
         |pods: &[&Pod]| {
             let ready = pods
                 .iter()
                 .filter(|pod| pod.status.as_ref().unwrap().phase.as_deref() == Some("Running"))
                 .count();
-            if ready == count { Verdict::Done(()) } else { Verdict::Waiting(format!("{ready} of {count}")) }
+            if ready == count {
+                WaitStatus::Done(())
+            } else {
+                WaitStatus::Waiting(format!("{ready} of {count}"))
+            }
         },
     )
     .await
     .unwrap();
 }
 
-/// A budget that lets nobody go, once the API server's own controller has counted.
+/// A budget that allows no disruption, once the controller has counted its pods.
 async fn blocking_budget(world: &World, pods: i32) {
     let budget = json!({"metadata": {"name": "web-budget"},
         "spec": {"minAvailable": pods, "selector": {"matchLabels": {"app": "web"}}}});
     let _: PodDisruptionBudget = world.create(world.api(), budget).await;
-    let which = Which::Named("web-budget".to_owned());
+    let which = ObjectSelection::Named("web-budget".to_owned());
     wait(
         &world.link,
         world.api(),
         &which,
         "the budget",
         LIMIT,
-        &Progress::silent(),
+        &ProgressSink::disabled(),
         |all: &[&PodDisruptionBudget]| {
             let counted = all
                 .iter()
                 .any(|it| it.status.as_ref().and_then(|status| status.current_healthy) == Some(pods));
-            if counted { Verdict::Done(()) } else { Verdict::Waiting("its status".into()) }
+            if counted { WaitStatus::Done(()) } else { WaitStatus::Waiting("its status".into()) }
         },
     )
     .await
@@ -97,7 +103,7 @@ async fn a_drain_of_a_hundred_pods_costs_one_list_one_watch_and_one_eviction_eac
     let Some(world) = world("drain-many") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
-    let _kubelet = Kubelet::of(world.client(), &node);
+    let _kubelet = Kubelet::start(world.client(), &node);
     join_all((0..100).map(|index| {
         let (world, node, owner) = (&world, &node, &owner);
         async move { world.pod(node, &format!("web-{index}"), Some(owner)).await }
@@ -106,7 +112,7 @@ async fn a_drain_of_a_hundred_pods_costs_one_list_one_watch_and_one_eviction_eac
     all_ready(&world, 100).await;
     world.tap.clear();
     let found = drained(&world, &node, &options(LIMIT)).await.unwrap();
-    assert_eq!((found.evicted.len(), &found.cordon), (100, &Cordoned::Now));
+    assert_eq!((found.evicted.len(), &found.cordon), (100, &CordonResult::Now));
     let requests = world.tap.requests();
     let count = |has: &dyn Fn(&str) -> bool| requests.iter().filter(|request| has(request)).count();
     assert_eq!(count(&|it| it.starts_with("POST") && it.contains("/eviction")), 100);
@@ -127,7 +133,7 @@ async fn a_drain_of_a_hundred_pods_costs_one_list_one_watch_and_one_eviction_eac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_that_would_lose_something_stop_the_drain_before_it_touches_anything() {
+async fn pods_that_would_lose_something_fail_the_drain_before_any_write() {
     let Some(world) = world("drain-refuse") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
@@ -136,7 +142,7 @@ async fn pods_that_would_lose_something_stop_the_drain_before_it_touches_anythin
     scratch["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
     let _: Pod = world.create(world.api(), scratch).await;
     world.pod(&node, "plain", Some(&owner)).await;
-    let _kubelet = Kubelet::of(world.client(), &node);
+    let _kubelet = Kubelet::start(world.client(), &node);
 
     let error = drained(&world, &node, &options(LIMIT)).await.unwrap_err();
     let DrainError::Refused { empty_dir, unmanaged, .. } = &error else { panic!("{error}") };
@@ -146,15 +152,19 @@ async fn pods_that_would_lose_something_stop_the_drain_before_it_touches_anythin
     assert_eq!(is_cordoned(&world, &node).await, (false, None));
     assert_eq!(pods_on(&world, &node).await.len(), 3);
 
-    let lax = DrainOptions { empty_dir: EmptyDir::Delete, unmanaged: Unmanaged::Delete, ..options(LIMIT) };
+    let lax = DrainOptions {
+        empty_dir: EmptyDirPolicy::Delete,
+        unmanaged: UnmanagedPolicy::Delete,
+        ..options(LIMIT)
+    };
     assert_eq!(drained(&world, &node, &lax).await.unwrap().evicted.len(), 3);
     assert!(pods_on(&world, &node).await.is_empty());
     let again = drained(&world, &node, &options(LIMIT)).await.unwrap();
-    assert_eq!((again.cordon, again.evicted.len()), (Cordoned::Before, 0));
+    assert_eq!((again.cordon, again.evicted.len()), (CordonResult::Before, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
+async fn daemon_and_mirror_pods_stay_and_finished_ones_are_evicted() {
     let Some(world) = world("drain-daemon") else { return };
     if !testkit::kube::shared().unwrap().has_controllers() {
         return testkit::prerequisites::skip(
@@ -164,7 +174,7 @@ async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
     }
     let node = world.node("a").await;
     let nodes: Api<Node> = Api::all(world.client());
-    // The scheduler of the shared cluster would put pods of other tests on a node that has room.
+    // The scheduler of the shared cluster would place pods of other tests on a node with capacity.
     let taints = json!([{"key": "tests/own-node", "effect": "NoSchedule"}]);
     let own = json!({"metadata": {"labels": {"name": node}}, "spec": {"taints": taints}});
     nodes.patch(&node, &PatchParams::default(), &Patch::Merge(own)).await.unwrap();
@@ -177,12 +187,12 @@ async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
             "nodeSelector": {"name": node}, "tolerations": [{"operator": "Exists"}],
             "containers": [{"name": "c", "image": "example.invalid/c"}]}}}});
     let _: DaemonSet = world.create(world.api(), daemon).await;
-    let which = Which::Labelled("app=logs".to_owned());
+    let which = ObjectSelection::Labelled("app=logs".to_owned());
     let judge = |pods: &[&Pod]| match pods.iter().find(|pod| pod.spec.as_ref().unwrap().node_name.is_some()) {
-        Some(pod) => Verdict::Done(pod.name_any()),
-        None => Verdict::Waiting("the scheduler".to_owned()),
+        Some(pod) => WaitStatus::Done(pod.name_any()),
+        None => WaitStatus::Waiting("the scheduler".to_owned()),
     };
-    let silent = Progress::silent();
+    let silent = ProgressSink::disabled();
     let log_pod =
         wait(&world.link, world.api(), &which, "the daemon pod", LIMIT, &silent, judge).await.unwrap();
     let mut mirror = pod(&node, "static", None);
@@ -195,7 +205,7 @@ async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
         .patch_status("finished", &PatchParams::default(), &Patch::Merge(status))
         .await
         .unwrap();
-    let _kubelet = Kubelet::of(world.client(), &node);
+    let _kubelet = Kubelet::start(world.client(), &node);
 
     let found = drained(&world, &node, &options(LIMIT)).await.unwrap();
     assert_eq!(found.evicted, [format!("{}/finished", world.namespace)]);
@@ -203,7 +213,7 @@ async fn daemon_and_mirror_pods_stay_and_finished_ones_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_held_by_a_budget_names_it_and_cancelled_ends_within_five_seconds_uncordoned() {
+async fn a_drain_blocked_by_a_budget_names_it_and_uncordons_within_five_seconds_of_a_cancel() {
     let Some(world) = world("drain-budget") else { return };
     if !testkit::kube::shared().unwrap().has_controllers() {
         return testkit::prerequisites::skip(
@@ -213,16 +223,16 @@ async fn a_drain_held_by_a_budget_names_it_and_cancelled_ends_within_five_second
     }
     let node = world.node("a").await;
     let owner = world.owner().await;
-    let _kubelet = Kubelet::of(world.client(), &node);
+    let _kubelet = Kubelet::start(world.client(), &node);
     world.pod(&node, "web-0", Some(&owner)).await;
     world.pod(&node, "web-1", Some(&owner)).await;
     all_ready(&world, 2).await;
     blocking_budget(&world, 2).await;
 
-    // Long enough for a refusal on a busy machine, and for evictions that are asked for again.
+    // Long enough for a rejection on a busy machine, and for retried evictions.
     let told = Arc::new(Mutex::new(Vec::new()));
     let sink = told.clone();
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         if note.about.starts_with("node ") {
             sink.lock().unwrap().push(note.sentence.to_string());
         }
@@ -248,11 +258,11 @@ async fn a_drain_held_by_a_budget_names_it_and_cancelled_ends_within_five_second
         "a stalled drain can be taken up"
     );
 
-    // Cancelled while the budget holds it, with an API server that is slow to answer.
+    // Cancelled while the budget blocks it, with a slow API server.
     let cancel = CancellationToken::new();
     let held = Arc::new(tokio::sync::Notify::new());
     let notify = held.clone();
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         if note.sentence.contains("PodDisruptionBudget") {
             notify.notify_one();
         }
@@ -267,19 +277,19 @@ async fn a_drain_held_by_a_budget_names_it_and_cancelled_ends_within_five_second
     };
     let (end, cancelled_at) = tokio::join!(work, cancelled_at);
     assert!(cancelled_at.elapsed() < Duration::from_secs(5), "{:?}", cancelled_at.elapsed());
-    let Err(DrainError::Cancelled { cordon: CordonLeft::Undone, .. }) = end else { panic!("{end:?}") };
+    let Err(DrainError::Cancelled { cordon: CordonState::Uncordoned, .. }) = end else { panic!("{end:?}") };
     world.tap.delay(Duration::ZERO);
     assert_eq!(is_cordoned(&world, &node).await, (false, None));
     assert_eq!(pods_on(&world, &node).await.len(), 2);
 
-    // With the budget gone, the same drain goes through.
+    // Without the budget, the same drain completes.
     let budgets: Api<PodDisruptionBudget> = world.api();
     budgets.delete("web-budget", &Default::default()).await.unwrap();
     assert_eq!(drained(&world, &node, &options(LIMIT)).await.unwrap().evicted.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_comes_during_the_drain_goes_too_and_each_pod_is_told_of() {
+async fn a_pod_that_appears_during_the_drain_is_evicted_too_and_progress_names_each_pod() {
     let Some(world) = world("drain-late") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
@@ -287,7 +297,7 @@ async fn a_pod_that_comes_during_the_drain_goes_too_and_each_pod_is_told_of() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let granted = Arc::new(tokio::sync::Notify::new());
     let (sink, notify) = (told.clone(), granted.clone());
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         sink.lock().unwrap().push(format!("{}: {}", note.about, note.sentence));
         if note.sentence.contains("granted") {
             notify.notify_one();
@@ -295,31 +305,31 @@ async fn a_pod_that_comes_during_the_drain_goes_too_and_each_pod_is_told_of() {
     });
     let (options, cancel) = (options(LIMIT), CancellationToken::new());
     let work = drain(&world.link, &node, &options, &progress, &cancel);
-    // Nobody plays the kubelet yet: the first pod is ending when the second one comes.
+    // There is no kubelet yet: the first pod is terminating when the second one appears.
     let second = async {
         granted.notified().await;
         world.pod(&node, "second", Some(&owner)).await;
         granted.notified().await;
-        Kubelet::of(world.client(), &node)
+        Kubelet::start(world.client(), &node)
     };
     let (end, _kubelet) = tokio::join!(work, second);
     assert_eq!(end.unwrap().evicted.len(), 2);
     let told = told.lock().unwrap();
     for name in ["first", "second"] {
-        let wanted = format!("pod {}/{name}: eviction granted, ending", world.namespace);
+        let wanted = format!("pod {}/{name}: eviction granted, terminating", world.namespace);
         assert!(told.contains(&wanted), "{told:#?}");
     }
-    assert!(told.iter().any(|it| it.ends_with("waits for 2 pods to end")), "{told:#?}");
+    assert!(told.iter().any(|it| it.ends_with("waits for 2 pods to terminate")), "{told:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_does_not_wait_ends_when_all_evictions_are_granted() {
+async fn a_drain_that_does_not_wait_returns_when_all_evictions_are_granted() {
     let Some(world) = world("drain-granted") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
     world.pod(&node, "web", Some(&owner)).await;
     let quick =
-        DrainOptions { until: Until::Granted, grace: Some(Duration::from_secs(300)), ..options(LIMIT) };
+        DrainOptions { until: DrainGoal::Granted, grace: Some(Duration::from_secs(300)), ..options(LIMIT) };
     assert_eq!(drained(&world, &node, &quick).await.unwrap().evicted.len(), 1);
     let ending = world.api::<Pod>().get("web").await.unwrap();
     assert_eq!(ending.metadata.deletion_grace_period_seconds, Some(300));

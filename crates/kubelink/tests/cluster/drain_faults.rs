@@ -1,4 +1,4 @@
-//! Drain when things go wrong: cut off, dropped, cancelled without an answer, disturbed.
+//! Drain with faults: lost connections, dropped futures, cancels without a response, injected errors.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use api::error::{Class, Classify};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ResourceExt};
-use kubelink::Progress;
-use kubelink::cordon::Cordoned;
-use kubelink::drain::{CordonLeft, DrainError, DrainOptions, Until, drain};
+use kubelink::ProgressSink;
+use kubelink::cordon::CordonResult;
+use kubelink::drain::{CordonState, DrainError, DrainGoal, DrainOptions, drain};
 use tokio_util::sync::CancellationToken;
 
 use crate::drain::{LIMIT, drained, is_cordoned, options, pods_on};
 use crate::support::{Fault, Kubelet, world};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_drain_says_so_when_the_cordon_cannot_be_undone() {
+async fn a_cancelled_drain_reports_a_cordon_that_cannot_be_removed() {
     let Some(world) = world("drain-lost") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
@@ -25,7 +25,7 @@ async fn a_cancelled_drain_says_so_when_the_cordon_cannot_be_undone() {
     let cancel = CancellationToken::new();
     let granted = Arc::new(tokio::sync::Notify::new());
     let notify = granted.clone();
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         if note.sentence.contains("granted") {
             notify.notify_one();
         }
@@ -38,7 +38,7 @@ async fn a_cancelled_drain_says_so_when_the_cordon_cannot_be_undone() {
         cancel.cancel();
     };
     let (end, ()) = tokio::join!(work, cancelled);
-    let Err(DrainError::Cancelled { cordon: CordonLeft::Standing(_), evicted, .. }) = end else {
+    let Err(DrainError::Cancelled { cordon: CordonState::Remaining(_), evicted, .. }) = end else {
         panic!("{end:?}")
     };
     assert_eq!(evicted.len(), 1);
@@ -51,11 +51,11 @@ async fn a_cancelled_drain_says_so_when_the_cordon_cannot_be_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_cut_off_at_any_request_leaves_a_record_and_a_repeat_finishes_it() {
+async fn a_drain_interrupted_at_any_request_leaves_a_record_and_a_repeat_finishes_it() {
     let Some(world) = world("drain-cut") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
-    let short = DrainOptions { until: Until::Granted, ..options(Duration::from_millis(300)) };
+    let short = DrainOptions { until: DrainGoal::Granted, ..options(Duration::from_millis(300)) };
     // The requests of a drain of two pods: list, watch, read and cordon the node, two evictions.
     for n in 1..=6 {
         for lose_only_the_answer in [false, true] {
@@ -77,7 +77,7 @@ async fn a_drain_cut_off_at_any_request_leaves_a_record_and_a_repeat_finishes_it
                 "cordoned without a record, or the reverse, after a cut at {n}"
             );
             world.tap.mend();
-            let kubelet = Kubelet::of(world.client(), &node);
+            let kubelet = Kubelet::start(world.client(), &node);
             drained(&world, &node, &options(LIMIT)).await.unwrap();
             assert!(pods_on(&world, &node).await.is_empty());
             drop(kubelet);
@@ -88,14 +88,14 @@ async fn a_drain_cut_off_at_any_request_leaves_a_record_and_a_repeat_finishes_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_is_dropped_leaves_its_record_for_whoever_takes_over() {
+async fn a_dropped_drain_leaves_its_record_for_the_next_process() {
     let Some(world) = world("drain-drop") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
     world.pod(&node, "web", Some(&owner)).await;
     let granted = Arc::new(tokio::sync::Notify::new());
     let notify = granted.clone();
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         if note.sentence.contains("granted") {
             notify.notify_one();
         }
@@ -106,21 +106,21 @@ async fn a_drain_that_is_dropped_leaves_its_record_for_whoever_takes_over() {
         () = granted.notified() => {}
     }
     assert_eq!(is_cordoned(&world, &node).await, (true, Some("manifest-1".to_owned())));
-    let _kubelet = Kubelet::of(world.client(), &node);
-    assert_eq!(drained(&world, &node, &options(LIMIT)).await.unwrap().cordon, Cordoned::Before);
+    let _kubelet = Kubelet::start(world.client(), &node);
+    assert_eq!(drained(&world, &node, &options(LIMIT)).await.unwrap().cordon, CordonResult::Before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_goes_on_through_throttling_errors_and_lost_connections() {
+async fn a_drain_survives_throttling_errors_and_lost_connections() {
     let Some(world) = world("drain-faults") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
-    let _kubelet = Kubelet::of(world.client(), &node);
+    let _kubelet = Kubelet::start(world.client(), &node);
     for fault in [Fault::Throttled, Fault::Error, Fault::Reset, Fault::Late] {
         for index in 0..3 {
             world.pod(&node, &format!("web-{index}"), Some(&owner)).await;
         }
-        // The watch is opened anew and each eviction is tried again; list and cordon are the caller's to repeat.
+        // The watch is reopened and each eviction is retried; the caller repeats list and cordon.
         world.tap.disturb("/eviction", fault, 4);
         world.tap.disturb("watch=true", fault, 2);
         let begun = Instant::now();
@@ -136,14 +136,14 @@ async fn a_drain_goes_on_through_throttling_errors_and_lost_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_took_the_name_of_an_evicted_one_elsewhere_is_not_evicted_for_it() {
+async fn a_new_pod_with_the_name_of_an_evicted_one_is_not_evicted() {
     let Some(world) = world("drain-namesake") else { return };
     let (node, elsewhere) = (world.node("a").await, world.node("b").await);
     let owner = world.owner().await;
     world.pod(&node, "db-0", Some(&owner)).await;
-    // While the eviction is on its way, the pod goes and comes back on another node, as of a StatefulSet.
+    // During the eviction the pod is replaced on another node, as by a StatefulSet.
     world.tap.disturb("/eviction", Fault::Late, 1);
-    let (options, cancel, progress) = (options(LIMIT), CancellationToken::new(), Progress::silent());
+    let (options, cancel, progress) = (options(LIMIT), CancellationToken::new(), ProgressSink::disabled());
     let work = drain(&world.link, &node, &options, &progress, &cancel);
     let replace = async {
         world.tap.met("/eviction").await;
@@ -158,7 +158,7 @@ async fn a_pod_that_took_the_name_of_an_evicted_one_elsewhere_is_not_evicted_for
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_on_a_node_that_another_cordoned_leaves_the_cordon_when_cancelled() {
+async fn a_cancelled_drain_leaves_the_cordon_of_another_holder() {
     let Some(world) = world("drain-other") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
@@ -166,12 +166,12 @@ async fn a_drain_on_a_node_that_another_cordoned_leaves_the_cordon_when_cancelle
     Api::<Node>::all(world.client()).cordon(&node).await.unwrap();
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         if note.sentence.contains("granted") {
             stop.cancel();
         }
     });
     let end = drain(&world.link, &node, &options(LIMIT), &progress, &cancel).await;
-    let Err(DrainError::Cancelled { cordon: CordonLeft::NotOurs, .. }) = end else { panic!("{end:?}") };
+    let Err(DrainError::Cancelled { cordon: CordonState::HeldByOther, .. }) = end else { panic!("{end:?}") };
     assert_eq!(is_cordoned(&world, &node).await, (true, None));
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{pod, world, world_on};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_tells_its_version_its_nodes_and_when_its_certificates_end() {
+async fn facts_contain_the_version_the_nodes_and_the_expiry_of_certificates() {
     let Some(world) = world("facts") else { return };
     assert!(version(&world.link).await.unwrap().starts_with("v1."));
     let name = world.node("a").await;
@@ -44,7 +44,7 @@ async fn critical_pods_that_are_not_ready_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cluster_operators_are_read_where_they_exist_and_are_no_error_where_not() {
+async fn cluster_operators_are_optional() {
     let Some(cluster) = testkit::kube::private(testkit::kube::TestClusterOptions::default()) else {
         return testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
     };

@@ -1,5 +1,5 @@
-//! Verbs whose process is killed with -9: before and after each of their requests, and at any moment. Another process takes
-//! them up.
+//! Verbs whose process is killed with SIGKILL: before and after each request, and at random moments. Another process continues
+//! them.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -9,10 +9,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, Patch, PatchParams, ResourceExt};
-use kubelink::Progress;
+use kubelink::ProgressSink;
 use kubelink::apply::PART_OF;
 use kubelink::cordon::cordoned_by;
-use kubelink::wait::{Verdict, Which, wait};
+use kubelink::wait::{ObjectSelection, WaitStatus, wait};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use testkit::process::{ChildProcess, example_path};
@@ -24,23 +24,23 @@ const SOON: Duration = Duration::from_secs(60);
 const HOLDER: Option<&str> = Some("manifest-1");
 
 /// Starts verbs on one cluster, each in a process of its own.
-struct Stage {
+struct VerbRunner {
     kubeconfig: NamedTempFile,
     namespace: String,
 }
 
-/// How far a process came before it was killed.
+/// The state of a process when it was killed.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Held,
     Done { requests: usize, outcome: String },
 }
 
-impl Stage {
-    fn of(kubeconfig: &str, world: &World) -> Stage {
+impl VerbRunner {
+    fn new(kubeconfig: &str, world: &World) -> VerbRunner {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(kubeconfig.as_bytes()).unwrap();
-        Stage { kubeconfig: file, namespace: world.namespace.clone() }
+        VerbRunner { kubeconfig: file, namespace: world.namespace.clone() }
     }
 
     fn start(&self, hold: &str, verb: &[&str]) -> ChildProcess {
@@ -49,7 +49,7 @@ impl Stage {
         ChildProcess::start(command).unwrap()
     }
 
-    /// Runs a verb to its end: the number of its requests, and its outcome.
+    /// Runs a verb until it returns: the number of its requests, and its outcome.
     async fn run(&self, verb: &[&str]) -> (usize, String) {
         match self.end(self.start("never", verb)).await {
             End::Done { requests, outcome } => (requests, outcome),
@@ -80,10 +80,10 @@ impl Stage {
 }
 
 /// The shared real cluster.
-fn stage(prefix: &str) -> Option<(World, Stage)> {
+fn runner(prefix: &str) -> Option<(World, VerbRunner)> {
     let world = world(prefix)?;
-    let stage = Stage::of(testkit::kube::shared()?.kubeconfig(), &world);
-    Some((world, stage))
+    let runner = VerbRunner::new(testkit::kube::shared()?.kubeconfig(), &world);
+    Some((world, runner))
 }
 
 /// Before and after each of `requests`.
@@ -91,7 +91,7 @@ fn holds(requests: usize) -> impl Iterator<Item = String> {
     (1..=requests).flat_map(|number| [format!("before:{number}"), format!("after:{number}")])
 }
 
-/// Draws moments in milliseconds; the seed is in the message of whatever fails.
+/// Draws moments in milliseconds; assertion messages contain the seed.
 fn moments(seed: u64, count: usize, most: u64) -> Vec<Duration> {
     let mut state = seed;
     let draw = |_| {
@@ -111,7 +111,7 @@ async fn fill(world: &World, node: &str, owner: &Value) {
     }
 }
 
-/// After a kill: a cordon has its record, which whoever takes over can find.
+/// After a kill, a cordon has its record, which the next process can find.
 async fn assert_on_record(world: &World, node: &str, when: &str) {
     let (cordoned, holder) = is_cordoned(world, node).await;
     assert_eq!(holder.as_deref(), HOLDER.filter(|_| cordoned), "{when}: a cordon without a record");
@@ -119,66 +119,66 @@ async fn assert_on_record(world: &World, node: &str, when: &str) {
     assert_eq!(found.iter().any(|it| it == node), cordoned, "{when}");
 }
 
-/// A second process drains the node to its end, and a third takes our cordon back.
-async fn take_up(world: &World, stage: &Stage, node: &str, when: &str) {
-    stage.run(&["drain", node]).await;
+/// A second process finishes the drain, and a third removes the cordon.
+async fn finish_drain(world: &World, runner: &VerbRunner, node: &str, when: &str) {
+    runner.run(&["drain", node]).await;
     assert!(pods_on(world, node).await.is_empty(), "{when}");
     assert_eq!(is_cordoned(world, node).await, (true, HOLDER.map(str::to_owned)), "{when}");
-    stage.run(&["uncordon", node]).await;
+    runner.run(&["uncordon", node]).await;
     assert_eq!(is_cordoned(world, node).await, (false, None), "{when}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_is_killed_at_any_request_is_taken_up_by_another_process() {
-    let Some((world, stage)) = stage("kill-drain") else { return };
+async fn a_drain_killed_at_any_request_is_finished_by_another_process() {
+    let Some((world, runner)) = runner("kill-drain") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
-    let _kubelet = Kubelet::of(world.client(), &node);
+    let _kubelet = Kubelet::start(world.client(), &node);
     fill(&world, &node, &owner).await;
-    let (whole, _) = stage.run(&["drain", &node]).await;
-    stage.run(&["uncordon", &node]).await;
+    let (whole, _) = runner.run(&["drain", &node]).await;
+    runner.run(&["uncordon", &node]).await;
     assert!(whole >= 7, "a list, a watch, two of the node, three evictions: {whole}");
     for hold in holds(whole) {
         fill(&world, &node, &owner).await;
-        stage.kill_at(&hold, &["drain", &node]).await;
+        runner.kill_at(&hold, &["drain", &node]).await;
         assert_on_record(&world, &node, &hold).await;
-        take_up(&world, &stage, &node, &hold).await;
+        finish_drain(&world, &runner, &node, &hold).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_is_killed_at_any_moment_is_taken_up_by_another_process() {
-    let Some((world, stage)) = stage("kill-moment") else { return };
+async fn a_drain_killed_at_any_moment_is_finished_by_another_process() {
+    let Some((world, runner)) = runner("kill-moment") else { return };
     let node = world.node("a").await;
     let owner = world.owner().await;
-    let _kubelet = Kubelet::of(world.client(), &node);
-    // From the start of the process to its end, and a little beyond.
+    let _kubelet = Kubelet::start(world.client(), &node);
+    // From the start of the process to a little after its end.
     let begun = Instant::now();
     fill(&world, &node, &owner).await;
-    stage.run(&["drain", &node]).await;
+    runner.run(&["drain", &node]).await;
     let whole = u64::try_from(begun.elapsed().as_millis()).unwrap();
-    stage.run(&["uncordon", &node]).await;
+    runner.run(&["uncordon", &node]).await;
     for moment in moments(0x5eed, 12, whole + whole / 4 + 1) {
         fill(&world, &node, &owner).await;
-        let mut child = stage.start("never", &["drain", &node]);
+        let mut child = runner.start("never", &["drain", &node]);
         tokio::time::sleep(moment).await;
         child.kill9().unwrap();
         let when = format!("killed {moment:?} after its start");
         assert_on_record(&world, &node, &when).await;
-        take_up(&world, &stage, &node, &when).await;
+        finish_drain(&world, &runner, &node, &when).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_was_killed_in_the_midst_of_faults_is_taken_up_when_they_are_over() {
+async fn a_drain_killed_during_faults_is_finished_when_they_are_over() {
     use kubesim::faults::Fault;
 
     let sim = kubesim::SimulatedCluster::start("sim", kubesim::ClusterOptions::default()).await.unwrap();
     let world = world_of(&sim);
-    let stage = Stage::of(&sim.kubeconfig(), &world);
+    let runner = VerbRunner::new(&sim.kubeconfig(), &world);
     let node = world.node("a").await;
     let owner = world.owner().await;
-    let _kubelet = Kubelet::of(world.client(), &node);
+    let _kubelet = Kubelet::start(world.client(), &node);
     let faults = [
         Fault::Latency(Duration::from_millis(50)),
         Fault::TooManyRequests { retry_after_seconds: 1 },
@@ -190,35 +190,35 @@ async fn a_drain_that_was_killed_in_the_midst_of_faults_is_taken_up_when_they_ar
         let fault = faults[index % faults.len()];
         sim.faults().on_path(fault, "/eviction", Some(4));
         sim.faults().on_path(fault, "/nodes/", Some(1));
-        let mut child = stage.start("never", &["drain", &node]);
+        let mut child = runner.start("never", &["drain", &node]);
         tokio::time::sleep(moment).await;
         sim.faults().drop_watches();
         child.kill9().unwrap();
         sim.faults().clear();
         let when = format!("{fault:?}, killed {moment:?} after its start");
         assert_on_record(&world, &node, &when).await;
-        take_up(&world, &stage, &node, &when).await;
+        finish_drain(&world, &runner, &node, &when).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cordon_that_is_killed_at_any_request_is_whole_or_not_there() {
-    let Some((world, stage)) = stage("kill-cordon") else { return };
+async fn a_cordon_killed_at_any_request_is_complete_or_absent() {
+    let Some((world, runner)) = runner("kill-cordon") else { return };
     let node = world.node("a").await;
-    let (cordoning, _) = stage.run(&["cordon", &node]).await;
-    let (uncordoning, _) = stage.run(&["uncordon", &node]).await;
+    let (cordoning, _) = runner.run(&["cordon", &node]).await;
+    let (uncordoning, _) = runner.run(&["uncordon", &node]).await;
     for hold in holds(cordoning) {
-        stage.kill_at(&hold, &["cordon", &node]).await;
+        runner.kill_at(&hold, &["cordon", &node]).await;
         assert_on_record(&world, &node, &hold).await;
-        stage.run(&["cordon", &node]).await;
+        runner.run(&["cordon", &node]).await;
         assert_eq!(is_cordoned(&world, &node).await, (true, HOLDER.map(str::to_owned)), "{hold}");
-        stage.run(&["uncordon", &node]).await;
+        runner.run(&["uncordon", &node]).await;
     }
     for hold in holds(uncordoning) {
-        stage.run(&["cordon", &node]).await;
-        stage.kill_at(&hold, &["uncordon", &node]).await;
+        runner.run(&["cordon", &node]).await;
+        runner.kill_at(&hold, &["uncordon", &node]).await;
         assert_on_record(&world, &node, &hold).await;
-        stage.run(&["uncordon", &node]).await;
+        runner.run(&["uncordon", &node]).await;
         assert_eq!(is_cordoned(&world, &node).await, (false, None), "{hold}");
     }
 }
@@ -240,15 +240,15 @@ async fn members(world: &World) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_apply_that_is_killed_at_any_request_told_no_success_and_is_finished_by_another_process() {
-    let Some((world, stage)) = stage("kill-apply") else { return };
+async fn an_apply_killed_at_any_request_reports_no_success_and_is_finished_by_another_process() {
+    let Some((world, runner)) = runner("kill-apply") else { return };
     let old = documents(&[("a", "1"), ("gone-1", "1"), ("gone-2", "1")]);
     let new = documents(&[("a", "2"), ("b", "2")]);
     let none = documents(&[]);
     let verb = |file: &NamedTempFile| ["apply".into(), "set".into(), file.path().display().to_string()];
     let run = async |file: &NamedTempFile| {
         let [apply, set, path] = verb(file);
-        stage.run(&[&apply, &set, &path]).await.0
+        runner.run(&[&apply, &set, &path]).await.0
     };
     let expect = [("a".to_owned(), "2".to_owned()), ("b".to_owned(), "2".to_owned())];
     run(&old).await;
@@ -257,7 +257,7 @@ async fn an_apply_that_is_killed_at_any_request_told_no_success_and_is_finished_
     for hold in holds(whole) {
         run(&old).await;
         let [apply, set, path] = verb(&new);
-        let end = stage.kill_at(&hold, &[&apply, &set, &path]).await;
+        let end = runner.kill_at(&hold, &[&apply, &set, &path]).await;
         if let End::Done { .. } = end {
             assert_eq!(members(&world).await, expect, "{hold}: it told a success that was none");
         }
@@ -269,8 +269,8 @@ async fn an_apply_that_is_killed_at_any_request_told_no_success_and_is_finished_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_that_is_killed_at_any_request_happens_once() {
-    let Some((world, stage)) = stage("kill-restart") else { return };
+async fn a_restart_killed_at_any_request_happens_once() {
+    let Some((world, runner)) = runner("kill-restart") else { return };
     let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "w"}},
         "template": {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "example.invalid/c"}]}}}});
     let _: Deployment = world.create(world.api(), deployment).await;
@@ -278,19 +278,19 @@ async fn a_restart_that_is_killed_at_any_request_happens_once() {
         let seen: Deployment = world.api().get("web").await.unwrap();
         seen.metadata.generation.unwrap()
     };
-    let (whole, _) = stage.run(&["restart", "web", "run-0"]).await;
+    let (whole, _) = runner.run(&["restart", "web", "run-0"]).await;
     for (index, hold) in holds(whole).enumerate() {
         let before = generation().await;
         let run = format!("run-{}", index + 1);
-        stage.kill_at(&hold, &["restart", "web", &run]).await;
-        stage.run(&["restart", "web", &run]).await;
+        runner.kill_at(&hold, &["restart", "web", &run]).await;
+        runner.run(&["restart", "web", &run]).await;
         assert_eq!(generation().await, before + 1, "{hold}: one run, one restart");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_process_is_killed_at_any_request_runs_once() {
-    let Some((world, stage)) = stage("kill-job") else { return };
+async fn a_job_killed_at_any_request_runs_once() {
+    let Some((world, runner)) = runner("kill-job") else { return };
     if !testkit::kube::shared().unwrap().has_controllers() {
         return testkit::prerequisites::skip(
             testkit::prerequisites::KUBERNETES_CONTROLLERS,
@@ -299,28 +299,28 @@ async fn a_job_whose_process_is_killed_at_any_request_runs_once() {
     }
     let node = world.node("a").await;
     let jobs = async || world.api::<Job>().list(&ListParams::default()).await.unwrap().items;
-    // Its requests until it waits for the end: the creation, a list and a watch; what it reads after the end is no act.
+    // Its requests until it waits: the creation, a list and a watch; later reads have no effect.
     for (index, hold) in holds(3).enumerate() {
         let run = format!("run-{index}");
         let verb = ["job", run.as_str(), node.as_str()];
-        assert_eq!(stage.kill_at(&hold, &verb).await, End::Held, "{hold}");
+        assert_eq!(runner.kill_at(&hold, &verb).await, End::Held, "{hold}");
         let made = jobs().await.len();
         assert!(made == index || made == index + 1, "{hold}: {made} jobs");
-        let second = stage.start("never", &verb);
-        let which = Which::Labelled("batch.kubernetes.io/job-name".to_owned());
+        let second = runner.start("never", &verb);
+        let which = ObjectSelection::Labelled("batch.kubernetes.io/job-name".to_owned());
         let judge = |pods: &[&Pod]| {
             let fresh =
                 pods.iter().find(|pod| pod.status.as_ref().unwrap().phase.as_deref() == Some("Pending"));
             match fresh {
-                Some(pod) => Verdict::Done(pod.name_any()),
-                None => Verdict::Waiting("its pod".to_owned()),
+                Some(pod) => WaitStatus::Done(pod.name_any()),
+                None => WaitStatus::Waiting("its pod".to_owned()),
             }
         };
-        let silent = Progress::silent();
+        let silent = ProgressSink::disabled();
         let pod = wait(&world.link, world.api(), &which, "the pod", LIMIT, &silent, judge).await.unwrap();
         let done = json!({"status": {"phase": "Succeeded"}});
         world.api::<Pod>().patch_status(&pod, &PatchParams::default(), &Patch::Merge(done)).await.unwrap();
-        let End::Done { outcome, .. } = stage.end(second).await else { panic!("{hold}") };
+        let End::Done { outcome, .. } = runner.end(second).await else { panic!("{hold}") };
         assert!(outcome.ends_with("Ok(())"), "{hold}: {outcome}");
         assert_eq!(jobs().await.len(), index + 1, "{hold}: one run, one job");
     }

@@ -1,4 +1,4 @@
-//! Links: whom they trust, whom they reach, and what they say when not.
+//! Links: trust, reachability and their errors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use api::error::{Class, Classify};
 use base64::Engine as _;
 use futures_util::future::join_all;
 use kubelink::facts::version;
-use kubelink::{Allow, Failure, Kubeconfig, Link, LinkError, Links, LinksLimits, Timeouts};
+use kubelink::{AllowedRisks, Failure, Kubeconfig, Link, LinkError, Links, LinksLimits, Timeouts};
 use serde_json::json;
 use testkit::kube::TestCluster;
 use uuid::Uuid;
@@ -28,7 +28,7 @@ fn with_token(server: &str, authority: &str, token: &str) -> Kubeconfig {
     let text = json!({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": authority}}],
         "users": [{"name": "u", "user": {"token": token}}]});
-    Kubeconfig::parse(&text.to_string(), None, &Allow::nothing()).unwrap()
+    Kubeconfig::parse(&text.to_string(), None, &AllowedRisks::nothing()).unwrap()
 }
 
 fn link(kubeconfig: &Kubeconfig) -> Link {
@@ -37,33 +37,33 @@ fn link(kubeconfig: &Kubeconfig) -> Link {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_another_authority_vouches_for_is_not_trusted() {
+async fn an_api_server_with_a_certificate_of_another_authority_is_not_trusted() {
     let Some(cluster) = cluster() else { return };
     let key = rcgen::KeyPair::generate().unwrap();
     let stranger =
         rcgen::CertificateParams::new(vec!["stranger".to_owned()]).unwrap().self_signed(&key).unwrap();
     let error = version(&link(&with_token(cluster.url(), &stranger.pem(), "t"))).await.unwrap_err();
-    assert!(matches!(error.failure, Failure::Untrusted { .. }), "{error:?}");
+    assert!(matches!(error.failure, Failure::Tls { .. }), "{error:?}");
     assert_eq!(error.class(), Class::Terminal);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_where_nobody_listens_is_a_transient_failure() {
+async fn an_address_without_a_listener_is_a_transient_failure() {
     let Some(cluster) = cluster() else { return };
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error =
         version(&link(&with_token(&format!("https://{nobody}"), cluster.ca_pem(), "t"))).await.unwrap_err();
-    assert!(matches!(error.failure, Failure::Refused(_)), "{error:?}");
+    assert!(matches!(error.failure, Failure::ConnectionRefused(_)), "{error:?}");
     assert_eq!(error.class(), Class::Transient);
     assert!(error.to_string().ends_with("the API server refuses connections"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_credential_is_loaded_anew() {
+async fn a_rejected_credential_is_loaded_again() {
     let Some(cluster) = cluster() else { return };
     let links = Links::new(LinksLimits::default(), Arc::new(SystemClock));
     let loads = AtomicU32::new(0);
-    let good = Kubeconfig::parse(cluster.kubeconfig(), None, &Allow::nothing()).unwrap();
+    let good = Kubeconfig::parse(cluster.kubeconfig(), None, &AllowedRisks::nothing()).unwrap();
     let id = Uuid::from_u128(7);
     let take = async || {
         let load = async || -> Result<(String, Kubeconfig), LinkError> {
@@ -83,9 +83,9 @@ async fn a_refused_credential_is_loaded_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_unreachable_clusters_are_found_out_together_in_one_time_limit() {
+async fn two_hundred_unreachable_clusters_time_out_together() {
     let Some(cluster) = cluster() else { return };
-    // A listener that accepts into its backlog and never answers: a host that is there and a server that is not.
+    // A listener that accepts into its backlog and never responds: a reachable host without a server.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("https://{}", silent.local_addr().unwrap());
     let kubeconfig = with_token(&server, cluster.ca_pem(), "t");
@@ -103,11 +103,11 @@ async fn two_hundred_unreachable_clusters_are_found_out_together_in_one_time_lim
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_user_may_not_do_is_told_in_the_servers_words() {
+async fn a_denied_request_has_the_servers_message() {
     let Some(cluster) = cluster() else { return };
     let mut text: serde_json::Value = serde_json::from_str(&kubeconfig_json(cluster)).unwrap();
     text["users"][0]["user"]["as"] = json!("nobody-in-particular");
-    let kubeconfig = Kubeconfig::parse(&text.to_string(), None, &Allow::nothing()).unwrap();
+    let kubeconfig = Kubeconfig::parse(&text.to_string(), None, &AllowedRisks::nothing()).unwrap();
     let error = kubelink::facts::nodes(&link(&kubeconfig)).await.unwrap_err();
     let Failure::Forbidden { message } = &error.failure else { panic!("{error:?}") };
     assert!(message.contains("nobody-in-particular"), "{message}");
@@ -115,5 +115,9 @@ async fn what_a_user_may_not_do_is_told_in_the_servers_words() {
 }
 
 fn kubeconfig_json(cluster: &TestCluster) -> String {
-    Kubeconfig::parse(cluster.kubeconfig(), None, &Allow::nothing()).unwrap().document().expose().clone()
+    Kubeconfig::parse(cluster.kubeconfig(), None, &AllowedRisks::nothing())
+        .unwrap()
+        .document()
+        .expose()
+        .clone()
 }

@@ -11,12 +11,12 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, ResourceExt};
 use kubelink::csr::{CsrPolicy, approve};
-use kubelink::delete::{DeleteOptions, Deleted, delete, delete_matching};
+use kubelink::delete::{DeleteOptions, DeleteResult, delete, delete_matching};
 use kubelink::job::{JobRequest, LOG_MAX, clean_up, run_job};
 use kubelink::patch::{Change, patch};
 use kubelink::rollout::{Workload, restart, rollout};
-use kubelink::wait::{Verdict, Which, wait};
-use kubelink::{Failure, Progress, Target};
+use kubelink::wait::{ObjectSelection, WaitStatus, wait};
+use kubelink::{Failure, ProgressSink, Target};
 use serde_json::json;
 
 use crate::support::{LogServer, world};
@@ -26,29 +26,38 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delete_waits_until_the_object_is_gone_and_can_be_repeated() {
     let Some(world) = world("delete") else { return };
-    let target = Target::of::<ConfigMap>(Some(&world.namespace), "a");
+    let target = Target::typed::<ConfigMap>(Some(&world.namespace), "a");
     let options = DeleteOptions::default();
-    assert_eq!(delete(&world.link, &target, &options, &Progress::silent()).await.unwrap(), Deleted::Before);
+    assert_eq!(
+        delete(&world.link, &target, &options, &ProgressSink::disabled()).await.unwrap(),
+        DeleteResult::Absent
+    );
     let made: ConfigMap = world.create(world.api(), json!({"metadata": {"name": "a"}})).await;
     let other = DeleteOptions { uid: Some("another".into()), ..options.clone() };
-    assert_eq!(delete(&world.link, &target, &other, &Progress::silent()).await.unwrap(), Deleted::Before);
+    assert_eq!(
+        delete(&world.link, &target, &other, &ProgressSink::disabled()).await.unwrap(),
+        DeleteResult::Absent
+    );
     assert_eq!(world.link.get(&target).await.unwrap().unwrap().uid(), made.uid());
-    assert_eq!(delete(&world.link, &target, &options, &Progress::silent()).await.unwrap(), Deleted::Gone);
+    assert_eq!(
+        delete(&world.link, &target, &options, &ProgressSink::disabled()).await.unwrap(),
+        DeleteResult::Gone
+    );
     assert!(world.link.get(&target).await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delete_that_finalizers_hold_names_them_and_ends_when_they_go() {
+async fn a_delete_delayed_by_finalizers_names_them_and_returns_when_they_are_removed() {
     let Some(world) = world("delete-held") else { return };
     let held = json!({"metadata": {"name": "a", "finalizers": ["example.dev/hold"]}});
     let _: ConfigMap = world.create(world.api(), held).await;
-    let target = Target::of::<ConfigMap>(Some(&world.namespace), "a");
+    let target = Target::typed::<ConfigMap>(Some(&world.namespace), "a");
     let short = DeleteOptions { wait: Some(Duration::from_millis(300)), ..DeleteOptions::default() };
-    let error = delete(&world.link, &target, &short, &Progress::silent()).await.unwrap_err();
+    let error = delete(&world.link, &target, &short, &ProgressSink::disabled()).await.unwrap_err();
     assert!(error.to_string().contains("its finalizers to be removed: example.dev/hold"), "{error}");
     let waits = Arc::new(tokio::sync::Notify::new());
     let notify = waits.clone();
-    let progress = Progress::new(Arc::new(api::clock::SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(api::clock::SystemClock), move |note| {
         if note.sentence.contains("finalizers") {
             notify.notify_one();
         }
@@ -60,18 +69,18 @@ async fn a_delete_that_finalizers_hold_names_them_and_ends_when_they_go() {
     };
     let options = DeleteOptions::default();
     let (end, ()) = tokio::join!(delete(&world.link, &target, &options, &progress), free);
-    assert_eq!(end.unwrap(), Deleted::Gone);
+    assert_eq!(end.unwrap(), DeleteResult::Gone);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_selector_matches_is_deleted_and_nothing_else() {
+async fn only_objects_that_match_the_selector_are_deleted() {
     let Some(world) = world("delete-many") else { return };
     for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {
         let map = json!({"metadata": {"name": name, "labels": {"app": app}}});
         let _: ConfigMap = world.create(world.api(), map).await;
     }
     let (resource, _) = world.link.resolve("v1", "ConfigMap").await.unwrap();
-    let (options, progress) = (DeleteOptions::default(), Progress::silent());
+    let (options, progress) = (DeleteOptions::default(), ProgressSink::disabled());
     let space = Some(world.namespace.as_str());
     let gone = delete_matching(&world.link, &resource, space, "app=web", &options, &progress).await.unwrap();
     assert_eq!(gone.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
@@ -82,15 +91,15 @@ async fn what_a_selector_matches_is_deleted_and_nothing_else() {
             .is_empty()
     );
     let all = delete_matching(&world.link, &resource, space, " ", &options, &progress).await.unwrap_err();
-    assert!(matches!(all.failure, Failure::Refusal { .. }), "{all}");
+    assert!(matches!(all.failure, Failure::Precondition { .. }), "{all}");
     world.api::<ConfigMap>().get("c").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_patch_of_each_kind_changes_what_it_says_and_tells_whether_it_did() {
+async fn a_patch_of_each_type_changes_the_object_and_returns_whether_it_did() {
     let Some(world) = world("patch") else { return };
     let node = world.node("a").await;
-    let target = Target::of::<Node>(None, &node);
+    let target = Target::typed::<Node>(None, &node);
     let merge = Change::Merge(json!({"metadata": {"labels": {"zone": node}}}));
     assert!(patch(&world.link, &target, &merge, None).await.unwrap());
     assert!(!patch(&world.link, &target, &merge, None).await.unwrap());
@@ -104,7 +113,7 @@ async fn a_patch_of_each_kind_changes_what_it_says_and_tells_whether_it_did() {
     assert!(matches!(error.failure, Failure::Invalid { .. }), "{error}");
     let error = patch(&world.link, &target, &Change::Json(json!({"op": "test"})), None).await.unwrap_err();
     assert!(error.to_string().contains("is not a JSON patch"), "{error}");
-    let missing = patch(&world.link, &Target::of::<Node>(None, "none"), &merge, None).await.unwrap_err();
+    let missing = patch(&world.link, &Target::typed::<Node>(None, "none"), &merge, None).await.unwrap_err();
     assert!(missing.is_not_found(), "{missing}");
 }
 
@@ -124,11 +133,17 @@ async fn a_restart_happens_once_for_a_run_and_the_rollout_is_followed() {
         "one restart, one generation"
     );
 
-    let missing =
-        rollout(link, Workload::Deployment, namespace, "none", Duration::from_secs(3), &Progress::silent())
-            .await;
+    let missing = rollout(
+        link,
+        Workload::Deployment,
+        namespace,
+        "none",
+        Duration::from_secs(3),
+        &ProgressSink::disabled(),
+    )
+    .await;
     assert!(missing.unwrap_err().to_string().contains("to exist"));
-    // Without replicas there is nothing to wait for but the controller's word, given here in its place if it is absent.
+    // Without replicas only the controller's status is waited for; the test writes it if there is no controller.
     if !testkit::kube::shared().unwrap().has_controllers() {
         let status = json!({"status": {"observedGeneration": 2}});
         world
@@ -137,18 +152,19 @@ async fn a_restart_happens_once_for_a_run_and_the_rollout_is_followed() {
             .await
             .unwrap();
     }
-    let words =
-        rollout(link, Workload::Deployment, namespace, "web", LIMIT, &Progress::silent()).await.unwrap();
+    let words = rollout(link, Workload::Deployment, namespace, "web", LIMIT, &ProgressSink::disabled())
+        .await
+        .unwrap();
     assert_eq!(words, "deployment \"web\" successfully rolled out");
 
     let paused = json!({"spec": {"paused": true}});
     world.api::<Deployment>().patch("web", &PatchParams::default(), &Patch::Merge(paused)).await.unwrap();
     let error = restart(link, Workload::Deployment, namespace, "web", "run-2").await.unwrap_err();
-    assert!(matches!(error.failure, Failure::Refusal { .. }), "{error}");
+    assert!(matches!(error.failure, Failure::Precondition { .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_runs_once_for_a_run_and_its_failure_and_log_are_its_outcome() {
+async fn a_job_runs_once_for_a_run_and_its_failure_and_log_are_its_result() {
     let Some(world) = world("job") else { return };
     if !testkit::kube::shared().unwrap().has_controllers() {
         return testkit::prerequisites::skip(
@@ -158,20 +174,20 @@ async fn a_job_runs_once_for_a_run_and_its_failure_and_log_are_its_outcome() {
     }
     let node = world.node("a").await;
     let long_log = "a line of the log\n".repeat(10_000) + "the last line\n";
-    let _logs = LogServer::of(&world.client(), &node, long_log).await;
+    let _logs = LogServer::start(&world.client(), &node, long_log).await;
     let mut request =
         JobRequest::of_image("run-1", "Check disks", &world.namespace, "example.invalid/check", &["check"])
             .with_env("LEVEL", "deep");
     request.spec.template.spec.as_mut().unwrap().node_name = Some(node);
-    let progress = Progress::silent();
-    // The first call is given up after the job was made, as by a crash; the second finds the same job.
+    let progress = ProgressSink::disabled();
+    // The first call is dropped after the job was created, as by a crash; the second finds the same job.
     let short = run_job(&world.link, &request, Duration::from_millis(300), &progress).await.unwrap_err();
     assert!(matches!(short.failure, Failure::TimeLimit { .. }), "{short}");
     let fail = async {
-        let which = Which::Labelled(format!("batch.kubernetes.io/job-name={}", request.name()));
+        let which = ObjectSelection::Labelled(format!("batch.kubernetes.io/job-name={}", request.name()));
         let judge = |pods: &[&Pod]| match pods {
-            [] => Verdict::Waiting("the pod".to_owned()),
-            [pod, ..] => Verdict::Done(pod.name_any()),
+            [] => WaitStatus::Waiting("the pod".to_owned()),
+            [pod, ..] => WaitStatus::Done(pod.name_any()),
         };
         let pod = wait(&world.link, world.api(), &which, "the pod", LIMIT, &progress, judge).await.unwrap();
         let status = json!({"status": {"phase": "Failed"}});
@@ -200,7 +216,7 @@ async fn a_job_runs_once_for_a_run_and_its_failure_and_log_are_its_outcome() {
     clean_up(&world.link, &request, &progress).await.unwrap();
     clean_up(&world.link, &request, &progress).await.unwrap();
     let stranger = json!({"metadata": {"name": request.name()}, "spec": request.spec});
-    let target = Target::of::<Job>(Some(&world.namespace), &request.name());
+    let target = Target::typed::<Job>(Some(&world.namespace), &request.name());
     delete(&world.link, &target, &DeleteOptions::default(), &progress).await.unwrap();
     let _: Job = world.create(world.api(), stranger).await;
     let error = run_job(&world.link, &request, LIMIT, &progress).await.unwrap_err();
@@ -208,7 +224,7 @@ async fn a_job_runs_once_for_a_run_and_its_failure_and_log_are_its_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signing_requests_of_known_nodes_are_approved_and_others_named() {
+async fn signing_requests_of_known_nodes_are_approved_and_others_reported() {
     let Some(world) = world("csr") else { return };
     let node = world.node("a").await;
     let addresses = json!({"status": {"addresses": [{"type": "Hostname", "address": node}]}});
@@ -267,16 +283,16 @@ fn kube_config() -> kube::Config {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_tells_what_it_waits_for() {
+async fn a_wait_reports_what_it_waits_for() {
     let Some(world) = world("wait") else { return };
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sink = told.clone();
     let clock = Arc::new(api::clock::SystemClock);
-    let progress = Progress::new(clock, move |note| sink.lock().unwrap().push(note.sentence.clone()));
-    let which = Which::Named("later".to_owned());
+    let progress = ProgressSink::new(clock, move |note| sink.lock().unwrap().push(note.sentence.clone()));
+    let which = ObjectSelection::Named("later".to_owned());
     let judge = |found: &[&ConfigMap]| match found {
-        [] => Verdict::Waiting("the map to exist".to_owned()),
-        [map, ..] => Verdict::Done(map.name_any()),
+        [] => WaitStatus::Waiting("the map to exist".to_owned()),
+        [map, ..] => WaitStatus::Done(map.name_any()),
     };
     let work = wait(&world.link, world.api(), &which, "a map", LIMIT, &progress, judge);
     let make = async { world.create(world.api::<ConfigMap>(), json!({"metadata": {"name": "later"}})).await };

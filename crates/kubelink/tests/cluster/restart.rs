@@ -1,4 +1,4 @@
-//! Verbs on an API server that dies, hangs and comes back.
+//! Verbs on an API server that is killed, hangs and restarts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use api::error::{Class, Classify};
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
-use kubelink::cordon::{Cordoned, Holder};
-use kubelink::drain::{CordonLeft, DrainError, DrainOptions, EmptyDir, Unmanaged, drain};
-use kubelink::{Failure, Progress, Timeouts};
+use kubelink::cordon::{CordonResult, Holder};
+use kubelink::drain::{CordonState, DrainError, DrainOptions, EmptyDirPolicy, UnmanagedPolicy, drain};
+use kubelink::{Failure, ProgressSink, Timeouts};
 use testkit::kube::{TestClusterOptions, private};
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +18,7 @@ use crate::drain::is_cordoned;
 use crate::support::{Kubelet, Tap, link_to, world_on};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
+async fn a_drain_continues_after_the_api_server_was_killed_during_it() {
     let Some(cluster) = private(TestClusterOptions::default()) else {
         return testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
     };
@@ -33,7 +33,7 @@ async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
     let granted = Arc::new(tokio::sync::Notify::new());
     let interrupted = Arc::new(tokio::sync::Notify::new());
     let (on_granted, on_interrupted) = (granted.clone(), interrupted.clone());
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         if note.sentence.contains("granted") {
             on_granted.notify_one();
         }
@@ -49,11 +49,11 @@ async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
         cluster.kill().unwrap();
         interrupted.notified().await;
         tokio::task::block_in_place(|| cluster.restart().unwrap());
-        Kubelet::of(world.client(), &node)
+        Kubelet::start(world.client(), &node)
     };
     let (end, _kubelet) = tokio::join!(work, disturb);
     let end = end.unwrap();
-    assert_eq!(end.cordon, Cordoned::Now);
+    assert_eq!(end.cordon, CordonResult::Now);
     assert!(!end.evicted.is_empty());
     let left = world.api::<Pod>().list(&ListParams::default()).await.unwrap();
     assert!(
@@ -63,7 +63,7 @@ async fn a_drain_goes_on_after_the_api_server_was_killed_in_its_middle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_hangs_costs_no_more_than_the_time_limits() {
+async fn a_hanging_api_server_delays_verbs_by_their_timeouts_only() {
     let Some(cluster) = private(TestClusterOptions::default()) else {
         return testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
     };
@@ -74,17 +74,17 @@ async fn an_api_server_that_hangs_costs_no_more_than_the_time_limits() {
     let timeouts = Timeouts { connect: Duration::from_millis(300), request: Duration::from_millis(700) };
     let link = link_to(cluster.kubeconfig(), &Tap::default(), timeouts);
 
-    // A drain that is cancelled while nothing answers ends in time and says that the cordon stands.
+    // A drain cancelled while the server hangs returns in time and reports that the cordon remains.
     let cancel = CancellationToken::new();
     let granted = Arc::new(tokio::sync::Notify::new());
     let on_granted = granted.clone();
-    let progress = Progress::new(Arc::new(SystemClock), move |note| {
+    let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         if note.sentence.contains("granted") {
             on_granted.notify_one();
         }
     });
     let mut options = DrainOptions::new(Holder::new("manifest-1", "a test"), Duration::from_secs(60));
-    (options.empty_dir, options.unmanaged) = (EmptyDir::Delete, Unmanaged::Delete);
+    (options.empty_dir, options.unmanaged) = (EmptyDirPolicy::Delete, UnmanagedPolicy::Delete);
     let work = drain(&link, &node, &options, &progress, &cancel);
     let pause = async {
         granted.notified().await;
@@ -94,16 +94,16 @@ async fn an_api_server_that_hangs_costs_no_more_than_the_time_limits() {
     };
     let (end, at) = tokio::join!(work, pause);
     assert!(at.elapsed() < Duration::from_secs(5), "{:?}", at.elapsed());
-    let Err(DrainError::Cancelled { cordon: CordonLeft::Standing(_), .. }) = end else { panic!("{end:?}") };
+    let Err(DrainError::Cancelled { cordon: CordonState::Remaining(_), .. }) = end else { panic!("{end:?}") };
 
     let begun = Instant::now();
     let error = kubelink::facts::version(&link).await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    assert!(matches!(error.failure, Failure::NoAnswer(_) | Failure::Connection(_)), "{error:?}");
+    assert!(matches!(error.failure, Failure::Timeout(_) | Failure::Connection(_)), "{error:?}");
     assert_eq!(error.class(), Class::Transient);
 
     cluster.resume().unwrap();
-    // The uncordon that got no answer may still have arrived. Never is the node cordoned without a record.
+    // The uncordon without a response may still have arrived. The node is never cordoned without a record.
     let (cordoned, holder) = is_cordoned(&world, &node).await;
     assert_eq!(cordoned, holder.is_some());
     kubelink::cordon::uncordon(&world.link, &node, "manifest-1").await.unwrap();

@@ -1,4 +1,4 @@
-//! The verbs on kubesim, whose API server can be told to fail.
+//! The verbs on kubesim, whose API server has fault injection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use api::clock::SystemClock;
 use api::error::{Class, Classify};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kubelink::apply::{ApplyError, ApplyOptions, Documents, Effect, SetName, apply};
-use kubelink::cordon::{Cordoned, Holder, cordon, cordoned_by, uncordon};
-use kubelink::delete::{DeleteOptions, Deleted, delete};
+use kubelink::apply::{ApplyError, ApplyOptions, ApplySetName, Documents, Effect, apply};
+use kubelink::cordon::{CordonResult, Holder, cordon, cordoned_by, uncordon};
+use kubelink::delete::{DeleteOptions, DeleteResult, delete};
 use kubelink::drain::drain;
 use kubelink::job::{JobRequest, run_job};
 use kubelink::rollout::{Workload, restart, rollout};
-use kubelink::{Progress, Target};
+use kubelink::{ProgressSink, Target};
 use kubesim::ClusterOptions;
 use kubesim::faults::Fault;
 use kubesim::kubelet::{Kubelets, NodeTemplate};
@@ -36,7 +36,7 @@ async fn sim() -> kubesim::SimulatedCluster {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_outlasts_every_fault_that_comes_and_goes() {
+async fn a_drain_survives_every_temporary_fault() {
     let sim = Arc::new(sim().await);
     let world = world_of(&sim);
     let node = world.node("a").await;
@@ -45,11 +45,11 @@ async fn a_drain_outlasts_every_fault_that_comes_and_goes() {
         for index in 0..3 {
             world.pod(&node, &format!("web-{index}"), Some(&owner)).await;
         }
-        // The fault comes with the first eviction that is granted and goes when the drain has noticed it; nobody plays
-        // the kubelet before.
+        // The fault starts with the first granted eviction and stops when the drain has noticed it; there is no
+        // kubelet before.
         let (granted, noticed) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
         let (on_granted, on_noticed) = (granted.clone(), noticed.clone());
-        let progress = Progress::new(Arc::new(SystemClock), move |note| {
+        let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
             if note.sentence.contains("granted") {
                 on_granted.notify_one();
             }
@@ -63,7 +63,7 @@ async fn a_drain_outlasts_every_fault_that_comes_and_goes() {
             granted.notified().await;
             sim.faults().always(fault);
             sim.faults().drop_watches();
-            // A watch that was being opened in that very moment is met by neither; it is dropped too, sooner or later.
+            // A watch that is being opened at that moment has no fault; it is dropped later.
             let disturbed = std::time::Instant::now();
             while !matches!(fault, Fault::Latency(_)) && disturbed.elapsed() < LIMIT {
                 match tokio::time::timeout(Duration::from_millis(100), noticed.notified()).await {
@@ -72,10 +72,10 @@ async fn a_drain_outlasts_every_fault_that_comes_and_goes() {
                 }
             }
             sim.faults().clear();
-            Kubelet::of(world.client(), &node)
+            Kubelet::start(world.client(), &node)
         };
         let (end, _kubelet) = tokio::join!(work, disturb);
-        assert_eq!(end.unwrap_or_else(|error| panic!("{fault:?}: {error}")).cordon, Cordoned::Now);
+        assert_eq!(end.unwrap_or_else(|error| panic!("{fault:?}: {error}")).cordon, CordonResult::Now);
         assert!(pods_on(&world, &node).await.is_empty(), "{fault:?}");
         uncordon(&world.link, &node, "manifest-1").await.unwrap();
         assert_eq!(is_cordoned(&world, &node).await, (false, None));
@@ -83,7 +83,7 @@ async fn a_drain_outlasts_every_fault_that_comes_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_begins_in_a_fault_fails_transiently_and_leaves_no_cordon_without_a_record() {
+async fn a_drain_started_during_a_fault_fails_transiently_and_leaves_no_cordon_without_a_record() {
     let sim = sim().await;
     let world = world_of(&sim);
     let node = world.node("a").await;
@@ -107,29 +107,29 @@ async fn a_drain_that_begins_in_a_fault_fails_transiently_and_leaves_no_cordon_w
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_apply_in_a_fault_is_no_success_and_a_repeat_finishes_it() {
+async fn an_apply_during_a_fault_fails_and_a_repeat_finishes_it() {
     let sim = sim().await;
     let world = world_of(&sim);
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    let documents = Documents::of(vec![map("a"), map("b")]).unwrap();
+    let documents = Documents::from_values(vec![map("a"), map("b")]).unwrap();
     for (index, fault) in FAULTS.into_iter().filter(|fault| !matches!(fault, Fault::Latency(_))).enumerate() {
-        let set = SetName { namespace: "default".into(), name: format!("set-{index}") };
+        let set = ApplySetName { namespace: "default".into(), name: format!("set-{index}") };
         let options = ApplyOptions { set: Some(set), ..ApplyOptions::default() };
         sim.faults().always(fault);
-        let error = apply(&world.link, &documents, &options, &Progress::silent()).await.unwrap_err();
+        let error = apply(&world.link, &documents, &options, &ProgressSink::disabled()).await.unwrap_err();
         assert!(matches!(error, ApplyError::Stopped { .. }), "{fault:?} {error}");
         assert_eq!(error.class(), Class::Transient, "{fault:?} {error}");
         sim.faults().clear();
-        let done = apply(&world.link, &documents, &options, &Progress::silent()).await.unwrap();
+        let done = apply(&world.link, &documents, &options, &ProgressSink::disabled()).await.unwrap();
         assert!(done.objects.iter().all(|(_, effect)| *effect == Effect::Created), "{done:?}");
-        let none = Documents::of(Vec::new()).unwrap();
-        let gone = apply(&world.link, &none, &options, &Progress::silent()).await.unwrap();
+        let none = Documents::from_values(Vec::new()).unwrap();
+        let gone = apply(&world.link, &none, &options, &ProgressSink::disabled()).await.unwrap();
         assert!(gone.objects.len() == 2 && gone.objects.iter().all(|(_, effect)| *effect == Effect::Pruned));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_other_verbs_fail_transiently_in_a_fault_and_do_their_work_after_it() {
+async fn the_other_verbs_fail_transiently_during_a_fault_and_succeed_after_it() {
     let sim = sim().await;
     let world = world_of(&sim);
     let _kubelets = Kubelets::with_delay_factor(&sim, vec![NodeTemplate::worker("worker-1")], 0.0);
@@ -137,8 +137,8 @@ async fn the_other_verbs_fail_transiently_in_a_fault_and_do_their_work_after_it(
     let deployment = json!({"metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "w"}},
         "template": {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "c", "image": "example.invalid/c"}]}}}});
     let _: Deployment = world.create(world.api(), deployment).await;
-    let (link, silent, holder) = (&world.link, Progress::silent(), Holder::new("manifest-1", "a test"));
-    let target = Target::of::<ConfigMap>(Some(&world.namespace), "map");
+    let (link, silent, holder) = (&world.link, ProgressSink::disabled(), Holder::new("manifest-1", "a test"));
+    let target = Target::typed::<ConfigMap>(Some(&world.namespace), "map");
     for (index, fault) in FAULTS.into_iter().filter(|fault| !matches!(fault, Fault::Latency(_))).enumerate() {
         let run = format!("run-{index}");
         let request = JobRequest::of_image(&run, "check", &world.namespace, "example.invalid/check", &[]);
@@ -160,10 +160,10 @@ async fn the_other_verbs_fail_transiently_in_a_fault_and_do_their_work_after_it(
         }
         sim.faults().clear();
         assert_eq!(is_cordoned(&world, &node).await, (false, None), "{fault:?}");
-        assert_eq!(cordon(link, &node, &holder).await.unwrap(), Cordoned::Now);
+        assert_eq!(cordon(link, &node, &holder).await.unwrap(), CordonResult::Now);
         uncordon(link, &node, &holder.id).await.unwrap();
         assert!(restarted().await.unwrap(), "{fault:?}: nothing of it was done before");
-        assert_eq!(deleted().await.unwrap(), Deleted::Gone);
+        assert_eq!(deleted().await.unwrap(), DeleteResult::Gone);
         // While they wait, every watch is dropped once more.
         let waiting = async {
             let rolled_out =

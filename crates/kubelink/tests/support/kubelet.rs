@@ -1,4 +1,4 @@
-//! Plays the kubelet of one node: pods that are there run and are ready, pods that shall go are gone.
+//! A stand-in for the kubelet of one node: makes pods ready, and removes terminating ones.
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -8,11 +8,11 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-/// Works until it is dropped.
+/// Runs until it is dropped.
 pub(crate) struct Kubelet(#[expect(dead_code, reason = "held so that its task ends with it")] JoinSet<()>);
 
 impl Kubelet {
-    pub(crate) fn of(client: Client, node: &str) -> Kubelet {
+    pub(crate) fn start(client: Client, node: &str) -> Kubelet {
         let mut tasks = JoinSet::new();
         let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
         tasks.spawn(async move {
@@ -29,13 +29,13 @@ impl Kubelet {
     }
 }
 
-/// Errors are the next change's business: a kubelet goes on.
+/// Errors are ignored: the next change is handled again.
 async fn tend(client: &Client, pod: &Pod) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap());
     let name = pod.name_any();
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if pod.metadata.deletion_timestamp.is_some() {
-        // Of this pod: news of it may come late, when another has its name.
+        // By uid: the event may be late, when another pod has its name.
         let preconditions = Some(Preconditions { uid: pod.uid(), resource_version: None });
         let at_once = DeleteParams { preconditions, ..DeleteParams::default().grace_period(0) };
         let _ = pods.delete(&name, &at_once).await;

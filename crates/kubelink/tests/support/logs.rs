@@ -1,4 +1,4 @@
-//! Plays the part of a kubelet that hands out logs: the API server fetches them from it.
+//! A stand-in for a kubelet that serves logs to the API server.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// Answers every request with one log, until it is dropped.
+/// Responds to every request with one log, until it is dropped.
 pub(crate) struct LogServer(#[expect(dead_code, reason = "held so that its task ends with it")] JoinSet<()>);
 
 impl LogServer {
-    /// Serves `log` as the kubelet of `node`, and lets the API server know where.
-    pub(crate) async fn of(client: &Client, node: &str, log: String) -> LogServer {
+    /// Serves `log` as the kubelet of `node`, and sets the node's address.
+    pub(crate) async fn start(client: &Client, node: &str, log: String) -> LogServer {
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate =
             rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();

@@ -1,4 +1,4 @@
-//! What the tests on a real API server stand on: a link that can be listened to and disturbed, and somebody who plays
+//! Support for tests on a real API server: a link whose requests are recorded and can be failed, and a stand-in for
 //! the kubelet.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use api::clock::SystemClock;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{PostParams, ResourceExt};
 use kube::{Api, Client};
-use kubelink::{Allow, Kubeconfig, Link, Timeouts};
+use kubelink::{AllowedRisks, Kubeconfig, Link, Timeouts};
 use serde_json::{Value, json};
 use testkit::kube::TestCluster;
 
@@ -21,15 +21,15 @@ pub(crate) use tap::{Fault, Tap};
 
 /// A namespace on the shared cluster, and a link to it.
 pub(crate) struct World {
-    /// What is tested: all its requests go through the tap.
+    /// The link under test: all its requests go through the tap.
     pub(crate) link: Link,
-    /// What the test itself uses.
+    /// The client of the test itself.
     backstage: Client,
     pub(crate) namespace: String,
     pub(crate) tap: Tap,
 }
 
-/// A world of the test's own on the shared cluster; `None`, said aloud, where this machine has no cluster.
+/// A namespace of the test's own on the shared cluster; `None`, with a message, if this machine has no cluster.
 pub(crate) fn world(prefix: &str) -> Option<World> {
     let Some(cluster) = testkit::kube::shared() else {
         testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
@@ -46,7 +46,7 @@ pub(crate) fn world_on(cluster: &TestCluster, prefix: &str) -> World {
     World { link, backstage, namespace, tap }
 }
 
-/// A world in the default namespace of a simulated cluster. What the test itself does meets no faults.
+/// A world in the default namespace of a simulated cluster. Requests of the test itself have no faults.
 pub(crate) fn world_of(sim: &kubesim::SimulatedCluster) -> World {
     let tap = Tap::default();
     let link = link_to(&sim.kubeconfig(), &tap, Timeouts::default());
@@ -54,7 +54,7 @@ pub(crate) fn world_of(sim: &kubesim::SimulatedCluster) -> World {
 }
 
 pub(crate) fn link_to(kubeconfig: &str, tap: &Tap, timeouts: Timeouts) -> Link {
-    let kubeconfig = Kubeconfig::parse(kubeconfig, None, &Allow::nothing()).unwrap();
+    let kubeconfig = Kubeconfig::parse(kubeconfig, None, &AllowedRisks::nothing()).unwrap();
     Link::open_through("test", &kubeconfig, timeouts, Arc::new(SystemClock), tap).unwrap()
 }
 
@@ -63,7 +63,7 @@ impl World {
         self.backstage.clone()
     }
 
-    /// Creates an object of a kind that we have a type for.
+    /// Creates a typed object.
     pub(crate) async fn create<K>(&self, api: Api<K>, object: Value) -> K
     where
         K: kube::Resource + Clone + serde::Serialize + serde::de::DeserializeOwned + std::fmt::Debug,
@@ -71,14 +71,14 @@ impl World {
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
     }
 
-    /// A node that nothing is scheduled on by itself, named after the namespace so that it is nobody else's.
+    /// A node without scheduled pods, named after the namespace so that it is unique.
     pub(crate) async fn node(&self, name: &str) -> String {
         let name = format!("{}-{name}", self.namespace);
         let _: Node = self.create(Api::all(self.client()), json!({"metadata": {"name": name}})).await;
         name
     }
 
-    /// Something that exists and that pods can say controls them. No controller looks after a ConfigMap's pods, so they
+    /// An existing object that pods can name as their controller. No controller manages a ConfigMap's pods, so they
     /// are what the test makes them.
     pub(crate) async fn owner(&self) -> Value {
         let owner: ConfigMap = self.create(self.api(), json!({"metadata": {"generateName": "owner-"}})).await;

@@ -1,4 +1,4 @@
-//! A layer between a link and the wire that writes down every request, and can fail or delay them.
+//! A layer between a link and its transport that records every request, and can fail or delay it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,20 +9,20 @@ use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
-use kubelink::link::{AnswerBody, Wire};
+use kubelink::link::{ResponseBody, Transport};
 use tokio::sync::Notify;
 use tower::{BoxError, Layer, Service};
 
-/// What can happen to a request on its way.
+/// A fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// 429 with Retry-After: 1 and a plain text, as priority and fairness answers.
+    /// 429 with Retry-After: 1 and plain text, as from priority and fairness.
     Throttled,
     /// 500.
     Error,
-    /// The connection breaks.
+    /// The connection is lost.
     Reset,
-    /// It reaches the server a second late.
+    /// The request reaches the server a second later.
     Late,
 }
 
@@ -32,7 +32,7 @@ struct Disturbance {
     times: usize,
 }
 
-/// Requests since the start, as `METHOD path?query`; the n-th fails if asked to, before or after it took effect.
+/// Records requests as `METHOD path?query`; can fail the n-th one, before or after it took effect.
 #[derive(Clone, Default)]
 pub(crate) struct Tap {
     requests: Arc<Mutex<Vec<String>>>,
@@ -53,13 +53,13 @@ impl Tap {
         self.requests.lock().unwrap().clear();
     }
 
-    /// The n-th request from now, the first being 1, never reaches the server; and from then on none does.
+    /// The n-th request from now (from 1) and all later ones never reach the server.
     pub(crate) fn cut_before(&self, n: usize) {
         self.clear();
         self.fail_at.store(n, Ordering::SeqCst);
     }
 
-    /// The n-th request takes effect, but its answer and everything after it is lost.
+    /// The n-th request takes effect, but its response and everything after it is lost.
     pub(crate) fn cut_after(&self, n: usize) {
         self.clear();
         self.lose_answer.store(n, Ordering::SeqCst);
@@ -71,12 +71,12 @@ impl Tap {
         self.lose_answer.store(0, Ordering::SeqCst);
     }
 
-    /// The next `times` requests whose line contains `part` meet `fault`.
+    /// Injects `fault` into the next `times` requests whose line contains `part`.
     pub(crate) fn disturb(&self, part: &'static str, fault: Fault, times: usize) {
         self.disturbances.lock().unwrap().push(Disturbance { part, fault, times });
     }
 
-    /// Waits until a request whose line contains `part` has come.
+    /// Waits for a request whose line contains `part`.
     pub(crate) async fn met(&self, part: &str) {
         loop {
             let came = self.came.notified();
@@ -94,29 +94,29 @@ impl Tap {
         Some(found.fault)
     }
 
-    /// Every answer takes this much longer.
+    /// Delays every response.
     pub(crate) fn delay(&self, by: Duration) {
         self.delay_ms.store(by.as_millis().try_into().unwrap(), Ordering::SeqCst);
     }
 }
 
-impl Layer<Wire> for Tap {
+impl Layer<Transport> for Tap {
     type Service = Tapped;
 
-    fn layer(&self, wire: Wire) -> Tapped {
+    fn layer(&self, wire: Transport) -> Tapped {
         Tapped { wire, tap: self.clone() }
     }
 }
 
 pub(crate) struct Tapped {
-    wire: Wire,
+    wire: Transport,
     tap: Tap,
 }
 
 impl Service<Request<Body>> for Tapped {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.wire.poll_ready(cx)
@@ -147,7 +147,7 @@ impl Service<Request<Body>> for Tapped {
         }
         let late = if fault.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
         let delay = Duration::from_millis(self.tap.delay_ms.load(Ordering::SeqCst));
-        // A request goes out when its future is first polled.
+        // A request is sent when its future is first polled.
         let answer = self.wire.call(request);
         Box::pin(async move {
             tokio::time::sleep(late).await;
@@ -162,7 +162,7 @@ fn answer(
     code: u16,
     retry_after: Option<&str>,
     text: &'static str,
-) -> BoxFuture<'static, Result<Response<AnswerBody>, BoxError>> {
+) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> {
     let mut response = Response::builder().status(code);
     if let Some(seconds) = retry_after {
         response = response.header("retry-after", seconds);

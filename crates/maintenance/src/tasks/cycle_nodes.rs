@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use kubelink::Target;
-use kubelink::cordon::{Uncordoned, cordoned_by, uncordon};
+use kubelink::cordon::{UncordonResult, cordoned_by, uncordon};
 use kubelink::patch::{Change, patch};
 use planner::task::TaskProblem;
 use planner::task::builtin::cycle_nodes::{CycleNodesParameters, NodeSelection, STEPS, TIME_LIMIT};
@@ -119,12 +119,12 @@ impl Cycle {
             }
             DrainResult::Drained(_) => {}
         }
-        let target = Target::of::<Node>(None, &node);
+        let target = Target::typed::<Node>(None, &node);
         let mark = json!({"metadata": {"annotations": {CYCLED_BY: holder.id}}});
         patch(&cx.link, &target, &Change::Merge(mark), None).await?;
         let end = match uncordon(&cx.link, &node, &holder.id).await? {
-            Uncordoned::Now | Uncordoned::Before => "takes pods again",
-            Uncordoned::ByOther(_) => "was cordoned by someone else and stays so",
+            UncordonResult::Now | UncordonResult::Before => "takes pods again",
+            UncordonResult::ByOther(_) => "was cordoned by someone else and stays so",
         };
         let done = nodes.iter().filter(is_done).count() + 1;
         Ok(PollStatus::Waiting(format!("{done} of {} nodes are done; node {node} {end}", nodes.len())))

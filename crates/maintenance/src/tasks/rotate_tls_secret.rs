@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::core::ObjectMeta;
 use kube::{Api, ResourceExt};
-use kubelink::certificate::{Leaf, pair};
+use kubelink::certificate::{ServerCertificate, pair};
 use kubelink::delete::{DeleteOptions, delete};
 use kubelink::link::FIELD_MANAGER;
 use kubelink::patch::{Change, patch};
@@ -107,7 +107,10 @@ impl Rotation {
     }
 
     /// The new certificate and key, if they are fit.
-    async fn new_pair(&self, cx: &ClusterContext) -> Result<(Leaf, ByteString, ByteString), StepError> {
+    async fn new_pair(
+        &self,
+        cx: &ClusterContext,
+    ) -> Result<(ServerCertificate, ByteString, ByteString), StepError> {
         let source = self.parameters.source.get(cx).await?;
         let refuse = |why: String| {
             StepError::terminal("BadCertificate", format!("{}: {why}", self.parameters.source.label()))
@@ -120,7 +123,7 @@ impl Rotation {
         Ok((leaf, certificate, key))
     }
 
-    fn judge(&self, leaf: &Leaf, now: jiff::Timestamp) -> Result<(), String> {
+    fn judge(&self, leaf: &ServerCertificate, now: jiff::Timestamp) -> Result<(), String> {
         let validity = &leaf.validity;
         if self.parameters.fingerprint.as_ref().is_some_and(|wanted| *wanted != leaf.fingerprint) {
             return Err(format!(
@@ -216,7 +219,7 @@ impl Rotation {
         key: &ByteString,
     ) -> Result<bool, StepError> {
         let target =
-            Target::of::<Secret>(Some(&self.parameters.target.namespace), &self.parameters.target.name);
+            Target::typed::<Secret>(Some(&self.parameters.target.namespace), &self.parameters.target.name);
         let change = Change::Merge(json!({"data": {CERTIFICATE: certificate, KEY: key}}));
         patch(&cx.link, &target, &change, None).await.map_err(unquoted)
     }
@@ -272,7 +275,7 @@ impl Rotation {
 
     async fn remove(&self, cx: &ClusterContext, step: &StepContext) -> Result<(), StepError> {
         let kept = self.backup();
-        let target = Target::of::<Secret>(Some(&kept.namespace), &kept.name);
+        let target = Target::typed::<Secret>(Some(&kept.namespace), &kept.name);
         delete(&cx.link, &target, &DeleteOptions::default(), &cx.progress(step)).await?;
         Ok(())
     }
@@ -300,7 +303,7 @@ fn covers(held: &str, name: &str) -> bool {
 /// An API server's words about an invalid Secret may quote it.
 fn unquoted(mut error: LinkError) -> StepError {
     if let Failure::Invalid { message, .. } = &mut error.failure {
-        "its words are not shown, because they may quote the Secret".clone_into(message);
+        "the message is hidden because it may quote the Secret".clone_into(message);
     }
     error.into()
 }
@@ -316,14 +319,14 @@ mod tests {
         Rotation { parameters: RotateTlsSecretParameters::read(given.as_object().unwrap()).unwrap() }
     }
 
-    fn leaf() -> Leaf {
+    fn leaf() -> ServerCertificate {
         let at = |text: &str| text.parse().unwrap();
         let validity = kubelink::certificate::Validity {
             subject: "CN=web".to_owned(),
             not_before: at("2026-01-01T00:00:00Z"),
             not_after: at("2026-03-01T00:00:00Z"),
         };
-        Leaf {
+        ServerCertificate {
             validity,
             dns_names: vec!["web.example".into(), "*.apps.example".into()],
             fingerprint: "ab".repeat(32),

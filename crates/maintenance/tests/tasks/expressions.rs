@@ -29,7 +29,7 @@ fn waiting(until: &str) -> Definition {
 /// A cluster with a Secret.
 async fn world() -> (kubesim::SimulatedCluster, Link) {
     let cluster = kubesim::SimulatedCluster::start("sim", kubesim::ClusterOptions::default()).await.unwrap();
-    let link = Link::over("sim", cluster.client(), Arc::new(SystemClock));
+    let link = Link::from_client("sim", cluster.client(), Arc::new(SystemClock));
     let api: Api<Secret> = Api::namespaced(cluster.client(), "default");
     create(&api, json!({"metadata": {"name": "key"}, "data": {"password": SECRET_BASE64}})).await;
     (cluster, link)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::clock::SystemClock;
 use api::work::WorkState;
-use kubelink::{Allow, Kubeconfig, Link, Timeouts};
+use kubelink::{AllowedRisks, Kubeconfig, Link, Timeouts};
 use kubesim::faults::Fault;
 use planner::task::{Definition, check, of_value};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn task(step: Value) -> Definition {
 
 async fn world() -> (kubesim::SimulatedCluster, Link) {
     let cluster = kubesim::SimulatedCluster::start("sim", kubesim::ClusterOptions::default()).await.unwrap();
-    let kubeconfig = Kubeconfig::parse(&cluster.kubeconfig(), None, &Allow::nothing()).unwrap();
+    let kubeconfig = Kubeconfig::parse(&cluster.kubeconfig(), None, &AllowedRisks::nothing()).unwrap();
     let timeouts = Timeouts { connect: Duration::from_secs(5), request: Duration::from_secs(5) };
     let link = Link::open("sim", &kubeconfig, timeouts, Arc::new(SystemClock)).unwrap();
     (cluster, link)

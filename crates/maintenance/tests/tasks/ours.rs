@@ -303,7 +303,7 @@ impl Site {
 
 async fn furnish(link: &Link, objects: &str) {
     let documents = Documents::parse(objects).unwrap();
-    apply(link, &documents, &ApplyOptions::default(), &kubelink::Progress::silent()).await.unwrap();
+    apply(link, &documents, &ApplyOptions::default(), &kubelink::ProgressSink::disabled()).await.unwrap();
 }
 
 pub(crate) async fn object(
@@ -383,7 +383,7 @@ async fn rotate_certificates_carries_the_newest_ones_into_the_cluster_and_names_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_openshifts_kinds_is_refused_for_good() {
     let sim = kubesim::SimulatedCluster::start("plain", kubesim::ClusterOptions::default()).await.unwrap();
-    let link = Link::over("plain", sim.client(), Arc::new(SystemClock));
+    let link = Link::from_client("plain", sim.client(), Arc::new(SystemClock));
     furnish(&link, "apiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-config}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-ingress}\n").await;
     let site = Site::new(link, |_| {}).await;
     let end = site.run("rotate-certificates").await;
@@ -394,7 +394,7 @@ async fn a_cluster_without_openshifts_kinds_is_refused_for_good() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_imported_cluster_is_refused_in_a_sentence() {
     let sim = kubesim::SimulatedCluster::start("imported", kubesim::ClusterOptions::default()).await.unwrap();
-    let link = Link::over("imported", sim.client(), Arc::new(SystemClock));
+    let link = Link::from_client("imported", sim.client(), Arc::new(SystemClock));
     for name in ["rotate-certificates", "check-registry-token", "renew-identity-certificate"] {
         let end = crate::real::done(name, &json!({}), &link).await;
         assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, "NotOurs"), "{name}");
@@ -405,7 +405,7 @@ async fn an_imported_cluster_is_refused_in_a_sentence() {
 #[tokio::test(flavor = "multi_thread")]
 async fn check_registry_token_tells_how_long_it_is_good_and_fails_when_it_is_due() {
     let sim = kubesim::SimulatedCluster::start("token", kubesim::ClusterOptions::default()).await.unwrap();
-    let link = Link::over("token", sim.client(), Arc::new(SystemClock));
+    let link = Link::from_client("token", sim.client(), Arc::new(SystemClock));
     let issued = SystemClock.now();
     let site = Site::new(link, |it| {
         it.record.registry_token = Some(RegistryToken {
@@ -431,7 +431,7 @@ async fn check_registry_token_tells_how_long_it_is_good_and_fails_when_it_is_due
 #[tokio::test(flavor = "multi_thread")]
 async fn renew_identity_certificate_creates_verifies_and_renews() {
     let sim = kubesim::SimulatedCluster::start("identity", kubesim::ClusterOptions::default()).await.unwrap();
-    let link = Link::over("identity", sim.client(), Arc::new(SystemClock));
+    let link = Link::from_client("identity", sim.client(), Arc::new(SystemClock));
     let site = Site::new(link.clone(), |_| {}).await;
     let run = async |word: &str| {
         let end = site.run("7c3f8e2d-9a4b-4f1e-8c5d-2b6a9e7f3d1c").await;

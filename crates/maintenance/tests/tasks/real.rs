@@ -8,7 +8,7 @@ use api::admin::Entry;
 use api::clock::{SharedClock, SystemClock};
 use api::doc::ProvisioningState;
 use api::work::{WorkKind, WorkState};
-use kubelink::{Allow, Kubeconfig, Link, Timeouts};
+use kubelink::{AllowedRisks, Kubeconfig, Link, Timeouts};
 use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
 use maintenance::tasks;
 use planner::task::Definition;
@@ -69,7 +69,7 @@ pub(crate) fn real() -> Option<&'static Real> {
 }
 
 pub(crate) fn link_to(kubeconfig: &str) -> Link {
-    let kubeconfig = Kubeconfig::parse(kubeconfig, None, &Allow::nothing()).unwrap();
+    let kubeconfig = Kubeconfig::parse(kubeconfig, None, &AllowedRisks::nothing()).unwrap();
     Link::open("real", &kubeconfig, Timeouts::default(), Arc::new(SystemClock)).unwrap()
 }
 

@@ -57,7 +57,7 @@ async fn rotate_tls_secret_takes_the_new_pair_over_and_tells_nobody_the_key() {
         assert_eq!(end.state, WorkState::Failed);
         end.message()
     };
-    assert!(refused("mixed", json!({})).await.contains("the private key is not that of the certificate"));
+    assert!(refused("mixed", json!({})).await.contains("the private key does not match the certificate"));
     assert!(
         refused("incoming", json!({"dnsNames": ["other.example"]}))
             .await

@@ -58,7 +58,7 @@ impl World {
             cluster.client(),
             KubeletOptions { nodes, delay_factor: 0.0, ..KubeletOptions::default() },
         );
-        let link = Link::over("sim", cluster.client(), Arc::new(SystemClock));
+        let link = Link::from_client("sim", cluster.client(), Arc::new(SystemClock));
         let ready = async {
             loop {
                 let nodes = kubelink::facts::nodes(&link).await.unwrap();
@@ -70,7 +70,9 @@ impl World {
         };
         tokio::time::timeout(Duration::from_secs(120), ready).await.expect("the nodes become ready");
         let documents = Documents::parse(objects).unwrap();
-        apply(&link, &documents, &ApplyOptions::default(), &kubelink::Progress::silent()).await.unwrap();
+        apply(&link, &documents, &ApplyOptions::default(), &kubelink::ProgressSink::disabled())
+            .await
+            .unwrap();
         let mut context = ClusterContext::new(link, facts(), Arc::new(SystemClock));
         if let Some(store) = ours {
             context = context.with_managed(crate::ours::in_trial(store).await);

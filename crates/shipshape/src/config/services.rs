@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use api::duration::TimeSpan;
-use kubelink::Allow;
+use kubelink::AllowedRisks;
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ pub(crate) struct ClustersConfig {
     pub(crate) zone: Option<String>,
     /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
     /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default.
-    pub(crate) allow_kubeconfig: Allow,
+    pub(crate) allow_kubeconfig: AllowedRisks,
 }
 
 /// The operators' web pages.

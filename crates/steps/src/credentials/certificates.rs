@@ -57,12 +57,12 @@ pub async fn carry_certificates(
     hold: WorkLease,
     now: Timestamp,
 ) -> Result<String, StepError> {
-    let (mut told, mut failures) = (Vec::new(), Vec::new());
+    let (mut messages, mut failures) = (Vec::new(), Vec::new());
     let mut ends: [Option<Timestamp>; 2] = [None, None];
     for (end, what) in ends.iter_mut().zip(CertificateUse::ALL) {
         match carry(cluster, link, what).await {
             Ok((sentence, until)) => {
-                told.push(sentence);
+                messages.push(sentence);
                 *end = until;
                 failures.extend(over(&what.name(cluster), until, now));
             }
@@ -83,7 +83,7 @@ pub async fn carry_certificates(
             false => StepError::transient("Certificates", text),
         });
     }
-    Ok(told.join("; "))
+    Ok(messages.join("; "))
 }
 
 /// The error of an expired certificate.
@@ -137,9 +137,9 @@ async fn put_secret(
     name: &str,
     issued: &IssuedCertificate,
 ) -> Result<bool, StepError> {
-    let told = format!("Secret {namespace}/{name}");
+    let label = format!("Secret {namespace}/{name}");
     let api: Api<Secret> = Api::namespaced(link.client(), namespace);
-    let found = api.get_opt(name).await.map_err(|error| link.failed("read", &told, error))?;
+    let found = api.get_opt(name).await.map_err(|error| link.failed("read", &label, error))?;
     let data = [("tls.crt", issued.chain_pem.as_str()), ("tls.key", issued.key_pem.expose())];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     let wanted = Some(data.into());
@@ -155,7 +155,7 @@ async fn put_secret(
     let secret = Secret { metadata, data: wanted, type_, ..Secret::default() };
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let applied = api.patch(name, &params, &Patch::Apply(&secret)).await;
-    applied.map_err(|error| unquoted(link.failed("apply", told, error)))?;
+    applied.map_err(|error| unquoted(link.failed("apply", label, error)))?;
     Ok(true)
 }
 

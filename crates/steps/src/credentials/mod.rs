@@ -1,7 +1,7 @@
-//! The certificates and tokens of a cluster that we made: kept in the vault and the registry of its cloud, carried into the
-//! cluster, and told of in its record.
+//! The certificates and tokens of a managed cluster: stored in the vault and the registry of its cloud, copied into the cluster,
+//! and recorded in its document.
 //!
-//! Every verb makes one thing true and may be said again at any moment. Keys go from the vault to the cluster and nowhere else:
+//! Every function makes one thing true and can be repeated at any time. Keys go from the vault to the cluster and nowhere else:
 //! no message, record or error holds one.
 
 mod certificates;
@@ -47,7 +47,7 @@ impl ManagedCluster {
     }
 }
 
-/// What a cloud's failure means here: whatever it is, it may mend itself.
+/// Converts a cloud error into a transient error, whatever its class.
 fn retryable(error: CloudError) -> StepError {
     let after = match &error {
         CloudError::Throttled { after } => *after,

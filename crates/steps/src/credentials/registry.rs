@@ -1,25 +1,25 @@
-//! The token by which a cluster pulls images.
+//! The age of the registry token by which a cluster pulls images.
 
 use api::doc::{Record, RegistryToken};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::engine::StepError;
 
-/// So many days a token's password is good.
+/// Lifetime of a token's password, in days.
 pub const TOKEN_DAYS: i64 = 180;
-/// After so many it should be replaced; one that is good for less, after the same share of its life.
+/// Age in days at which it should be replaced; for a shorter lifetime, the same share of it.
 pub const TOKEN_ROTATION_DAYS: i64 = 140;
 
 const HOURS_OF_DAY: i64 = 24;
 
-/// Whether a token's password is old enough to be replaced: whenever [`check_token`] finds fault with it, and up to a day sooner.
+/// Whether a token's password is old enough to be replaced: whenever [`check_token`] fails, and up to a day sooner.
 pub fn is_token_old(token: Option<&RegistryToken>, now: Timestamp) -> bool {
     let issued = token.and_then(|it| Some((it.issued?, it.expires)));
     let Some((issued, expires)) = issued else { return true };
     now.duration_since(issued) >= SignedDuration::from_hours(HOURS_OF_DAY * rotation_days(issued, expires))
 }
 
-/// After how many days a password should be replaced.
+/// Age in days at which a password should be replaced.
 fn rotation_days(issued: Timestamp, expires: Option<Timestamp>) -> i64 {
     let lasts = expires.map_or(TOKEN_DAYS, |end| days_between(issued, end)).min(TOKEN_DAYS);
     lasts * TOKEN_ROTATION_DAYS / TOKEN_DAYS
@@ -30,8 +30,8 @@ fn days_between(from: Timestamp, to: Timestamp) -> i64 {
     to.duration_since(from).as_hours() / HOURS_OF_DAY
 }
 
-/// Looks whether the token is good, and for how long; changes nothing. Whatever is wrong with it is for an operator to mend: an
-/// update of the cluster issues another password.
+/// Checks the validity of the token; changes nothing. An operator fixes an error by updating the cluster, which issues another
+/// password.
 pub fn check_token(record: &Record, now: Timestamp) -> Result<String, StepError> {
     const REMEDY: &str = "update the cluster to issue another password";
     let Some(token) = &record.registry_token else {

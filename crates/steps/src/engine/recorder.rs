@@ -160,14 +160,14 @@ impl<'a> RunRecorder<'a> {
     /// The state and the unwritten entries as one write, and the number of entries in it.
     pub(super) fn pending_write(&self) -> (Transaction, usize) {
         let write = Transaction::new().checkpoint(self.hold, self.checkpoint_name(), self.journal.write());
-        let told = if self.quiet { 0 } else { self.unwritten.len() };
-        let entries = self.unwritten[..told].iter().cloned();
-        (entries.fold(write, |write, entry| write.record(self.hold.work, entry)), told)
+        let count = if self.quiet { 0 } else { self.unwritten.len() };
+        let entries = self.unwritten[..count].iter().cloned();
+        (entries.fold(write, |write, entry| write.record(self.hold.work, entry)), count)
     }
 
-    /// Removes the first `told` entries, which are written, and applies the signals of the store.
-    pub(super) fn mark_written(&mut self, told: usize, committed: &CommitResult) {
-        self.unwritten.drain(..told);
+    /// Removes the first `count` entries, which are written, and applies the signals of the store.
+    pub(super) fn mark_written(&mut self, count: usize, committed: &CommitResult) {
+        self.unwritten.drain(..count);
         self.control.apply_signals(committed.signals(self.hold.work));
     }
 
@@ -175,7 +175,7 @@ impl<'a> RunRecorder<'a> {
     pub(super) async fn save(&mut self) -> Result<(), LeaseLost> {
         let mut delays = store_backoff().build();
         loop {
-            let (write, told) = self.pending_write();
+            let (write, count) = self.pending_write();
             let committed = tokio::select! {
                 biased;
                 () = self.control.lost.cancelled() => return Err(LeaseLost),
@@ -183,7 +183,7 @@ impl<'a> RunRecorder<'a> {
             };
             match committed {
                 Ok(committed) => {
-                    self.mark_written(told, &committed);
+                    self.mark_written(count, &committed);
                     return Ok(());
                 }
                 Err(error) if !is_retryable(&error) => return Err(LeaseLost),
@@ -294,7 +294,7 @@ impl From<Report> for StatusMessage {
 
 impl From<&StepError> for StatusMessage {
     fn from(error: &StepError) -> StatusMessage {
-        let customer = error.customer_error().map_or(TRIED_AGAIN, |told| &told.message);
+        let customer = error.customer_error().map_or(TRIED_AGAIN, |error| &error.message);
         StatusMessage {
             message: error.full_message(),
             customer: Some(customer.to_owned()),
@@ -376,9 +376,9 @@ mod tests {
         let long = format!("begin{}end", "é".repeat(TEXT_BYTES_MAX));
         let cut = storable(long.clone());
         assert!(cut.len() <= TEXT_BYTES_MAX && cut.ends_with("end") && !cut.contains("begin"));
-        let told =
+        let text =
             entry_text(&StepOutcome { log: Some(long), ..StepOutcome::with_message("it ran") }).unwrap();
-        assert!(told.len() <= TEXT_BYTES_MAX && told.starts_with("it ran\n") && told.ends_with("end"));
+        assert!(text.len() <= TEXT_BYTES_MAX && text.starts_with("it ran\n") && text.ends_with("end"));
         assert_eq!(storable("a\0b".to_owned()), "a\u{fffd}b");
     }
 }

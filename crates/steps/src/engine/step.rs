@@ -198,10 +198,10 @@ async fn watch<C>(
             committed = async { showing.as_mut().expect("only polled when it is there").0.as_mut().await },
                 if showing.is_some() =>
             {
-                let told = showing.take().map_or(0, |(_, told)| told);
+                let count = showing.take().map_or(0, |(_, count)| count);
                 shown = Instant::now();
                 match committed {
-                    Ok(committed) => recorder.mark_written(told, &committed),
+                    Ok(committed) => recorder.mark_written(count, &committed),
                     Err(error) if is_retryable(&error) => show_at = Some(shown + SHOW_EVERY),
                     Err(_) => return Err(LeaseLost),
                 }
@@ -212,20 +212,20 @@ async fn watch<C>(
             {
                 show_at = None;
                 take_progress(recorder, &step.name, progress);
-                let (write, told) = recorder.pending_write();
+                let (write, count) = recorder.pending_write();
                 let store = recorder.store.clone();
-                showing = Some((async move { store.commit(write).await }.boxed(), told));
+                showing = Some((async move { store.commit(write).await }.boxed(), count));
             }
         }
     };
     stop.cancel();
     // A pending write must not overtake the next one.
-    if let Some((write, told)) = showing {
+    if let Some((write, count)) = showing {
         tokio::select! {
             biased;
             () = control.lost.cancelled() => return Err(LeaseLost),
             committed = write => match committed {
-                Ok(committed) => recorder.mark_written(told, &committed),
+                Ok(committed) => recorder.mark_written(count, &committed),
                 Err(error) if is_retryable(&error) => {}
                 Err(_) => return Err(LeaseLost),
             },
@@ -310,12 +310,12 @@ pub(super) async fn catch_panic<C, T>(
 ) -> Result<T, StepError> {
     let ran = AssertUnwindSafe(async move { body().await }).catch_unwind().await;
     ran.unwrap_or_else(|panic| {
-        let message = format!("step {} panicked: {}", step.name, words(&*panic));
+        let message = format!("step {} panicked: {}", step.name, panic_message(&*panic));
         Err(StepError::new(step.on_panic, ResultCode::PANIC, message))
     })
 }
 
-fn words(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
@@ -335,7 +335,7 @@ fn within_bounds<C>(step: &Step<C>, outcome: StepOutcome) -> Result<StepOutcome,
     let memory = outcome.memory.to_string();
     if memory.len() > MEMORY_BYTES_MAX || memory.contains("\\u0000") {
         let message = format!(
-            "step {} leaves {} bytes to remember; at most {MEMORY_BYTES_MAX} are kept, without the character NUL",
+            "step {} left a memory of {} bytes; at most {MEMORY_BYTES_MAX} without NUL are allowed",
             step.name,
             memory.len()
         );

@@ -89,8 +89,8 @@ async fn undone<C: Send + Sync + 'static>(
             shown = async { showing.as_mut().expect("only polled when it is there").await }, if showing.is_some() => {
                 showing = None;
                 // Progress that was not written is part of the next write.
-                if let Ok((told, committed)) = shown {
-                    recorder.mark_written(told, &committed);
+                if let Ok((count, committed)) = shown {
+                    recorder.mark_written(count, &committed);
                 }
             }
             () = progress.changed.notified() => show_at = show_at.or(Some(Instant::now() + SHOW_EVERY)),
@@ -99,9 +99,9 @@ async fn undone<C: Send + Sync + 'static>(
             {
                 show_at = None;
                 take_progress(recorder, &step.name, &progress);
-                let (write, told) = recorder.pending_write();
+                let (write, count) = recorder.pending_write();
                 let store = recorder.store.clone();
-                showing = Some(async move { store.commit(write).await.map(|committed| (told, committed)) }.boxed());
+                showing = Some(async move { store.commit(write).await.map(|committed| (count, committed)) }.boxed());
             }
         }
     };
@@ -110,8 +110,8 @@ async fn undone<C: Send + Sync + 'static>(
         tokio::select! {
             biased;
             () = control.lost.cancelled() => return Err(LeaseLost),
-            shown = showing => if let Ok((told, committed)) = shown {
-                recorder.mark_written(told, &committed);
+            shown = showing => if let Ok((count, committed)) = shown {
+                recorder.mark_written(count, &committed);
             },
         }
     }

@@ -85,7 +85,7 @@ pub(super) fn call<'a>(
             meter.charge_bytes(bytes.as_slice().len())?;
             let text = std::str::from_utf8(bytes.as_slice());
             Val::text(
-                text.map_err(|_| EvaluationError::failed(name, "is given bytes that are no text"))?
+                text.map_err(|_| EvaluationError::failed(name, "is given bytes that are not UTF-8"))?
                     .to_owned(),
                 meter,
             )
@@ -121,7 +121,7 @@ pub(super) fn library<'a>(
             Val::Double(it) => cel::Value::Float(*it),
             Val::Moment(it) => it.clone(),
             Val::Text(it) if it.as_str().len() > SCALAR_MAX => {
-                return Err(EvaluationError::failed(name, "is given a text that is too long for it"));
+                return Err(EvaluationError::failed(name, "is given a string that is too long"));
             }
             Val::Text(it) => cel::Value::String(Arc::new(it.as_str().to_owned())),
             _ => return Err(types()),

@@ -7,7 +7,7 @@ use super::*;
 
 const NAMES: [&str; 3] = ["cluster", "nodes", "object"];
 
-fn said(text: &str, data: Value) -> Evaluation {
+fn evaluate(text: &str, data: Value) -> Evaluation {
     let stop = AtomicBool::new(false);
     Expression::compile(text, &NAMES).expect(text).evaluate(data.as_object().unwrap(), &stop)
 }
@@ -17,8 +17,9 @@ fn conditions_are_true_false_or_unclear() {
     let data = json!({"cluster": {"version": "v1.37.1", "labels": {"ring": "1"}},
         "nodes": [{"name": "a", "ready": true}, {"name": "b", "ready": false}],
         "object": {"spec": {"replicas": 3}, "status": {"readyReplicas": 2}}});
-    let check =
-        |text: &str, expect: bool| assert_eq!(said(text, data.clone()), Evaluation::Value(expect), "{text}");
+    let check = |text: &str, expect: bool| {
+        assert_eq!(evaluate(text, data.clone()), Evaluation::Value(expect), "{text}")
+    };
     check("nodes.all(n, n.ready)", false);
     check("nodes.exists(n, n.name == 'a' && n.ready)", true);
     check("size(nodes) == 2", true);
@@ -31,18 +32,18 @@ fn conditions_are_true_false_or_unclear() {
     check("nodes.all(a, nodes.exists(b, a.name == b.name))", true);
     check("'type' in {'type': 1}", true);
     assert_eq!(
-        said("object.status.gone == 1", data.clone()),
+        evaluate("object.status.gone == 1", data.clone()),
         Evaluation::Undetermined("there is no gone".to_owned())
     );
     assert!(matches!(
-        said("object.spec.replicas == 1 || nodes[9].ready", data.clone()),
+        evaluate("object.spec.replicas == 1 || nodes[9].ready", data.clone()),
         Evaluation::Undetermined(_)
     ));
-    assert_eq!(said("size(nodes)", data), Evaluation::Invalid("it is neither true nor false".to_owned()));
+    assert_eq!(evaluate("size(nodes)", data), Evaluation::Invalid("it is neither true nor false".to_owned()));
 }
 
 #[test]
-fn what_cannot_be_an_expression_is_refused_in_a_sentence() {
+fn an_invalid_expression_is_rejected_with_a_sentence() {
     let check = |text: &str, expect: &str| {
         let error = Expression::compile(text, &NAMES).expect_err(text);
         assert!(error.contains(expect), "{text}: {error}");
@@ -64,31 +65,31 @@ fn what_cannot_be_an_expression_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn the_deepest_that_is_taken_can_be_evaluated_on_a_small_stack() {
+fn the_deepest_accepted_expression_can_be_evaluated_on_a_small_stack() {
     let sum = format!("1{} > 0", " + 1".repeat(45));
     let nested = format!("{}1 > 0{}", "(true && ".repeat(15), ")".repeat(15));
     let many = vec!["size(nodes) == 0"; 200].join(" && ");
     let not = format!("{}true", "!".repeat(4000));
     for text in [sum, nested, many, not] {
-        let evaluate = move || said(&text, json!({"nodes": []}));
+        let evaluate = move || evaluate(&text, json!({"nodes": []}));
         let worker = std::thread::Builder::new().stack_size(2 << 20).spawn(evaluate).unwrap();
         assert_eq!(worker.join().unwrap(), Evaluation::Value(true));
     }
 }
 
 #[test]
-fn an_expression_that_looks_at_too_much_ends_and_says_so() {
+fn an_expression_with_too_much_work_ends_with_its_limit() {
     let nodes: Vec<Value> = (0..3000).map(|n| json!({"name": n})).collect();
-    let found = said("nodes.all(a, nodes.all(b, true))", json!({"nodes": nodes}));
+    let found = evaluate("nodes.all(a, nodes.all(b, true))", json!({"nodes": nodes}));
     assert_eq!(found, Evaluation::Invalid("it takes more than 20000000 units of work".to_owned()));
     let nodes: Vec<Value> = (0..1000).map(|n| json!({"name": n})).collect();
     assert_eq!(
-        said("nodes.all(a, nodes.exists(b, a == b))", json!({"nodes": nodes})),
+        evaluate("nodes.all(a, nodes.exists(b, a == b))", json!({"nodes": nodes})),
         Evaluation::Value(true)
     );
 }
 
-/// Each of these froze the process for seconds or ended it before work and memory were counted.
+/// Without limits of work and memory, each of these froze or crashed the process.
 #[test]
 fn hostile_expressions_end_within_their_limits() {
     let many = format!("[{}]", vec!["0"; 60].join(","));
@@ -114,7 +115,7 @@ fn hostile_expressions_end_within_their_limits() {
     let nodes: Vec<Value> = (0..500).map(|n| json!({"name": format!("node-{n}")})).collect();
     let data = json!({"nodes": nodes});
     for text in hostile {
-        let found = said(&text, data.clone());
+        let found = evaluate(&text, data.clone());
         assert!(matches!(found, Evaluation::Invalid(_)), "{text}: {found:?}");
     }
 }
@@ -136,13 +137,13 @@ fn patterns_are_small_and_compiled_once() {
     let names: Vec<Value> = (0..5000).map(|n| json!({"name": format!("worker-{n}.example.com")})).collect();
     let text =
         r"nodes.all(n, n.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))";
-    assert_eq!(said(text, json!({"nodes": names})), Evaluation::Value(true));
+    assert_eq!(evaluate(text, json!({"nodes": names})), Evaluation::Value(true));
     let words = r"nodes.all(n, n.name.matches('^\\w+-\\d+[.]\\w+[.]com$'))";
-    assert_eq!(said(words, json!({"nodes": names})), Evaluation::Value(true));
+    assert_eq!(evaluate(words, json!({"nodes": names})), Evaluation::Value(true));
 }
 
 #[test]
-fn an_evaluation_that_nobody_wants_any_more_ends() {
+fn a_stopped_evaluation_ends() {
     let nodes: Vec<Value> = (0..1000).collect::<Vec<_>>().into_iter().map(|n| json!(n)).collect();
     let data = json!({"nodes": nodes});
     let expression = Expression::compile("nodes.all(a, nodes.exists(b, a == b))", &NAMES).unwrap();
@@ -153,7 +154,7 @@ fn an_evaluation_that_nobody_wants_any_more_ends() {
     assert!(meter.work() < 10_000, "{}", meter.work());
 }
 
-/// Whoever may read the status of a manifest may not read the Secrets of its cluster.
+/// A reader of a manifest's status may not read the Secrets of its cluster.
 #[test]
 fn no_message_quotes_a_value() {
     let secret = "hunter2-(correct-horse";
@@ -200,7 +201,7 @@ fn no_message_quotes_a_value() {
         "object.data.nothing == object.data.password",
         "object.data.password",
     ] {
-        let found = said(text, data.clone());
+        let found = evaluate(text, data.clone());
         assert!(!matches!(found, Evaluation::Value(_)), "{text}: {found:?}");
         let message = format!("{found:?}");
         for part in ["hunter", "correct", "horse", "8273645"] {
@@ -216,7 +217,7 @@ proptest! {
     }
 }
 
-/// Expressions over small data, so that the library's own interpreter can be asked too.
+/// Expressions over small data, so that the interpreter of the library can evaluate them too.
 fn expressions(hostile: bool) -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("0"),
@@ -298,8 +299,8 @@ fn expressions(hostile: bool) -> impl Strategy<Value = String> {
     })
 }
 
-/// What the library's own interpreter says.
-fn library_says(text: &str, data: &Value) -> Result<Option<bool>, ()> {
+/// Evaluates with the interpreter of the library.
+fn library_result(text: &str, data: &Value) -> Result<Option<bool>, ()> {
     let mut context = cel::Context::default();
     for (name, value) in data.as_object().unwrap() {
         context.add_variable_from_value(name.as_str(), to_cel(value));
@@ -328,19 +329,19 @@ fn to_cel(value: &Value) -> cel::Value {
 proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 200_000, ..ProptestConfig::with_cases(400) })]
 
-    /// What CEL means is what the library means by it.
+    /// The semantics are those of the library.
     #[test]
-    fn the_answers_are_those_of_the_library(text in expressions(false)) {
+    fn the_results_are_those_of_the_library(text in expressions(false)) {
         let data = json!({"cluster": {"name": "a", "n": 2}, "nodes": [{"name": "a"}, {"name": "b"}],
             "object": {"spec": {"name": 1}}});
         let compiled = Expression::compile(&text, &NAMES);
         prop_assume!(compiled.is_ok());
         let stop = AtomicBool::new(false);
-        let ours = compiled.unwrap().evaluate(data.as_object().unwrap(), &stop);
-        match library_says(&text, &data) {
-            Ok(Some(truth)) => prop_assert_eq!(ours, Evaluation::Value(truth)),
-            Ok(None) => prop_assert_eq!(ours, Evaluation::Invalid("it is neither true nor false".to_owned())),
-            Err(()) => prop_assert!(matches!(ours, Evaluation::Undetermined(_)), "{:?}", ours),
+        let result = compiled.unwrap().evaluate(data.as_object().unwrap(), &stop);
+        match library_result(&text, &data) {
+            Ok(Some(truth)) => prop_assert_eq!(result, Evaluation::Value(truth)),
+            Ok(None) => prop_assert_eq!(result, Evaluation::Invalid("it is neither true nor false".to_owned())),
+            Err(()) => prop_assert!(matches!(result, Evaluation::Undetermined(_)), "{:?}", result),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `kubernetes/apply`: applies objects as they are written, and prunes those of an earlier list.
 
-use kubelink::apply::{Applied, ApplyOptions, Documents, Effect, Force, apply};
+use kubelink::apply::{ApplyOptions, ApplyReport, Documents, Effect, Force, apply};
 use serde_json::Value;
 
 use super::prune::prune;
@@ -22,15 +22,15 @@ impl Apply {
         let unknown = with.is_template("manifests");
         let documents = with.raw("manifests").map(|found| match found {
             // A template for the whole list: its value is known, and read, only when the plan is made.
-            Value::String(_) if unknown => Documents::of(Vec::new()),
+            Value::String(_) if unknown => Documents::from_values(Vec::new()),
             Value::String(text) => Documents::parse(text),
             Value::Array(objects) if unknown => {
                 let mut count = 0;
-                Documents::of(objects.iter().map(|object| sampled(object, &mut count)).collect())
+                Documents::from_values(objects.iter().map(|object| sampled(object, &mut count)).collect())
             }
-            Value::Array(objects) => Documents::of(objects.clone()),
+            Value::Array(objects) => Documents::from_values(objects.clone()),
             Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
-                Documents::of(vec![found.clone()])
+                Documents::from_values(vec![found.clone()])
             }
         });
         let documents =
@@ -64,11 +64,11 @@ impl Apply {
 }
 
 /// `2 created, 1 unchanged`.
-fn summary(done: &Applied) -> String {
+fn summary(done: &ApplyReport) -> String {
     let effects = [Effect::Created, Effect::Configured, Effect::Unchanged, Effect::Pruned];
     let counted =
         effects.iter().map(|effect| (done.objects.iter().filter(|(_, it)| it == effect).count(), effect));
-    let told: Vec<String> =
+    let messages: Vec<String> =
         counted.filter(|(count, _)| *count > 0).map(|(count, effect)| format!("{count} {effect}")).collect();
-    if told.is_empty() { "there was nothing to apply".to_owned() } else { told.join(", ") }
+    if messages.is_empty() { "there was nothing to apply".to_owned() } else { messages.join(", ") }
 }

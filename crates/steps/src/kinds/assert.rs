@@ -42,13 +42,13 @@ impl Assert {
             };
             Err(StepError::terminal("AssertFailed", message))
         };
-        match said.unwrap_or_else(|| Evaluation::TimedOut("its evaluation ended early".to_owned())) {
+        match said.unwrap_or_else(|| Evaluation::TimedOut("its evaluation was stopped early".to_owned())) {
             Evaluation::Value(true) => {
                 Ok(PollStatus::Done(StepOutcome::with_message(format!("it holds that {}", self.that.text()))))
             }
             Evaluation::Value(false) => failed(format!("it does not hold that {}", self.that.text())),
             Evaluation::Undetermined(why) | Evaluation::Invalid(why) => {
-                failed(format!("{} cannot be told: {why}", self.that.text()))
+                failed(format!("{} cannot be evaluated: {why}", self.that.text()))
             }
             Evaluation::TimedOut(why) => {
                 let message = format!("{} is not evaluated yet: {why}", self.that.text());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use kubelink::delete::{DeleteOptions, Deleted, delete, delete_matching};
+use kubelink::delete::{DeleteOptions, DeleteResult, delete, delete_matching};
 
 use super::place::Place;
-use super::with::{Which, With};
+use super::with::{ObjectSelector, With};
 use crate::cluster::ClusterContext;
 use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
@@ -13,7 +13,7 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub(super) struct Delete {
     place: Place,
-    which: Which,
+    which: ObjectSelector,
     wait: bool,
 }
 
@@ -35,20 +35,20 @@ impl Delete {
         let options = DeleteOptions { wait: self.wait.then_some(limit), ..DeleteOptions::default() };
         let progress = cx.progress(step);
         let message = match &self.which {
-            Which::Named(name) => {
+            ObjectSelector::Named(name) => {
                 let target = self.place.target(&cx.link, name).await?;
                 match delete(&cx.link, &target, &options, &progress).await? {
-                    Deleted::Gone => format!("{target} is gone"),
-                    Deleted::Before => format!("{target} was not there"),
-                    Deleted::Begun => format!("{target} is being deleted"),
+                    DeleteResult::Gone => format!("{target} is gone"),
+                    DeleteResult::Absent => format!("{target} was not there"),
+                    DeleteResult::Started => format!("{target} is being deleted"),
                 }
             }
-            Which::Labelled(selector) => {
+            ObjectSelector::Labelled(selector) => {
                 let (resource, namespace) = self.place.find(&cx.link).await?;
                 let namespace = namespace.as_deref();
                 let gone =
                     delete_matching(&cx.link, &resource, namespace, selector, &options, &progress).await?;
-                format!("{} deleted of {}", gone.len(), self.place.told(selector))
+                format!("{} deleted of {}", gone.len(), self.place.describe(selector))
             }
         };
         Ok(PollStatus::Done(StepOutcome::with_message(message)))

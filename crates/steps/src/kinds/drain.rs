@@ -9,8 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use api::admin::Owner;
-use kubelink::drain::{Blocker, DrainError, DrainOptions, Drained, EmptyDir, Unmanaged, Until, drain};
-use kubelink::{Progress, Target};
+use kubelink::drain::{
+    Blocker, DrainError, DrainGoal, DrainOptions, DrainSummary, EmptyDirPolicy, UnmanagedPolicy, drain,
+};
+use kubelink::{ProgressSink, Target};
 use serde_json::{Value, json};
 
 use super::PollLimits;
@@ -74,7 +76,7 @@ impl Drain {
         if let Some(node) = next {
             match drain_node(cx, step, &node, &self.settings, limits.limit).await? {
                 DrainResult::Blocked(report) => return Ok(PollStatus::Blocked(report)),
-                DrainResult::Drained(drained) => step.reporter.message(told(&node, &drained)),
+                DrainResult::Drained(drained) => step.reporter.message(drained_message(&node, &drained)),
             }
             self.empty.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
         }
@@ -110,7 +112,7 @@ impl Drain {
 #[derive(Debug)]
 pub enum DrainResult {
     /// The node is drained.
-    Drained(Drained),
+    Drained(DrainSummary),
     /// Pods remain; the report names them and what blocks them.
     Blocked(Report),
 }
@@ -124,15 +126,15 @@ pub async fn drain_node(
     limit: Duration,
 ) -> Result<DrainResult, StepError> {
     // A read first, and not only a watch, shows at once that a cluster is unreachable.
-    let target = Target::of::<k8s_openapi::api::core::v1::Node>(None, node);
+    let target = Target::typed::<k8s_openapi::api::core::v1::Node>(None, node);
     if cx.link.get(&target).await?.is_none() {
         return Err(StepError::terminal("NotFound", format!("there is no node {node}")));
     }
     let options = DrainOptions {
-        empty_dir: if settings.delete_empty_dir { EmptyDir::Delete } else { EmptyDir::Refuse },
-        unmanaged: if settings.force { Unmanaged::Delete } else { Unmanaged::Refuse },
+        empty_dir: if settings.delete_empty_dir { EmptyDirPolicy::Delete } else { EmptyDirPolicy::Refuse },
+        unmanaged: if settings.force { UnmanagedPolicy::Delete } else { UnmanagedPolicy::Refuse },
         grace: settings.grace,
-        until: if settings.skip_wait_for_delete { Until::Granted } else { Until::Gone },
+        until: if settings.skip_wait_for_delete { DrainGoal::Granted } else { DrainGoal::Gone },
         ..DrainOptions::new(cx.holder(step), limit.min(SLICE))
     };
     match drain(&cx.link, node, &options, &notes(cx, step), &step.stop).await {
@@ -143,9 +145,9 @@ pub async fn drain_node(
 }
 
 /// Reports progress about the node as a whole; progress of single pods is left out.
-fn notes(cx: &ClusterContext, step: &StepContext) -> Progress {
+fn notes(cx: &ClusterContext, step: &StepContext) -> ProgressSink {
     let reporter = step.reporter.clone();
-    Progress::new(cx.clock.clone(), move |note| {
+    ProgressSink::new(cx.clock.clone(), move |note| {
         let Some(node) = note.about.strip_prefix("node ") else { return };
         match note.blockers.as_slice() {
             [] => reporter.message(format!("{}: {}", note.about, note.sentence)),
@@ -190,7 +192,7 @@ fn names(all: &[String]) -> String {
     }
 }
 
-fn told(node: &str, drained: &Drained) -> String {
+fn drained_message(node: &str, drained: &DrainSummary) -> String {
     let (evicted, left) = (drained.evicted.len(), drained.left.len());
     format!("node {node} is drained: {evicted} pods evicted, {left} of DaemonSets and the kubelet stay")
 }

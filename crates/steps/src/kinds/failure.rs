@@ -50,7 +50,7 @@ impl From<ApplyError> for StepError {
 /// The kind of an error: an unreachable cluster is waited for, everything else follows its class.
 fn kind(error: &LinkError) -> StepErrorKind {
     match (&error.failure, error.class()) {
-        (Failure::Refused(_) | Failure::Connection(_) | Failure::NoAnswer(_), _) => {
+        (Failure::ConnectionRefused(_) | Failure::Connection(_) | Failure::Timeout(_), _) => {
             StepErrorKind::Unreachable
         }
         (_, Class::Transient) => StepErrorKind::Transient,
@@ -60,8 +60,8 @@ fn kind(error: &LinkError) -> StepErrorKind {
 
 fn code(failure: &Failure) -> &'static str {
     match failure {
-        Failure::Refused(_) | Failure::Connection(_) | Failure::NoAnswer(_) => "Unreachable",
-        Failure::Untrusted { .. } => "Untrusted",
+        Failure::ConnectionRefused(_) | Failure::Connection(_) | Failure::Timeout(_) => "Unreachable",
+        Failure::Tls { .. } => "Untrusted",
         Failure::Unauthorized => "Unauthorized",
         Failure::Forbidden { .. } => "Forbidden",
         Failure::NotFound { .. } => "NotFound",
@@ -72,11 +72,11 @@ fn code(failure: &Failure) -> &'static str {
         Failure::Invalid { .. } => "Invalid",
         Failure::TooManyRequests { .. } => "TooManyRequests",
         Failure::Server { .. } => "ServerError",
-        Failure::Answer { .. } | Failure::Unreadable(_) => "UnexpectedAnswer",
+        Failure::UnexpectedStatus { .. } | Failure::InvalidResponse(_) => "UnexpectedAnswer",
         Failure::UnknownKind { .. } => "UnknownKind",
         Failure::Request(_) => "BadRequest",
         Failure::TimeLimit { .. } => "TimeLimit",
-        Failure::Refusal { .. } => "Refused",
+        Failure::Precondition { .. } => "Refused",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Label selectors as text, checked before a cluster is asked. Pure.
+//! Label selectors as text, checked before any request to a cluster. Pure.
 
 /// Rejects text that is not a label selector, or would select everything.
 pub fn check_selector(text: &str) -> Result<(), String> {

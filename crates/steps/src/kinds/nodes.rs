@@ -2,18 +2,18 @@
 
 use api::doc::ResultCode;
 use kubelink::Failure;
-use kubelink::cordon::{Uncordoned, cordon, uncordon};
+use kubelink::cordon::{UncordonResult, cordon, uncordon};
 use kubelink::facts;
 use serde_json::{Value, json};
 
-use super::with::{Which, With};
+use super::with::{ObjectSelector, With};
 use crate::cluster::ClusterContext;
 use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
 
 /// One node, or all that match a selector.
 #[derive(Debug, Clone)]
-pub(crate) struct Nodes(Which);
+pub(crate) struct Nodes(ObjectSelector);
 
 impl Nodes {
     pub(super) fn read(with: &mut With<'_>) -> Result<Nodes, Problem> {
@@ -23,8 +23,8 @@ impl Nodes {
     /// Their names, in order. A selector that matches nothing is an error of its author, and terminal.
     pub(super) async fn names(&self, cx: &ClusterContext) -> Result<Vec<String>, StepError> {
         match &self.0 {
-            Which::Named(name) => Ok(vec![name.clone()]),
-            Which::Labelled(selector) => {
+            ObjectSelector::Named(name) => Ok(vec![name.clone()]),
+            ObjectSelector::Labelled(selector) => {
                 let found = facts::nodes_matching(&cx.link, selector).await?;
                 if found.is_empty() {
                     return Err(StepError::terminal("NoNodes", format!("no node matches {selector}")));
@@ -41,16 +41,16 @@ impl Nodes {
         step: &StepContext,
     ) -> Result<PollStatus, StepError> {
         let holder = cx.holder(step);
-        let (mut ours, mut told) = (Vec::new(), Vec::new());
+        let (mut ours, mut messages) = (Vec::new(), Vec::new());
         for node in self.names(cx).await? {
             let found = cordon(&cx.link, &node, &holder).await?;
-            told.push(format!("node {node} {found}"));
+            messages.push(format!("node {node} {found}"));
             if found.is_ours() {
                 ours.push(node);
             }
         }
         let memory = json!({"nodes": ours});
-        Ok(PollStatus::Done(StepOutcome { message: Some(told.join(", ")), memory, log: None }))
+        Ok(PollStatus::Done(StepOutcome { message: Some(messages.join(", ")), memory, log: None }))
     }
 
     /// `node/uncordon`: the nodes accept pods again, if a manifest cordoned them. Cordons set by people remain.
@@ -60,22 +60,22 @@ impl Nodes {
         step: &StepContext,
     ) -> Result<PollStatus, StepError> {
         let holder = cx.holder(step);
-        let mut told = Vec::new();
+        let mut messages = Vec::new();
         for node in self.names(cx).await? {
             let mut found = uncordon(&cx.link, &node, &holder.id).await?;
-            if let Uncordoned::ByOther(Some(other)) = &found
+            if let UncordonResult::ByOther(Some(other)) = &found
                 && ClusterContext::is_manifest(other)
             {
                 found = uncordon(&cx.link, &node, other).await?;
             }
-            told.push(match found {
-                Uncordoned::Now => format!("node {node} takes pods again"),
-                Uncordoned::Before => format!("node {node} takes pods"),
-                Uncordoned::ByOther(Some(other)) => format!("node {node} stays cordoned by {other}"),
-                Uncordoned::ByOther(None) => format!("node {node} stays cordoned by someone else"),
+            messages.push(match found {
+                UncordonResult::Now => format!("node {node} takes pods again"),
+                UncordonResult::Before => format!("node {node} takes pods"),
+                UncordonResult::ByOther(Some(other)) => format!("node {node} stays cordoned by {other}"),
+                UncordonResult::ByOther(None) => format!("node {node} stays cordoned by someone else"),
             });
         }
-        Ok(PollStatus::Done(StepOutcome::with_message(told.join(", "))))
+        Ok(PollStatus::Done(StepOutcome::with_message(messages.join(", "))))
     }
 
     /// Removes the cordons that this run set. The record on the node tells whose cordon it is.
@@ -107,8 +107,8 @@ pub(crate) async fn uncordon_ours(
     let mut undone = Vec::new();
     for node in nodes {
         match uncordon(&cx.link, node, &holder.id).await {
-            Ok(Uncordoned::Now) => undone.push(node.as_str()),
-            Ok(Uncordoned::Before | Uncordoned::ByOther(_)) => {}
+            Ok(UncordonResult::Now) => undone.push(node.as_str()),
+            Ok(UncordonResult::Before | UncordonResult::ByOther(_)) => {}
             // A node that is gone needs no uncordon.
             Err(error) if matches!(error.failure, Failure::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),

@@ -56,7 +56,7 @@ impl Place {
     }
 
     /// `Deployment web/frontend`, or the kind with a selector.
-    pub(super) fn told(&self, which: &str) -> String {
+    pub(super) fn describe(&self, which: &str) -> String {
         match &self.namespace {
             Some(namespace) => format!("{} {namespace}/{which}", self.kind),
             None => format!("{} {which}", self.kind),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt};
-use kubelink::apply::Applied;
+use kubelink::apply::ApplyReport;
 use kubelink::delete::{DeleteOptions, delete};
 use kubelink::link::FIELD_MANAGER;
 use kubelink::{Failure, Target};
@@ -50,7 +50,7 @@ pub(super) async fn prune(
     cx: &ClusterContext,
     step: &StepContext,
     selector: &str,
-    applied: &Applied,
+    applied: &ApplyReport,
 ) -> Result<Vec<Target>, StepError> {
     let wanted: BTreeSet<Key> = applied.objects.iter().map(|(target, _)| key(target)).collect();
     let progress = cx.progress(step);
@@ -78,7 +78,7 @@ fn key(target: &Target) -> Key {
 }
 
 /// The kinds to list, each once.
-async fn resources(cx: &ClusterContext, applied: &Applied) -> Result<Vec<ApiResource>, StepError> {
+async fn resources(cx: &ClusterContext, applied: &ApplyReport) -> Result<Vec<ApiResource>, StepError> {
     let mut found: Vec<ApiResource> = Vec::new();
     let is_there = |found: &[ApiResource], resource: &ApiResource| {
         found.iter().any(|it| it.group == resource.group && it.kind == resource.kind)

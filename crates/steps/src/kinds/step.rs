@@ -254,7 +254,7 @@ async fn run_undo(
     step: &StepContext,
     memory: &Value,
 ) -> Result<Option<String>, StepError> {
-    let mut told: Vec<String> = kind.undo(cx, step, memory).await?.into_iter().collect();
+    let mut messages: Vec<String> = kind.undo(cx, step, memory).await?.into_iter().collect();
     for (index, it) in undo.iter().enumerate() {
         // A Job or a restart of the undo is not that of the step.
         let step = StepContext { step: format!("{}-undo-{index}", step.step), ..step.clone() };
@@ -272,9 +272,9 @@ async fn run_undo(
                 result => break result?,
             }
         };
-        told.extend(outcome.message);
+        messages.extend(outcome.message);
     }
-    Ok((!told.is_empty()).then(|| told.join("; ")))
+    Ok((!messages.is_empty()).then(|| messages.join("; ")))
 }
 
 /// Measures the time since a step started, so that its polls end in time. It is reset when the step ends.

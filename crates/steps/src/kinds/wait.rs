@@ -7,14 +7,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
-use kubelink::wait::{Verdict, Which as Watched, wait_for};
+use kubelink::wait::{ObjectSelection, WaitStatus, wait_for};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
 use super::assert::expression;
 use super::failure::still_waiting;
 use super::place::Place;
-use super::with::{Which, With};
+use super::with::{ObjectSelector, With};
 use crate::cluster::ClusterContext;
 use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::expression::{Evaluation, Expression};
@@ -31,7 +31,7 @@ enum Answer {
     /// The condition holds for all of its objects.
     Holds,
     /// It decides the verdict.
-    Settled(Verdict<usize>),
+    Settled(WaitStatus<usize>),
     /// It was not finished in time, which says nothing about the objects.
     TimedOut,
 }
@@ -39,7 +39,7 @@ enum Answer {
 #[derive(Debug)]
 pub(super) struct Wait {
     place: Place,
-    which: Which,
+    which: ObjectSelector,
     until: Expression,
     parameters: Value,
 }
@@ -59,16 +59,18 @@ impl Wait {
         limit: Duration,
     ) -> Result<PollStatus, StepError> {
         let api = self.place.api(&cx.link).await?;
-        let (watched, told) = match &self.which {
-            Which::Named(name) => (Watched::Named(name.clone()), self.place.told(name)),
-            Which::Labelled(selector) => (Watched::Labelled(selector.clone()), self.place.told(selector)),
+        let (watched, label) = match &self.which {
+            ObjectSelector::Named(name) => (ObjectSelection::Named(name.clone()), self.place.describe(name)),
+            ObjectSelector::Labelled(selector) => {
+                (ObjectSelection::Labelled(selector.clone()), self.place.describe(selector))
+            }
         };
         let progress = cx.progress(step);
         let waited =
-            wait_for(&cx.link, api, &watched, &told, limit, &progress, |objects| self.judge(objects)).await;
+            wait_for(&cx.link, api, &watched, &label, limit, &progress, |objects| self.judge(objects)).await;
         match waited {
             Ok(count) => {
-                let what = if count == 1 { told } else { format!("{count} of {told}") };
+                let what = if count == 1 { label } else { format!("{count} of {label}") };
                 Ok(PollStatus::Done(StepOutcome::with_message(format!(
                     "{what}: it holds that {}",
                     self.until.text()
@@ -79,7 +81,7 @@ impl Wait {
     }
 
     /// Evaluates the condition over the objects on a thread for evaluations.
-    fn judge<'a>(&self, objects: &'a [&'a DynamicObject]) -> BoxFuture<'a, Verdict<usize>> {
+    fn judge<'a>(&self, objects: &'a [&'a DynamicObject]) -> BoxFuture<'a, WaitStatus<usize>> {
         let (until, parameters, single) = (self.until.clone(), self.parameters.clone(), objects.len() == 1);
         let evaluate = move |block: Vec<DynamicObject>| {
             let (until, parameters) = (until.clone(), parameters.clone());
@@ -91,12 +93,15 @@ impl Wait {
 
 /// Evaluates block after block until one has a verdict, so that only the objects of these blocks are copied. A block that was
 /// not finished is evaluated again: the wait has its own timeout.
-async fn judge_in_blocks<T: Clone, F>(objects: &[&T], mut evaluate: impl FnMut(Vec<T>) -> F) -> Verdict<usize>
+async fn judge_in_blocks<T: Clone, F>(
+    objects: &[&T],
+    mut evaluate: impl FnMut(Vec<T>) -> F,
+) -> WaitStatus<usize>
 where
     F: Future<Output = Option<Answer>>,
 {
     if objects.is_empty() {
-        return Verdict::Waiting("it to exist".to_owned());
+        return WaitStatus::Waiting("it to exist".to_owned());
     }
     for block in objects.chunks(BLOCK) {
         loop {
@@ -107,7 +112,7 @@ where
             }
         }
     }
-    Verdict::Done(objects.len())
+    WaitStatus::Done(objects.len())
 }
 
 fn evaluate_block(
@@ -125,14 +130,18 @@ fn evaluate_block(
         variables.insert("object".to_owned(), serde_json::to_value(object).unwrap_or_default());
         match until.evaluate(&variables, stop) {
             Evaluation::Value(true) => {}
-            Evaluation::Value(false) if single => return Answer::Settled(Verdict::Waiting(text.to_owned())),
+            Evaluation::Value(false) if single => {
+                return Answer::Settled(WaitStatus::Waiting(text.to_owned()));
+            }
             Evaluation::Value(false) => {
-                return Answer::Settled(Verdict::Waiting(format!("{text} of {name}")));
+                return Answer::Settled(WaitStatus::Waiting(format!("{text} of {name}")));
             }
             Evaluation::Undetermined(why) => {
-                return Answer::Settled(Verdict::Waiting(format!("{text} ({why})")));
+                return Answer::Settled(WaitStatus::Waiting(format!("{text} ({why})")));
             }
-            Evaluation::Invalid(why) => return Answer::Settled(Verdict::Hopeless(format!("{text}: {why}"))),
+            Evaluation::Invalid(why) => {
+                return Answer::Settled(WaitStatus::Impossible(format!("{text}: {why}")));
+            }
             Evaluation::TimedOut(_) => return Answer::TimedOut,
         }
     }
@@ -163,7 +172,7 @@ mod tests {
     async fn an_evaluation_that_is_not_finished_in_time_is_done_again() {
         let mut answers = vec![Some(Answer::Holds), None, Some(Answer::TimedOut)];
         let verdict = judge_in_blocks(&[&1], |_| ready(answers.pop().unwrap()));
-        assert_eq!(verdict.await, Verdict::Done(1));
+        assert_eq!(verdict.await, WaitStatus::Done(1));
         assert!(answers.is_empty());
     }
 
@@ -182,7 +191,7 @@ mod tests {
         let copies = Arc::new(AtomicUsize::new(0));
         let objects: Vec<Counted> = (0..10 * BLOCK).map(|_| Counted(copies.clone())).collect();
         let objects: Vec<&Counted> = objects.iter().collect();
-        let not_yet = || Verdict::Waiting("it".to_owned());
+        let not_yet = || WaitStatus::Waiting("it".to_owned());
         let mut blocks = 0;
         let verdict = judge_in_blocks(&objects, |_| {
             blocks += 1;
@@ -191,7 +200,7 @@ mod tests {
         assert_eq!(verdict.await, not_yet());
         assert_eq!(copies.load(Ordering::Relaxed), 2 * BLOCK);
         let verdict = judge_in_blocks(&objects, |_| ready(Some(Answer::Holds)));
-        assert_eq!(verdict.await, Verdict::Done(10 * BLOCK));
+        assert_eq!(verdict.await, WaitStatus::Done(10 * BLOCK));
         assert_eq!(copies.load(Ordering::Relaxed), 12 * BLOCK);
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct With<'a> {
 
 /// The objects of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum ObjectSelector {
     Named(String),
     Labelled(String),
 }
@@ -131,13 +131,13 @@ impl<'a> With<'a> {
     }
 
     /// Exactly one of `named` and `selector`.
-    pub(super) fn which(&mut self, named: &'static str) -> Result<Which, Problem> {
+    pub(super) fn which(&mut self, named: &'static str) -> Result<ObjectSelector, Problem> {
         let (name, selector) = (self.name(named)?, self.selector("selector")?);
         let either = self.is_template(named) || self.is_template("selector");
         match (name, selector) {
-            (Some(name), None) => Ok(Which::Named(name)),
-            (None, Some(selector)) => Ok(Which::Labelled(selector)),
-            (Some(name), Some(_)) if either => Ok(Which::Named(name)),
+            (Some(name), None) => Ok(ObjectSelector::Named(name)),
+            (None, Some(selector)) => Ok(ObjectSelector::Labelled(selector)),
+            (Some(name), Some(_)) if either => Ok(ObjectSelector::Named(name)),
             (Some(_), Some(_)) => {
                 Err(self.problem("selector", format!("{named} and selector exclude each other")))
             }

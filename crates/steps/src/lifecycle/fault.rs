@@ -78,7 +78,7 @@ const PATTERNS: &[Pattern] = &[
 ];
 
 /// An error for the customer: a code, a sentence, and the field at fault.
-pub fn told(code: &str, message: impl Into<String>, target: Option<&str>) -> OperationError {
+pub fn customer_error(code: &str, message: impl Into<String>, target: Option<&str>) -> OperationError {
     OperationError {
         code: code.to_owned(),
         message: message.into(),
@@ -88,20 +88,20 @@ pub fn told(code: &str, message: impl Into<String>, target: Option<&str>) -> Ope
 }
 
 impl Pattern {
-    /// The customer's error for a fault that matches, with the cloud's message or ours.
-    fn told(&self, said: &str) -> OperationError {
-        let mut error = told(self.code, self.message.unwrap_or(said), None);
+    /// The customer's error for a fault that matches, with the message of the cloud or of the pattern.
+    fn customer_error(&self, said: &str) -> OperationError {
+        let mut error = customer_error(self.code, self.message.unwrap_or(said), None);
         if self.code == DEPLOYMENT_FAILED {
-            error.details.push(told(self.word, said, None));
+            error.details.push(customer_error(self.word, said, None));
         }
         error
     }
 }
 
 /// An error that the customer can fix, with its code and the field at fault; it ends the operation.
-pub fn refused(code: &str, message: impl Into<String>, target: Option<&str>) -> StepError {
+pub fn user_error(code: &str, message: impl Into<String>, target: Option<&str>) -> StepError {
     let message = message.into();
-    StepError::terminal(code, message.clone()).with_customer_error(told(code, message, target))
+    StepError::terminal(code, message.clone()).with_customer_error(customer_error(code, message, target))
 }
 
 /// The error of a resource that cannot be deleted because the customer uses it. It is transient: they may be about to stop.
@@ -116,21 +116,20 @@ pub fn in_use(what: &str, by: &str) -> StepError {
     } else {
         DEPLOYMENT_FAILED
     };
-    let mut error = told(code, format!("{said}. Remove it, or let it use something else."), None);
+    let mut error = customer_error(code, format!("{said}. Remove it, or let it use something else."), None);
     if code == DEPLOYMENT_FAILED {
-        error.details.push(told("InUse", said.clone(), None));
+        error.details.push(customer_error("InUse", said.clone(), None));
     }
     StepError::transient("InUse", said).with_customer_error(error)
 }
 
 /// The error of a failed resource or installation.
-pub fn of(fault: &Fault, what: impl Into<String>) -> StepError {
+pub fn from_fault(fault: &Fault, what: impl Into<String>) -> StepError {
     let what = format!("{}: {}: {}", what.into(), fault.code, fault.message);
     match pattern(&fault.code, &fault.message) {
-        Some(pattern) => {
-            StepError::new(pattern.kind, pattern.code, what).with_customer_error(pattern.told(&fault.message))
-        }
-        None => StepError::transient(DEPLOYMENT_FAILED, what).with_customer_error(told(
+        Some(pattern) => StepError::new(pattern.kind, pattern.code, what)
+            .with_customer_error(pattern.customer_error(&fault.message)),
+        None => StepError::transient(DEPLOYMENT_FAILED, what).with_customer_error(customer_error(
             DEPLOYMENT_FAILED,
             "Deployment failed.",
             None,
@@ -150,18 +149,20 @@ impl From<CloudError> for StepError {
         };
         let said = error.to_string();
         let (code, customer) = match &error {
-            CloudError::Denied { .. } => ("Forbidden", Some(told("Forbidden", said.clone(), None))),
+            CloudError::Denied { .. } => ("Forbidden", Some(customer_error("Forbidden", said.clone(), None))),
             CloudError::Credential { .. } => {
                 let target = Some("properties.servicePrincipalProfile");
                 let code = "InvalidServicePrincipalCredentials";
-                (code, Some(told(code, said.clone(), target)))
+                (code, Some(customer_error(code, said.clone(), target)))
             }
             CloudError::Quota { .. } => {
-                ("ResourceQuotaExceeded", Some(told("ResourceQuotaExceeded", said.clone(), None)))
+                ("ResourceQuotaExceeded", Some(customer_error("ResourceQuotaExceeded", said.clone(), None)))
             }
-            CloudError::Locked { .. } => ("ScopeLocked", Some(told("ScopeLocked", said.clone(), None))),
+            CloudError::Locked { .. } => {
+                ("ScopeLocked", Some(customer_error("ScopeLocked", said.clone(), None)))
+            }
             CloudError::Invalid { code, why } => match pattern(code, why) {
-                Some(pattern) => (pattern.code, Some(pattern.told(why))),
+                Some(pattern) => (pattern.code, Some(pattern.customer_error(why))),
                 None => ("Invalid", None),
             },
             CloudError::NotFound { .. } => ("NotFound", None),
@@ -190,10 +191,12 @@ impl From<InstallError> for StepError {
             InstallError::NotFound { .. } => ("NotFound", None, None),
             InstallError::Conflict { .. } => ("Conflict", None, None),
             InstallError::Rejected { code, message } => match pattern(code, message) {
-                Some(pattern) => (pattern.code, Some(pattern.told(message)), None),
+                Some(pattern) => (pattern.code, Some(pattern.customer_error(message)), None),
                 None => ("Invalid", None, None),
             },
-            InstallError::Denied { .. } => ("Forbidden", Some(told("Forbidden", said.clone(), None)), None),
+            InstallError::Denied { .. } => {
+                ("Forbidden", Some(customer_error("Forbidden", said.clone(), None)), None)
+            }
             InstallError::Unavailable { retry_after, .. } => ("InstallerUnavailable", None, *retry_after),
         };
         let mut step = StepError::new(kind, code, said).with_retry_after(after);
@@ -213,9 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_by_the_first_pattern_that_fits() {
+    fn the_first_matching_pattern_decides() {
         let check = |code: &str, message: &str, expect: &str, kind: StepErrorKind| {
-            let error = of(&fault(code, message), "it failed");
+            let error = from_fault(&fault(code, message), "it failed");
             assert_eq!(error.customer_error().map(|it| it.code.as_str()), Some(expect), "{code} {message}");
             assert_eq!(error.kind(), kind, "{code} {message}");
         };
@@ -228,7 +231,7 @@ mod tests {
             Terminal,
         );
         check("ZonalAllocationFailed", "no room", DEPLOYMENT_FAILED, Terminal);
-        let full = of(&fault("ZonalAllocationFailed", "no room"), "it failed");
+        let full = from_fault(&fault("ZonalAllocationFailed", "no room"), "it failed");
         let details: Vec<(&str, &str)> = full
             .customer_error()
             .iter()
@@ -237,17 +240,20 @@ mod tests {
             .collect();
         assert_eq!(details, [("ZonalAllocationFailed", "no room")]);
         check("Odd", "something", DEPLOYMENT_FAILED, Transient);
-        let odd = of(&fault("Odd", "with our innards"), "it failed");
+        let odd = from_fault(&fault("Odd", "with our innards"), "it failed");
         assert_eq!(odd.customer_error().map(|it| it.message.as_str()), Some("Deployment failed."));
     }
 
     #[test]
-    fn what_a_customer_uses_is_told_by_a_code_of_the_contract_and_by_who_uses_it() {
+    fn a_resource_in_use_has_a_code_of_the_contract_and_names_its_user() {
         let check = |what: &str, by: &str, expect: &str, details: usize| {
             let error = in_use(what, by);
-            let told = error.customer_error().unwrap();
-            assert_eq!((told.code.as_str(), told.details.len()), (expect, details), "{what} by {by}");
-            assert!(error.kind() == StepErrorKind::Transient && told.message.contains(by), "{told:?}");
+            let customer = error.customer_error().unwrap();
+            assert_eq!((customer.code.as_str(), customer.details.len()), (expect, details), "{what} by {by}");
+            assert!(
+                error.kind() == StepErrorKind::Transient && customer.message.contains(by),
+                "{customer:?}"
+            );
         };
         let (balancer, endpoint) = ("/n/loadBalancers/one", "/n/privateEndpoints/theirs");
         check(balancer, endpoint, "CannotDeleteLoadBalancerWithPrivateLinkService", 0);
@@ -256,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_customer_is_told_of_what_they_can_mend_and_not_of_the_rest() {
+    fn the_customer_sees_only_errors_that_they_can_fix() {
         let quota = CloudError::Quota { quota: "cores".to_owned(), limit: 10, used: 8, wanted: 44 };
         let error = StepError::from(quota);
         assert_eq!((error.kind(), error.code().as_str()), (StepErrorKind::Terminal, "ResourceQuotaExceeded"));

@@ -16,7 +16,7 @@ pub async fn ensure(cloud: &dyn Infrastructure, wanted: &[Put]) -> Result<PollSt
         }
         let now = cloud.put(put.clone()).await?;
         if let Some(Resource { state: State::Failed { fault: why }, .. }) = found {
-            return Err(fault::of(&why, format!("{name} failed")));
+            return Err(fault::from_fault(&why, format!("{name} failed")));
         }
         match now.state {
             State::Succeeded => {}
@@ -25,7 +25,7 @@ pub async fn ensure(cloud: &dyn Infrastructure, wanted: &[Put]) -> Result<PollSt
             }
             State::Deleting => return Ok(PollStatus::Waiting(format!("{name} is still being deleted"))),
             State::Failed { fault: why } => {
-                return Err(fault::of(&why, format!("{name} failed")));
+                return Err(fault::from_fault(&why, format!("{name} failed")));
             }
         }
     }

@@ -43,7 +43,7 @@ fn waiting(code: WaitingCode, times: u32) -> WaitState {
 }
 
 #[test]
-fn a_plan_goes_on_after_what_is_done_and_a_changed_plan_is_matched_by_name() {
+fn a_plan_continues_after_completed_steps_and_a_changed_plan_is_matched_by_name() {
     let check = |steps: &[&str], over: &[&str], expect| {
         assert_eq!(next_step(&plan(steps), &done(over)), expect, "{steps:?} after {over:?}");
     };
@@ -57,7 +57,7 @@ fn a_plan_goes_on_after_what_is_done_and_a_changed_plan_is_matched_by_name() {
 }
 
 #[test]
-fn work_is_handed_back_only_where_the_plan_says_that_it_may_be() {
+fn work_is_released_only_at_safe_points() {
     let mut plan = plan(&["a", "b"]);
     plan.steps[0].safe_point = false;
     plan = plan
@@ -72,7 +72,7 @@ fn work_is_handed_back_only_where_the_plan_says_that_it_may_be() {
 }
 
 #[test]
-fn only_transient_errors_are_tried_again_and_the_pause_doubles() {
+fn only_transient_errors_are_retried_and_the_delay_doubles() {
     let retry = Retry { attempts: 4, backoff: Duration::from_secs(2) };
     let pauses: Vec<_> =
         (1..=4).map(|tried| next_try_delay(StepErrorKind::Transient, tried, retry, None)).collect();
@@ -86,7 +86,7 @@ fn only_transient_errors_are_tried_again_and_the_pause_doubles() {
 }
 
 #[test]
-fn an_error_of_each_kind_has_its_verdict() {
+fn an_error_of_each_kind_has_its_decision() {
     let check = |kind, attempt, before: Option<WaitState>| {
         decide_attempt(&StepError::new(kind, "X", "x"), attempt, 5, before.as_ref(), WORK)
     };
@@ -108,7 +108,7 @@ fn an_error_of_each_kind_has_its_verdict() {
 }
 
 #[test]
-fn the_step_in_hand_is_undone_first_then_the_last_done_one() {
+fn the_interrupted_step_is_undone_first_then_the_last_completed_one() {
     let check = |journal, expect: &[usize]| {
         assert_eq!(undo_order(&plan(&["a", "b", "c"]), &journal), expect, "{journal:?}");
     };
@@ -121,7 +121,7 @@ fn the_step_in_hand_is_undone_first_then_the_last_done_one() {
 
 proptest! {
     #[test]
-    fn a_back_off_grows_stays_within_its_bounds_and_differs_between_works(attempt in 1..200_i32, a: u128, b: u128) {
+    fn a_backoff_grows_stays_within_its_bounds_and_differs_between_works(attempt in 1..200_i32, a: u128, b: u128) {
         let (one, two) = (Uuid::from_u128(a), Uuid::from_u128(b));
         let rest = retry_backoff(attempt, one);
         prop_assert!(rest >= BACK_OFF.mul_f64(0.79) && rest <= BACK_OFF_MAX, "{:?}", rest);
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn walking_by_names_ends_with_every_step_done_once_whatever_was_done_before(
+    fn a_resumed_plan_completes_every_step_once_whatever_was_done_before(
         steps in proptest::collection::hash_set("[a-f]", 0..6),
         over in proptest::collection::hash_set("[a-h]", 0..8),
     ) {
@@ -149,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn everything_begun_is_undone_once_in_the_reverse_order(
+    fn everything_started_is_undone_once_in_reverse_order(
         count in 0..6_usize,
         open: bool,
         settled in proptest::collection::vec(0..6_usize, 0..4),

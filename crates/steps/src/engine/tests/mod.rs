@@ -1,8 +1,8 @@
 //! The engine on a small world, under a virtual clock.
 
-mod bed;
 mod failing;
-mod leaving;
-mod mishaps;
-mod showing;
+mod faults;
+mod fixture;
+mod progress;
+mod releasing;
 mod undoing;

@@ -1,4 +1,4 @@
-//! Looks at any objects of a cluster, by the words that a person would use for their kind. It only reads.
+//! Reads objects of any kind by the name that a person would use. Reads only.
 
 use kube::Api;
 use kube::api::ListParams;
@@ -8,7 +8,7 @@ pub use kube::discovery::Scope;
 use crate::error::{Failure, LinkError};
 use crate::link::Link;
 
-/// Where a kind without a group is looked for, in this order: a kind of these is what a person means by its name.
+/// Groups in which a kind without a group is searched, in this order.
 const KNOWN: [&str; 18] = [
     "v1",
     "apps/v1",
@@ -30,24 +30,23 @@ const KNOWN: [&str; 18] = [
     "shipshape.dev/v1alpha1",
 ];
 
-/// Objects, as far as they were read.
+/// One page of objects.
 #[derive(Debug, Clone)]
-pub struct Found {
-    /// They.
+pub struct ObjectPage {
+    /// The objects.
     pub objects: Vec<DynamicObject>,
     /// Whether there are more.
     pub is_cut: bool,
 }
 
-/// What the cluster calls a kind that a person names: `Node`, `nodes`, or with its group, `Deployment.apps`.
-pub async fn kind(link: &Link, word: &str) -> Result<(ApiResource, Scope), LinkError> {
+/// The API resource of a kind that a person names: `Node`, `nodes`, or with its group, `Deployment.apps`.
+pub async fn resolve_kind(link: &Link, word: &str) -> Result<(ApiResource, Scope), LinkError> {
     let (name, group) = word.split_once('.').unwrap_or((word, ""));
     let is_meant = |resource: &ApiResource| {
         resource.kind.eq_ignore_ascii_case(name) || resource.plural.eq_ignore_ascii_case(name)
     };
     let unknown = || {
-        let (kind, api_version) =
-            (name.to_owned(), if group.is_empty() { "any group that we know" } else { group });
+        let (kind, api_version) = (name.to_owned(), if group.is_empty() { "any known group" } else { group });
         link.error("find", word, Failure::UnknownKind { api_version: api_version.to_owned(), kind })
     };
     if group.is_empty() {
@@ -69,12 +68,12 @@ pub async fn kind(link: &Link, word: &str) -> Result<(ApiResource, Scope), LinkE
 }
 
 /// At most `limit` objects of a kind, of one namespace or of all.
-pub async fn objects(
+pub async fn list(
     link: &Link,
     resource: &ApiResource,
     namespace: Option<&str>,
     limit: u32,
-) -> Result<Found, LinkError> {
+) -> Result<ObjectPage, LinkError> {
     let api: Api<DynamicObject> = match namespace {
         Some(namespace) => Api::namespaced_with(link.client(), namespace, resource),
         None => Api::all_with(link.client(), resource),
@@ -82,5 +81,5 @@ pub async fn objects(
     let page = api.list(&ListParams::default().limit(limit)).await;
     let page = page.map_err(|error| link.failed("list", &resource.plural, error))?;
     let is_cut = page.metadata.continue_.is_some_and(|token| !token.is_empty());
-    Ok(Found { objects: page.items, is_cut })
+    Ok(ObjectPage { objects: page.items, is_cut })
 }

@@ -5,12 +5,12 @@ use api::clock::ManualClock;
 use jiff::Timestamp;
 use store::{Keyring, Location, Options, Store, WriteMode};
 
-use super::bed::{World, mark, plan};
+use super::fixture::{World, mark, plan};
 use crate::engine::fault_harness::FaultHarness;
 use crate::engine::{PollStatus, Step, StepOutcome};
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
+async fn a_plan_of_actions_and_waits_handles_every_fault_at_every_step() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
     let location = Location::Sqlite(directory.path().join("store.db"));
@@ -49,7 +49,7 @@ async fn a_plan_of_actions_and_waits_stands_every_mishap_at_every_step() {
     harness.run_all().await;
 }
 
-/// Makes a mark be there, once, however often it is run.
+/// Ensures a mark, once, however often it runs.
 fn once(name: &'static str) -> Step<World> {
     let marking = mark(name);
     let undo = marking.undo;

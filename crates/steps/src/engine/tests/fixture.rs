@@ -1,4 +1,4 @@
-//! A world of marks, a store in a file, a clock that leaps.
+//! Fixtures: a world of marks, a store in a file, a virtual clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use crate::engine::{
     finish_without_plan, run,
 };
 
-/// What steps leave in the world: their names, in order.
+/// The marks that steps leave, in order.
 #[derive(Debug, Default)]
 pub(super) struct World {
     marks: Mutex<Vec<String>>,
@@ -32,7 +32,7 @@ impl World {
         self.marks.lock().unwrap().push(what.to_owned());
     }
 
-    /// The world without what was marked under that name; whether it was there.
+    /// Removes a mark; returns whether it existed.
     pub(super) fn unmark(&self, what: &str) -> bool {
         let mut marks = self.marks.lock().unwrap();
         let before = marks.len();
@@ -45,7 +45,7 @@ impl World {
     }
 }
 
-/// A step that marks the world, and whose undo takes the mark away.
+/// A step that sets a mark, and whose undo removes it.
 pub(super) fn mark(name: &'static str) -> Step<World> {
     Step::action(name, move |world: Arc<World>, _| async move {
         world.mark(name);
@@ -57,7 +57,7 @@ pub(super) fn mark(name: &'static str) -> Step<World> {
     .undo(move |world, _, _| async move { Ok(world.unmark(name).then(|| format!("{name} was taken away"))) })
 }
 
-/// A step that fails with what `error` makes.
+/// A step that fails with an error of `error`.
 pub(super) fn failing(
     name: &'static str,
     error: impl Fn() -> StepError + Send + Sync + 'static,
@@ -68,7 +68,7 @@ pub(super) fn failing(
     })
 }
 
-/// A step that never ends by itself.
+/// A step that never returns.
 pub(super) fn endless(name: &'static str) -> Step<World> {
     Step::action(name, |_, _| std::future::pending::<Result<StepOutcome, StepError>>())
 }
@@ -77,35 +77,35 @@ pub(super) fn plan(steps: impl IntoIterator<Item = Step<World>>) -> Plan<World> 
     steps.into_iter().fold(Plan::new(), Plan::step)
 }
 
-pub(super) struct Bed {
+pub(super) struct TestRun {
     pub(super) store: Store,
     pub(super) clock: SharedClock,
     pub(super) world: Arc<World>,
     pub(super) control: RunControl,
     pub(super) id: Uuid,
-    /// While this is so, nothing can be read.
-    pub(super) mute: Arc<AtomicBool>,
+    /// While set, no read succeeds.
+    pub(super) unreadable: Arc<AtomicBool>,
     _directory: tempfile::TempDir,
 }
 
-impl Bed {
-    /// A store with one manifest in it. To be called under a paused clock.
-    pub(super) async fn new() -> Bed {
-        Bed::with(false).await
+impl TestRun {
+    /// A store with one manifest. Call it under a paused clock.
+    pub(super) async fn new() -> TestRun {
+        TestRun::with(false).await
     }
 
-    /// The same, whose store can be made to answer no reader.
-    pub(super) async fn mutable() -> Bed {
-        Bed::with(true).await
+    /// The same, with a store whose reads can be made to fail.
+    pub(super) async fn unreadable() -> TestRun {
+        TestRun::with(true).await
     }
 
-    async fn with(can_be_mute: bool) -> Bed {
+    async fn with(can_be_unreadable: bool) -> TestRun {
         let directory = tempfile::tempdir().unwrap();
         let clock: SharedClock = Arc::new(VirtualClock::from(Timestamp::UNIX_EPOCH));
         let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
-        let mute = Arc::new(AtomicBool::new(false));
-        let muted = mute.clone();
+        let unreadable = Arc::new(AtomicBool::new(false));
+        let muted = unreadable.clone();
         let disturbance = FaultInjector::new(move |moment| {
             match moment == FaultPoint::Read && muted.load(Ordering::SeqCst) {
                 true => Err(StoreError::Unavailable { what: "muted".to_owned(), source: None }),
@@ -114,19 +114,19 @@ impl Bed {
         });
         let options = Options {
             write_mode: WriteMode::Inline,
-            fault_injector: can_be_mute.then_some(disturbance),
+            fault_injector: can_be_unreadable.then_some(disturbance),
             ..options
         };
         let store = Store::open(options).await.unwrap();
         let id = Uuid::now_v7();
         store.enqueue(vec![NewWork::new(id, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
-        Bed {
+        TestRun {
             store,
             clock,
             world: Arc::default(),
             control: RunControl::new(),
             id,
-            mute,
+            unreadable,
             _directory: directory,
         }
     }
@@ -136,15 +136,15 @@ impl Bed {
         claimed.pop().expect("the work can be claimed")
     }
 
-    /// Lets the lease run out and takes the work over.
+    /// Lets the lease expire and takes the work over.
     pub(super) async fn take_over(&self) -> ClaimedWork {
         tokio::time::sleep(store::LEASE + Duration::from_secs(1)).await;
         let mut taken = self.store.take_over(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
         taken.pop().expect("the work was lost")
     }
 
-    /// Walks the plan for a holder, without writing how it ended.
-    pub(super) async fn walk(&self, claimed: &ClaimedWork, plan: &Plan<World>) -> RunOutcome {
+    /// Runs the plan for a lease holder, without writing the outcome.
+    pub(super) async fn run(&self, claimed: &ClaimedWork, plan: &Plan<World>) -> RunOutcome {
         let order = RunRequest {
             store: &self.store,
             claimed,
@@ -159,8 +159,8 @@ impl Bed {
         run(order).await
     }
 
-    /// Says for a holder that the plan could not be made, and writes what came of that.
-    pub(super) async fn refused(&self, claimed: &ClaimedWork, error: StepError) -> RunOutcome {
+    /// Finishes claimed work without a plan, and writes the outcome.
+    pub(super) async fn finish_without_plan(&self, claimed: &ClaimedWork, error: StepError) -> RunOutcome {
         let journal = Journal::read(claimed.checkpoint.as_ref());
         let (control, clock) = (self.control.clone(), self.clock.clone());
         let refusal = PlanError::Step(error);
@@ -171,10 +171,10 @@ impl Bed {
         ended
     }
 
-    /// Claims and walks, and writes how it ended.
+    /// Claims the work, runs the plan and writes the outcome.
     pub(super) async fn attempt(&self, plan: &Plan<World>) -> RunOutcome {
         let claimed = self.claim().await;
-        let ended = self.walk(&claimed, plan).await;
+        let ended = self.run(&claimed, plan).await;
         self.write(ended.clone()).await;
         ended
     }
@@ -212,7 +212,7 @@ pub(super) fn finished(ended: RunOutcome) -> Completion {
     }
 }
 
-pub(super) fn handed_back(ended: RunOutcome) -> Release {
+pub(super) fn released(ended: RunOutcome) -> Release {
     match ended {
         RunOutcome::Released { yielding, .. } => yielding,
         other => panic!("{other:?}"),
