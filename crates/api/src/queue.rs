@@ -53,6 +53,13 @@ pub struct WorkView {
     pub ending: bool,
 }
 
+impl WorkView {
+    /// Whether it is pending and no attempt at it was ever started.
+    pub fn is_fresh(&self) -> bool {
+        self.state == WorkState::Pending && self.attempt == 0 && self.started.is_none()
+    }
+}
+
 /// A limit on how much runs at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {

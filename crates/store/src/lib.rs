@@ -48,7 +48,7 @@ pub use transfer::TransferCounts;
 pub use typed::{
     AuditContext, BillingRecords, CancelOutcome, ClusterOutcome, Clusters, Collection, DesiredState,
     Documents, EnsureOutcome, KUBECONFIG, ListOptions, ManifestView, Manifests, OperationView, Operations,
-    Page, PageToken, Secrets, Subscriptions, VersionedDocument, WorkSummary,
+    Page, PageToken, PendingManifests, Secrets, Subscriptions, VersionedDocument, WorkSummary,
 };
 pub use work::{
     Budget, CLAIM_MAX, ClaimedWork, CompleteAndClaimResult, Completion, CompletionOutcome, ENQUEUE_MAX,

@@ -38,6 +38,12 @@ pub struct WorkResult {
 }
 
 impl WorkResult {
+    /// The result of a manifest that its schedule withdrew. Such a manifest comes back when its schedule wants it again.
+    pub fn superseded() -> WorkResult {
+        let message = "Cancelled by Scheduler as did not match current schedule settings";
+        WorkResult::new(ResultCode::SUPERSEDED, message)
+    }
+
     /// A result with a code and a message only.
     pub fn new(code: ResultCode, message: impl Into<String>) -> WorkResult {
         WorkResult { code: Some(code), message: Some(message.into()), ..WorkResult::default() }

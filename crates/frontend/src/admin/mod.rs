@@ -17,6 +17,7 @@ mod objects;
 mod operations;
 mod params;
 mod plan;
+mod planning;
 mod role_sets;
 mod schedules;
 mod tasks;

@@ -9,12 +9,13 @@ use planner::task::Catalogue;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
+use store::StoreError;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::params::Version;
-use super::{AdminState, manifests};
+use super::{AdminState, manifests, planning};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, PageRequest, ResourceId};
 
@@ -39,7 +40,7 @@ pub(super) async fn why(
     let id = manifests::cluster(&state, &request).await?.uuid;
     let manifest = manifests::find(&state, &request, |manifest| manifest.cluster == id).await?;
     let catalogue = state.catalogue().await?;
-    let found = planner::why::explain(&state.store, &catalogue, manifest.uuid, state.clock.now()).await?;
+    let found = planning::explain(&state.store, &catalogue, manifest.uuid, state.clock.now()).await?;
     found.map(|why| ApiResponse::ok(&why)).ok_or_else(|| ApiError::not_found(manifests::NO_MANIFEST))
 }
 
@@ -96,7 +97,13 @@ async fn computed(
 ) -> Result<planner::plan::Page, ApiError> {
     let (reader, runtime) = (state.store.reader(), tokio::runtime::Handle::current());
     let work = move |stop: &CancellationToken| {
-        runtime.block_on(planner::plan::plan(&reader, &catalogue, &question, now, stop))
+        let input = planning::plan_input(&reader, now, question.horizon);
+        match runtime.block_on(stop.run_until_cancelled(input)) {
+            Some(input) => {
+                Ok(planner::plan::answer(&input?, &catalogue, &question, now, &|| stop.is_cancelled()))
+            }
+            None => Ok::<_, StoreError>(None),
+        }
     };
     let page = while_awaited(state.planning.clone(), work).await??;
     page.ok_or_else(|| ApiError::internal("a plan was given up though somebody waits for it"))

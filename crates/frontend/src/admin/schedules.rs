@@ -8,10 +8,10 @@ use api::doc::{Schedule, ScheduleOutlook};
 use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
-use planner::schedule::{self, Check, Limits, PREVIEW_PERIODS_MAX, Pending, RefusalCode, Rule};
+use planner::schedule::{self, Check, Limits, PREVIEW_PERIODS_MAX, RefusalCode, Rule};
 use planner::task::{Catalogue, check_parameters};
 use serde_json::{Map, Value};
-use store::{ListOptions, PageToken, Reader, StoreError, VersionedDocument};
+use store::{ListOptions, PageToken, PendingManifests, Reader, StoreError, VersionedDocument};
 use uuid::Uuid;
 
 use super::params::{Paging, Reason, Version};
@@ -82,7 +82,7 @@ pub(super) async fn show(
 }
 
 async fn shown(state: &AdminState, document: &Schedule) -> Result<ScheduleForm, ApiError> {
-    let status = schedule::status(&state.store, &document.id).await?;
+    let status = state.store.schedule_status(&document.id).await?;
     Ok(schedule::form(document, status))
 }
 
@@ -185,8 +185,8 @@ pub(super) async fn delete(
 ) -> Result<ApiResponse, ApiError> {
     let by = request.by(None)?;
     let pending = match request.query.get("pending")? {
-        None | Some("cancel") => Pending::Cancel,
-        Some("keep") => Pending::Keep,
+        None | Some("cancel") => PendingManifests::Cancel,
+        Some("keep") => PendingManifests::Keep,
         Some(_) => {
             return Err(ApiError::invalid_parameter("pending", "The parameter pending is cancel or keep."));
         }
@@ -195,7 +195,7 @@ pub(super) async fn delete(
         let found = find(&state, request.path_param("scheduleId")).await?;
         let read = found.ok_or_else(|| ApiError::not_found(NO_SCHEDULE))?;
         request.check_preconditions(Some(read.etag))?;
-        match schedule::delete(&state.store, &read, pending, &by).await {
+        match state.store.delete_schedule(&read, pending, &by).await {
             Ok(()) => return Ok(ApiResponse::empty_object()),
             Err(StoreError::Gone { .. }) => return Err(ApiError::not_found(NO_SCHEDULE)),
             Err(error) => request.retry_unless_fatal(error)?,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use api::doc::Manifest;
-use planner::schedule::{Known, Slot, Window, withdrawn};
+use api::doc::{Manifest, WorkResult};
+use planner::schedule::{Known, Slot, Window};
 use store::{AuditContext, EnsureOutcome, PAGE_MAX};
 use uuid::Uuid;
 
@@ -60,7 +60,7 @@ impl Scheduler {
         let mut count = 0;
         for block in withdraw.chunks(BLOCK) {
             let ids: Vec<Uuid> = block.iter().map(|(_, _, manifest)| *manifest).collect();
-            let gone = self.deps.store.manifests().withdraw(&ids, withdrawn(), &by()).await?;
+            let gone = self.deps.store.manifests().withdraw(&ids, WorkResult::superseded(), &by()).await?;
             for (schedule, cluster, manifest) in block {
                 // What was no longer pending has begun or ended meanwhile.
                 let known = if gone.contains(manifest) { Known::Superseded } else { Known::Taken };

@@ -1,9 +1,8 @@
 //! What will run where and when over the coming time, by the rules that will run it.
 //!
-//! [`plan`] reads the fleet, its schedules and the live work; [`answer`] makes a world of it, plays it through
-//! ([`mod@simulate`]) and tells the part that was asked for. What a schedule will want is said by the function by which the
-//! scheduler makes it, and the order in which work runs is that of the queue. Whoever asked may give up: the computation looks
-//! at a token all the time and ends with it.
+//! The caller reads [`FleetRecords`] from the store; [`answer`] builds a world from them, simulates it ([`mod@simulate`]) and
+//! returns the page that was requested. The same function that the scheduler uses says what a schedule will want, and work
+//! runs in the order of the queue. A caller that no longer needs the plan can cancel the computation at any time.
 
 mod estimate;
 mod group;
@@ -21,12 +20,10 @@ use std::time::Duration;
 
 use api::admin::{PlanForm, PlanGrouping, PlanOutcome, PlanTruncation};
 use jiff::{SignedDuration, Timestamp};
-use store::{Reader, StoreError};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use estimate::{MEASURED_FROM, blend, estimate};
-pub use observe::Observed;
+pub use observe::{FleetRecords, Observed};
 pub use reach::RUNS_MAX;
 
 use crate::task::Catalogue;
@@ -59,37 +56,15 @@ pub struct Question {
 /// A page of the plan, and where the next one begins.
 pub type Page = (PlanForm, Option<usize>);
 
-/// The plan; none when `stop` was cancelled before it was computed.
-pub async fn plan(
-    reader: &Reader,
-    catalogue: &Catalogue,
-    question: &Question,
-    now: Timestamp,
-    stop: &CancellationToken,
-) -> Result<Option<Page>, StoreError> {
-    let observed = async {
-        let mut seen = Observed::gather(reader).await?;
-        // A slot that is not among the live work was never made, or is at its end: a run that was cancelled or is over is
-        // not planned once more.
-        let doubtful = world::doubtful(&seen, now, end(now, question.horizon));
-        seen.settle(reader, doubtful).await?;
-        Ok::<_, StoreError>(seen)
-    };
-    match stop.run_until_cancelled(observed).await {
-        Some(seen) => Ok(answer(&seen?, catalogue, question, now, stop)),
-        None => Ok(None),
-    }
-}
-
-/// The plan that follows from what was seen; none when `stop` was cancelled before it was computed.
+/// The plan that follows from what was seen; none when `is_cancelled` was true before it was computed.
 pub fn answer(
     seen: &Observed,
     catalogue: &Catalogue,
     question: &Question,
     now: Timestamp,
-    stop: &CancellationToken,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> Option<Page> {
-    answer_within(seen, catalogue, question, now, stop, RUNS_MAX)
+    answer_within(seen, catalogue, question, now, is_cancelled, RUNS_MAX)
 }
 
 fn answer_within(
@@ -97,14 +72,14 @@ fn answer_within(
     catalogue: &Catalogue,
     question: &Question,
     now: Timestamp,
-    stop: &CancellationToken,
+    is_cancelled: &dyn Fn() -> bool,
     runs_max: u64,
 ) -> Option<Page> {
     let requested_to = end(now, question.horizon);
-    let to = reach(seen, now, requested_to, runs_max, stop);
-    let mut board = Board::new(seen, catalogue, now, to, stop);
+    let to = reach(seen, now, requested_to, runs_max, is_cancelled);
+    let mut board = Board::new(seen, catalogue, now, to, is_cancelled);
     let world = std::mem::take(&mut board.world);
-    let placed = simulate_unless(world, now.as_microsecond(), to.as_microsecond(), || stop.is_cancelled())?;
+    let placed = simulate_unless(world, now.as_microsecond(), to.as_microsecond(), || is_cancelled())?;
     let wanted = question.cluster.as_ref().map(|it| it.to_lowercase());
     let lanes: Vec<bool> = match &wanted {
         None => vec![true; board.clusters.len()],
@@ -148,7 +123,7 @@ fn answer_within(
         entries,
         next_link: String::new(),
     };
-    (!stop.is_cancelled()).then_some((form, (total > last as u64).then_some(last)))
+    (!is_cancelled()).then_some((form, (total > last as u64).then_some(last)))
 }
 
 fn truncation(to: Timestamp, requested_to: Timestamp, runs_max: u64) -> PlanTruncation {

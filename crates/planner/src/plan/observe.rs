@@ -1,16 +1,15 @@
-//! What a plan is made from.
+//! The input of a plan.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
-use api::doc::{Cluster, Document, ResultCode, Schedule, Subscription, TaskStats};
-use api::work::WorkKind;
-use store::{Budget, Reader, StoreError, VersionedDocument, WorkView};
+use api::doc::{Cluster, ResultCode, Schedule, Subscription, TaskStats};
+use api::health::HealthSample;
+use api::queue::{Budget, WorkView};
+use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::schedule::{Member, Rule};
-
-/// Read so many at a time.
-const PAGE: usize = 1000;
 
 /// The fleet, its rules and its work, as read.
 #[derive(Debug, Clone, Default)]
@@ -33,76 +32,67 @@ pub struct Observed {
     pub actuators: usize,
 }
 
+/// Everything that is read from the store for a plan.
+#[derive(Debug, Clone, Default)]
+pub struct FleetRecords {
+    /// Every subscription.
+    pub subscriptions: Vec<Subscription>,
+    /// Every cluster with its identity.
+    pub clusters: Vec<(Uuid, Cluster)>,
+    /// The last observation of each cluster that has one.
+    pub health: Vec<HealthSample>,
+    /// Every schedule, with the time of its last change.
+    pub schedules: Vec<(Schedule, Timestamp)>,
+    /// Observed durations of tasks.
+    pub stats: Vec<TaskStats>,
+    /// All work that is pending or running.
+    pub live: Vec<WorkView>,
+    /// Every budget.
+    pub budgets: Vec<Budget>,
+    /// Number of running actuators.
+    pub actuators: usize,
+}
+
 impl Observed {
-    /// Reads everything, page by page.
-    pub async fn gather(reader: &Reader) -> Result<Observed, StoreError> {
-        let subscriptions: HashMap<String, _> = all::<Subscription>(reader)
-            .await?
-            .into_iter()
-            .map(|it| (it.document.subscription_id.to_lowercase(), it.document.state))
-            .collect();
-        let (mut clusters, mut unreachable) = (Vec::new(), HashSet::new());
-        for block in all::<Cluster>(reader).await?.chunks(PAGE) {
-            let seen = reader.health(block.iter().map(|it| it.uuid).collect()).await?;
-            let versions: HashMap<Uuid, &str> =
-                seen.iter().filter_map(|it| Some((it.cluster, it.details.version.as_deref()?))).collect();
-            unreachable.extend(seen.iter().filter(|it| !it.reachable).map(|it| it.cluster));
-            for cluster in block {
-                let state = subscriptions.get(&cluster.document.subscription_id.to_lowercase()).copied();
-                let version = versions.get(&cluster.uuid).copied();
-                let member = Member::of(cluster.uuid, &cluster.document, state, version);
-                clusters.push((member, cluster.document.id.clone()));
-            }
-        }
-        let schedules = all::<Schedule>(reader).await?;
-        let rules = schedules.iter().filter_map(|it| Rule::read(&it.document, it.changed).ok());
-        let stats = all::<TaskStats>(reader).await?.into_iter();
-        let mut live = Vec::new();
-        for kind in WorkKind::ALL {
-            live.extend(all_live(reader, kind).await?);
-        }
-        Ok(Observed {
-            clusters,
-            unreachable,
+    /// Combines what was read. Schedules that cannot be parsed or are disabled are left out.
+    pub fn new(records: FleetRecords) -> Observed {
+        let FleetRecords { subscriptions, clusters, health, schedules, stats, live, budgets, actuators } =
+            records;
+        let states: HashMap<String, _> =
+            subscriptions.into_iter().map(|it| (it.subscription_id.to_lowercase(), it.state)).collect();
+        let versions: HashMap<Uuid, &str> =
+            health.iter().filter_map(|it| Some((it.cluster, it.details.version.as_deref()?))).collect();
+        let clusters = clusters.into_iter().map(|(uuid, cluster)| {
+            let state = states.get(&cluster.subscription_id.to_lowercase()).copied();
+            let member = Member::of(uuid, &cluster, state, versions.get(&uuid).copied());
+            (member, cluster.id)
+        });
+        let rules = schedules.iter().filter_map(|(schedule, changed)| Rule::read(schedule, *changed).ok());
+        Observed {
+            clusters: clusters.collect(),
+            unreachable: health.iter().filter(|it| !it.reachable).map(|it| it.cluster).collect(),
             rules: rules.filter(|rule| rule.enabled).collect(),
             live,
-            budgets: reader.budgets().await?,
-            stats: stats.map(|it| (it.document.task, it.document)).collect(),
+            budgets,
+            stats: stats.into_iter().map(|it| (it.task, it)).collect(),
             settled: HashSet::new(),
-            actuators: reader.leases("actuator/").await?.len(),
-        })
+            actuators,
+        }
     }
 
-    /// Finds out which of these manifests are at their end.
-    pub async fn settle(&mut self, reader: &Reader, doubtful: Vec<Uuid>) -> Result<(), StoreError> {
-        for block in doubtful.chunks(PAGE) {
-            let known = reader.works(block.to_vec()).await?;
-            self.settled.extend(known.into_iter().filter(|it| !is_superseded(it)).map(|it| it.id));
-        }
-        Ok(())
+    /// Manifests that schedules want up to `now + horizon` and that are not live. Each was either never created, or has
+    /// finished and must not be planned again; [`Observed::settle`] takes the work that exists under these ids.
+    pub fn unsettled(&self, now: Timestamp, horizon: Duration) -> Vec<Uuid> {
+        super::world::doubtful(self, now, super::end(now, horizon))
+    }
+
+    /// Notes which of the unsettled manifests have finished. One that its schedule withdrew counts as never created.
+    pub fn settle(&mut self, works: &[WorkView]) {
+        self.settled.extend(works.iter().filter(|it| !is_superseded(it)).map(|it| it.id));
     }
 }
 
 /// Whether its schedule withdrew it, and would bring it back.
 fn is_superseded(work: &WorkView) -> bool {
     work.result.as_ref().is_some_and(|it| it.has_code(&ResultCode::SUPERSEDED))
-}
-
-async fn all<T: Document>(reader: &Reader) -> Result<Vec<VersionedDocument<T>>, StoreError> {
-    let mut found = Vec::new();
-    reader.documents::<T>().for_each(|read| found.push(read)).await?;
-    Ok(found)
-}
-
-async fn all_live(reader: &Reader, kind: WorkKind) -> Result<Vec<WorkView>, StoreError> {
-    let (mut found, mut after) = (Vec::new(), None);
-    loop {
-        let page = reader.live(kind, after, PAGE).await?;
-        let full = page.len() == PAGE;
-        after = page.last().map(|it| it.id);
-        found.extend(page);
-        if !full {
-            return Ok(found);
-        }
-    }
 }

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio_util::sync::CancellationToken;
 
 use super::Observed;
 
@@ -17,13 +16,13 @@ pub(super) fn reach(
     now: Timestamp,
     to: Timestamp,
     runs_max: u64,
-    stop: &CancellationToken,
+    is_cancelled: &dyn Fn() -> bool,
 ) -> Timestamp {
     let mut moments = Vec::new();
     let mut next = BinaryHeap::new();
     for rule in &seen.rules {
         let selected = seen.clusters.iter().filter(|(member, _)| rule.selects(member)).count() as u64;
-        if selected == 0 || stop.is_cancelled() {
+        if selected == 0 || is_cancelled() {
             continue;
         }
         let mut after = rule.calendars.after(now);
@@ -36,7 +35,7 @@ pub(super) fn reach(
     while let Some(Reverse((at, place))) = next.pop() {
         let (after, selected) = &mut moments[place];
         runs = runs.saturating_add(*selected);
-        if (runs > runs_max && first.is_some_and(|first| first < at)) || stop.is_cancelled() {
+        if (runs > runs_max && first.is_some_and(|first| first < at)) || is_cancelled() {
             return at.checked_sub(SignedDuration::from_micros(1)).unwrap_or(at);
         }
         first = first.or(Some(at));

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use api::admin::PlanDuration;
 use api::doc::MissedPolicy;
+use api::queue::{WorkView, holds_lane};
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
 use steps::engine::{Journal, PLAN_TIME};
-use store::WorkView;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::group::{Rhythm, interval};
@@ -63,13 +62,13 @@ impl Board {
         &self.sources[placed.piece.tag as usize]
     }
 
-    /// The world from `now` to `to`; of no use to anybody when `stop` is cancelled.
+    /// The world from `now` to `to`; of no use to anybody when `is_cancelled` is true.
     pub(super) fn new(
         seen: &Observed,
         catalogue: &Catalogue,
         now: Timestamp,
         to: Timestamp,
-        stop: &CancellationToken,
+        is_cancelled: &dyn Fn() -> bool,
     ) -> Board {
         let mut builder = Builder::new(seen, catalogue);
         let live: HashSet<Uuid> = seen.live.iter().map(|it| it.id).collect();
@@ -77,7 +76,7 @@ impl Board {
             builder.add_work(work, now);
         }
         for rule in &seen.rules {
-            builder.add_rule(rule, &live, now, to, stop);
+            builder.add_rule(rule, &live, now, to, is_cancelled);
         }
         builder.board
     }
@@ -182,7 +181,7 @@ impl<'a> Builder<'a> {
         live: &HashSet<Uuid>,
         now: Timestamp,
         to: Timestamp,
-        stop: &CancellationToken,
+        is_cancelled: &dyn Fn() -> bool,
     ) {
         let seen = self.seen;
         // The periods of a calendar that selects nothing may be without number.
@@ -196,7 +195,7 @@ impl<'a> Builder<'a> {
         let tag = self.tag(Some(rule.id.clone()), rule.task, false, false);
         let duration = self.board.sources[tag as usize].length();
         for (place, (member, _)) in seen.clusters.iter().enumerate() {
-            if stop.is_cancelled() {
+            if is_cancelled() {
                 return;
             }
             let slots = rule.wanted(&horizon, member);
@@ -225,7 +224,7 @@ impl<'a> Builder<'a> {
     }
 
     fn keys_of<'b>(&self, names: impl Iterator<Item = &'b str>) -> Keys {
-        let known = names.filter_map(|name| Some((*self.keys.get(name)?, store::holds_lane(name))));
+        let known = names.filter_map(|name| Some((*self.keys.get(name)?, holds_lane(name))));
         known.fold(Keys::default(), |keys, (key, holds_lane)| match holds_lane {
             true => keys.with(key),
             false => keys.with_own(key),

@@ -1,5 +1,8 @@
 //! What must be written so that the pending manifests of a schedule on a cluster are the wanted ones.
 
+use api::doc::ResultCode;
+use api::queue::WorkView;
+use api::work::WorkState;
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -14,6 +17,23 @@ pub enum Known {
     Superseded,
     /// It has begun or ended, or a person cancelled it: it is no longer the schedule's to make or to withdraw.
     Taken,
+}
+
+impl Known {
+    /// Classifies the work of a manifest whose parameters have this hash.
+    pub fn of(work: &WorkView, parameters: u64) -> Known {
+        let superseded = || work.result.as_ref().is_some_and(|it| it.has_code(&ResultCode::SUPERSEDED));
+        match work.state {
+            WorkState::Pending if work.is_fresh() => Known::Fresh(Window {
+                run_after: work.run_after,
+                run_before: work.run_before.unwrap_or(Timestamp::MAX),
+                priority: work.priority,
+                parameters,
+            }),
+            WorkState::Cancelled if superseded() => Known::Superseded,
+            _ => Known::Taken,
+        }
+    }
 }
 
 /// What a fresh manifest was made with.

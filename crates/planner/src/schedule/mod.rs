@@ -3,12 +3,11 @@
 //! [`check()`] makes a stored schedule of what somebody sent, or says why not. [`Rule`] is a schedule that has been read;
 //! [`Rule::horizon`] are the periods that count at an instant, [`Rule::wanted`] the slots of one cluster in them, and
 //! [`decide()`] what must be written so that the pending manifests are the wanted ones. [`preview()`] shows the same slots by
-//! the same function. Of all this nothing reads a clock or a store; [`delete`] and [`status`] do.
+//! the same function.
 
 mod check;
 mod decide;
 mod member;
-mod outlook;
 mod preview;
 mod rule;
 mod slots;
@@ -20,7 +19,6 @@ mod tests;
 pub use check::{Check, FindTask, LOOK_FORWARD_MAX, Limits, Refusal, RefusalCode, check, form};
 pub use decide::{Changes, Known, Window, decide};
 pub use member::Member;
-pub use outlook::{Pending, delete, status, withdrawn};
 pub use preview::{PREVIEW_PERIODS_MAX, preview};
 pub use rule::{Rule, parameters_mark};
 pub use slots::{Horizon, Made, Period, Slot};

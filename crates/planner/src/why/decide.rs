@@ -2,10 +2,11 @@
 
 use api::admin::{Blocker, BlockerCode, Owner, Verdict, WhyForm};
 use api::doc::Manifest;
+use api::health::HealthSample;
+use api::queue::{Budget, WorkView, holds_lane};
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
 use steps::engine::{Journal, WaitingCode};
-use store::{Budget, HealthSample, WorkView};
 use uuid::Uuid;
 
 /// All that decides whether a manifest can begin.
@@ -61,7 +62,7 @@ fn is_aside(work: &WorkView, budgets: &[Budget]) -> bool {
     let fresh = work.state == WorkState::Pending && work.kind == WorkKind::Manifest;
     let fresh = fresh && !work.ending && !Journal::read(work.checkpoint.as_ref()).has_begun();
     let is_full = |it: &&Budget| it.used >= it.limit && work.budgets.contains(&it.key);
-    let mut full = budgets.iter().filter(is_full).map(|it| store::holds_lane(&it.key)).peekable();
+    let mut full = budgets.iter().filter(is_full).map(|it| holds_lane(&it.key)).peekable();
     fresh && full.peek().is_some() && !full.any(|holds_lane| holds_lane)
 }
 

@@ -2,10 +2,11 @@
 
 use api::admin::{BlockerCode, Owner, Verdict};
 use api::doc::{HealthDetails, Manifest};
+use api::health::HealthSample;
+use api::queue::{Budget, WorkView};
 use api::work::{WorkKind, WorkState};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, json};
-use store::{Budget, HealthSample, WorkView};
 use uuid::Uuid;
 
 use super::{Observed, Other, decide};

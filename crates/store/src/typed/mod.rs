@@ -7,6 +7,7 @@ mod billing;
 mod clusters;
 mod manifests;
 mod operations;
+mod schedules;
 mod subscriptions;
 
 use std::borrow::Cow;
@@ -22,6 +23,7 @@ pub use billing::BillingRecords;
 pub use clusters::{Clusters, KUBECONFIG, Secrets};
 pub use manifests::{CancelOutcome, EnsureOutcome, ManifestView, Manifests, WorkSummary};
 pub use operations::{ClusterOutcome, OperationView, Operations};
+pub use schedules::PendingManifests;
 pub use subscriptions::Subscriptions;
 
 use crate::document::{Body, RawBody};

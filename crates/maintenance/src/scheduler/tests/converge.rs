@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use api::doc::{MissedPolicy, ProvisioningState, ScheduleState, Subscription, SubscriptionState};
 use api::work::{WorkKind, WorkState};
 use jiff::{SignedDuration, ToSpan};
-use planner::schedule::{Pending, delete, status};
 use serde_json::json;
+use store::PendingManifests;
 use uuid::Uuid;
 
 use super::bed::{Bed, by, calendar_at, cluster, daily, on_both_engines, turn};
@@ -24,7 +24,7 @@ on_both_engines! {
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         // One that begins anew finds all in order.
         assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
-        let told = status(&bed.store, "nightly").await.unwrap().unwrap();
+        let told = bed.store.schedule_status("nightly").await.unwrap().unwrap();
         assert_eq!((told.matched, told.created, told.cancelled, told.errors.len()), (2, 2, 0, 0));
         assert_eq!(told.next_periods.len(), 5);
         let work = &bed.pending("nightly").await[0];
@@ -140,9 +140,9 @@ on_both_engines! {
         }
         let mut scheduler = bed.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (3, 0));
-        delete(&bed.store, &bed.schedule("first").await, Pending::Cancel, &by()).await.unwrap();
+        bed.store.delete_schedule(&bed.schedule("first").await, PendingManifests::Cancel, &by()).await.unwrap();
         assert!(bed.pending("first").await.is_empty());
-        delete(&bed.store, &bed.schedule("second").await, Pending::Keep, &by()).await.unwrap();
+        bed.store.delete_schedule(&bed.schedule("second").await, PendingManifests::Keep, &by()).await.unwrap();
         // By somebody who removes only the document.
         bed.store.schedules().delete(&bed.schedule("third").await, &by()).await.unwrap();
         assert_eq!(turn(&mut scheduler).await, (0, 1));
@@ -155,7 +155,7 @@ on_both_engines! {
         bed.store.manifests().expedite(&read, &by()).await.unwrap();
         assert_eq!((turn(&mut fresh).await, turn(&mut scheduler).await), ((0, 0), (0, 0)));
         assert_eq!(bed.state(kept.id).await, WorkState::Pending);
-        assert_eq!(status(&bed.store, "first").await.unwrap(), None);
+        assert_eq!(bed.store.schedule_status("first").await.unwrap(), None);
     }
 }
 
@@ -303,12 +303,12 @@ on_both_engines! {
         bed.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         assert_eq!(bed.pending("nightly").await.len(), 1);
-        let told = status(&bed.store, "nightly").await.unwrap().unwrap();
+        let told = bed.store.schedule_status("nightly").await.unwrap().unwrap();
         assert!(told.errors[0].starts_with("schedule: \"every morning\" is no calendar"), "{:?}", told.errors);
         assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
         schedule.calendars = vec![calendar_at(bed.now() + 2.hours())];
         bed.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        assert!(status(&bed.store, "nightly").await.unwrap().unwrap().errors.is_empty());
+        assert!(bed.store.schedule_status("nightly").await.unwrap().unwrap().errors.is_empty());
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use planner::schedule::status;
 use store::Topic;
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +40,7 @@ on_both_engines! {
         bed.clock.advance(SignedDuration::from_hours(2));
         pending(bed, "nightly", 4).await;
         // It is told when all of the pass is done.
-        while status(&bed.store, "nightly").await.unwrap().is_none_or(|told| told.created != 2) {
+        while bed.store.schedule_status("nightly").await.unwrap().is_none_or(|told| told.created != 2) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         // The first ends and gives its lease back; the second goes on.
