@@ -1,7 +1,7 @@
-//! A writer in a process of its own, to be killed: it creates and changes notes as fast as it can, and prints each
-//! write that was answered, `UUID ETAG BYTES .`, one line in one piece. It ends when its standard input does.
+//! A writer process for tests, to be killed: it creates and changes notes as fast as it can, and prints each
+//! acknowledged write, `UUID ETAG BYTES .`, one line at once. It exits when its standard input ends.
 //!
-//! `note_writer STORE KEYS`: a path or URL, and the file of its keys.
+//! `note_writer STORE KEYS`: a path or URL, and the key file.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -15,10 +15,10 @@ use store::{AuditContext, Keyring, Location, Options, Store};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-/// So many write at the same time.
+/// Concurrent writers.
 const WRITERS: usize = 4;
 
-/// The same noun as the tests', who read what this process wrote.
+/// The same document type as in the tests, which read what this process wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     id: String,
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         eprintln!("note_writer: give a store and a key file");
         return Ok(ExitCode::from(2));
     };
-    // In a thread of its own: what blocks on the input must not block the runtime's end.
+    // In a separate thread: blocking on the input must not block the runtime's shutdown.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::abort();
@@ -63,7 +63,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Creates a note and changes it twice, for ever. Some texts are long, so that the log is folded into the file often.
+/// Creates a note and changes it twice, for ever. Some texts are long, so that the WAL is checkpointed often.
 async fn write(store: Store) -> anyhow::Result<()> {
     let context = AuditContext::service("note_writer");
     for round in 0.. {

@@ -1,13 +1,13 @@
-//! A worker that a test drives and kills: it opens a store, does what each line of its input says, and answers in
-//! lines. It ends when its input does, so it never outlives a test that was itself killed.
+//! A worker process that a test drives and kills: it opens a store, executes each line of its input, and responds in
+//! lines. It exits when its input ends, so it never outlives a test that was itself killed.
 //!
-//! `test_worker URL KEYFILE` answers `ready`, and then to
-//! - `claim KIND LEASE_MS` with `held WORK LANE OWNER FENCE ATTEMPT STEP` or `none`; `take KIND LEASE_MS` likewise, for
-//!   what another holder lost;
+//! `test_worker URL KEYFILE` prints `ready`, and then responds to
+//! - `claim KIND LEASE_MS` with `held WORK LANE OWNER FENCE ATTEMPT STEP` or `none`; `take KIND LEASE_MS` likewise,
+//!   for work of lost holders;
 //! - `checkpoint STEP` with `saved` or `lost`;
 //! - `complete` with `completing` before it is sent and `completed` or `lost` after;
-//! - `work DIRECTORY CLAIMERS LEASE_MS` with `working`; from then on it works by itself (see [`Crew`]);
-//! - `stop` with `stopped`, when all that it holds has ended; then it ends itself.
+//! - `work DIRECTORY CLAIMERS LEASE_MS` with `working`; from then on it works by itself (see [`Claimers`]);
+//! - `stop` with `stopped`, when all its work has finished; then it exits.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -39,7 +39,7 @@ async fn main() -> anyhow::Result<()> {
     say("ready");
     let mut orders = orders();
     let mut worker = Worker { store, owner: Uuid::new_v4(), lease: None };
-    let mut worker_process: Option<Crew> = None;
+    let mut worker_process: Option<Claimers> = None;
     while let Some(order) = orders.recv().await {
         let words: Vec<&str> = order.split_whitespace().collect();
         match words.as_slice() {
@@ -50,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
             ["work", directory, claimers, lease] => {
                 let lease = Duration::from_millis(lease.parse()?);
                 worker_process =
-                    Some(Crew::start(worker.store.clone(), directory.into(), claimers.parse()?, lease));
+                    Some(Claimers::start(worker.store.clone(), directory.into(), claimers.parse()?, lease));
                 say("working");
             }
             ["stop"] => {
@@ -67,11 +67,11 @@ async fn main() -> anyhow::Result<()> {
 }
 
 fn say(line: &str) {
-    // Whoever listened is gone: the input ends as well, and with it this process.
+    // The reader is gone: the input ends as well, and with it this process.
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// The lines of the standard input.
+/// Lines of the standard input.
 fn orders() -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -84,7 +84,7 @@ fn orders() -> mpsc::UnboundedReceiver<String> {
     receiver
 }
 
-/// Does one thing at a time, as it is told.
+/// Executes one command at a time.
 struct Worker {
     store: Store,
     owner: Uuid,
@@ -132,12 +132,12 @@ impl Worker {
     }
 }
 
-/// Several claimers of both kinds that take what is due and what others lost, in steps, until they are told to stop.
+/// Several claimers of both kinds that take due work and work of lost holders, in steps, until they are stopped.
 ///
-/// What they do is witnessed outside the store. In the directory each lane has a file, and who works on the lane has
-/// it locked: the lock ends with the process, however that ends. Whoever finds it locked says `double`. What was
-/// ended is written to `done` there, one line each.
-struct Crew {
+/// Files outside the store witness what they do. In the directory each lane has a file, locked by the process that
+/// works on the lane: the lock ends with the process. A claimer that finds it locked prints `double`. Completed work
+/// is written to `done` there, one line each.
+struct Claimers {
     queue_fixture: Arc<Hands>,
     tasks: JoinSet<anyhow::Result<()>>,
 }
@@ -147,13 +147,13 @@ struct Hands {
     owner: Uuid,
     lease: Duration,
     directory: PathBuf,
-    /// What this process holds, and when it last was sure to.
+    /// Leases of this process, and the time of their last confirmation.
     held: Mutex<HashMap<Uuid, Instant>>,
     stopping: AtomicBool,
 }
 
-impl Crew {
-    fn start(store: Store, directory: PathBuf, claimers: usize, lease: Duration) -> Crew {
+impl Claimers {
+    fn start(store: Store, directory: PathBuf, claimers: usize, lease: Duration) -> Claimers {
         let queue_fixture = Arc::new(Hands {
             store,
             owner: Uuid::new_v4(),
@@ -169,7 +169,7 @@ impl Crew {
         }
         let renewing = queue_fixture.clone();
         tasks.spawn(async move { renewing.renew().await });
-        Crew { queue_fixture, tasks }
+        Claimers { queue_fixture, tasks }
     }
 
     async fn stop(mut self) -> anyhow::Result<()> {
@@ -201,7 +201,7 @@ impl Hands {
         Ok(())
     }
 
-    /// Two steps, then the end; but a manifest makes way when it is asked to.
+    /// Two steps, then completion; a manifest yields when it is signalled.
     async fn carry_out(&self, claimed: &ClaimedWork) -> anyhow::Result<()> {
         let lease = claimed.lease;
         let witness = File::create(self.directory.join(lease.lane.to_string()))?;
@@ -232,7 +232,7 @@ impl Hands {
                 Err(other) => return Err(other.into()),
             }
         }
-        // Unlocked before it is ended: from then on the lane is somebody else's.
+        // Unlocked before the completion: afterwards the lane belongs to another.
         witness.unlock()?;
         let ended = self.store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await?;
         if ended == [CompletionOutcome::Done] {
@@ -242,7 +242,7 @@ impl Hands {
         Ok(())
     }
 
-    /// Renews everything that is held, four times within each lease.
+    /// Renews all leases, four times within each lease duration.
     async fn renew(&self) -> anyhow::Result<()> {
         while !(self.stopping.load(Ordering::SeqCst) && self.held().is_empty()) {
             tokio::time::sleep(self.lease / 4).await;
@@ -257,7 +257,7 @@ impl Hands {
         Ok(())
     }
 
-    /// Whether the lease has so much of its time left that work may begin.
+    /// Whether enough of the lease is left to start work.
     fn is_sure(&self, lane: Uuid) -> bool {
         self.held().get(&lane).is_some_and(|sure| sure.elapsed() < self.lease * 2 / 3)
     }

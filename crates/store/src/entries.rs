@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_entry_is_cut_with_a_notice_whatever_it_is_made_of() {
+    fn a_long_entry_is_truncated_with_a_notice_whatever_its_characters() {
         for letter in ['x', 'ö', '\u{1}', '"', '\u{10FFFF}', '\0'] {
             let long = letter.to_string().repeat(200_000);
             let entry = Entry { step: Some(long.clone()), actor: long.clone(), ..saying(&long) };
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_saw_has_the_stores_time_and_what_a_step_saw_its_own() {
+    fn store_events_have_the_stores_time_and_step_events_their_own() {
         let at = Timestamp::from_second(1_000_000).unwrap();
         let body = |event| StoredEntry::new(Uuid::nil(), Entry { event, ..saying("x") }).body;
         assert_eq!(read(at, &body(EntryEvent::Finished)).unwrap().time, at);

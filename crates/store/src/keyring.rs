@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_that_a_caller_carried_is_opened_for_its_purpose_only() {
+    fn a_sealed_text_is_opened_for_its_purpose_only() {
         let keyring = Keyring::ephemeral().unwrap();
         let sealed = keyring.seal_text("page", "/subscriptions/s").unwrap();
         assert!(!sealed.contains("subscriptions"));
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_secret_opens_only_in_its_own_place() {
+    fn a_sealed_secret_opens_only_for_its_owner_and_name() {
         let notify = Keyring::ephemeral().unwrap();
         let owner = Uuid::new_v4();
         let sealed = notify.seal(owner, "kubeconfig", b"hunter2").unwrap();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_is_made_once_private_and_read_back() {
+    fn a_key_file_is_created_once_private_and_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let notify = Keyring::read_or_create(&path).unwrap();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_make_a_key_file_at_once_all_have_the_same_key() {
+    fn concurrent_creators_of_a_key_file_have_the_same_key() {
         for _ in 0..20 {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("keys");
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_store_took_is_in_no_file() {
+    fn a_key_that_no_store_adopted_is_in_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let (ours, theirs) = (Keyring::read_or_draft(&path).unwrap(), Keyring::read_or_draft(&path).unwrap());
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_learns_of_a_new_key_by_itself() {
+    fn another_process_reads_a_new_key_by_itself() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let ours = Keyring::read_or_create(&path).unwrap();
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_file_is_refused_with_its_line_and_never_shows_the_key() {
+    fn an_invalid_key_file_is_rejected_with_its_line_and_never_shows_the_key() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let check = |text: &str, expect: &str| {

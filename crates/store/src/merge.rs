@@ -45,7 +45,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_we_do_not_know_stays_at_any_depth() {
+    fn an_unknown_field_stays_at_any_depth() {
         let stored =
             json!({"a": 1, "new": {"x": 1}, "deep": {"b": 1, "newer": 2}, "list": [{"c": 1, "newest": 3}]});
         let read = json!({"a": 1, "deep": {"b": 1}, "list": [{"c": 1}]});
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_know_and_left_out_is_removed() {
+    fn a_known_field_that_was_left_out_is_removed() {
         let stored = json!({"error": "x", "new": 1});
         assert_eq!(overlay(&stored, &json!({"error": "x"}), &json!({})), json!({"new": 1}));
     }
@@ -86,12 +86,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_knows_everything_gets_exactly_what_it_wanted(stored in json_tree(), wanted in json_tree()) {
+        fn without_unknown_fields_the_result_is_what_was_wanted(stored in json_tree(), wanted in json_tree()) {
             prop_assert_eq!(overlay(&stored, &stored, &wanted), wanted);
         }
 
         #[test]
-        fn whoever_changes_nothing_changes_nothing(stored in json_tree(), read in json_tree()) {
+        fn no_change_changes_nothing(stored in json_tree(), read in json_tree()) {
             prop_assert_eq!(overlay(&stored, &read, &read), stored);
         }
     }

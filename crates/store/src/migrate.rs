@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_schema_is_brought_up_to_date_only_where_that_is_allowed() {
+    fn an_older_schema_is_migrated_only_where_that_is_allowed() {
         assert_eq!(plan("db", &applied(&[]), KNOWN, Migrate::Auto).unwrap(), Plan::Apply { from: 0 });
         assert_eq!(plan("db", &applied(&[1]), KNOWN, Migrate::Auto).unwrap(), Plan::Apply { from: 1 });
         assert_eq!(plan("db", &applied(&[1, 2]), KNOWN, Migrate::Never).unwrap(), Plan::UpToDate);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_step_newer_is_tolerated_and_two_are_refused() {
+    fn one_newer_version_is_tolerated_and_two_are_rejected() {
         assert_eq!(plan("db", &applied(&[1, 2, 3]), KNOWN, Migrate::Auto).unwrap(), Plan::UpToDate);
         let refusal = plan("db", &applied(&[1, 2, 3, 4]), KNOWN, Migrate::Auto).unwrap_err().to_string();
         assert_eq!(refusal, "store db: its schema is 4, this release supports up to 2; run a newer release");

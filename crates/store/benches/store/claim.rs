@@ -1,5 +1,5 @@
-//! What a claim costs when much is pending, behind a lane that is busy, and behind work that is not due. It must cost
-//! what it costs when there is next to nothing.
+//! Cost of a claim with a large backlog, behind a busy lane, and behind work that is not due. It must cost as much as
+//! with next to no backlog.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::slices::{Plan, alternate};
 use crate::sqlite::{completions, top_up};
 use crate::table::{Goal, Row};
 
-/// The few pending ones that all is compared with.
+/// Small backlog that the others are compared with.
 const FEW: usize = 1000;
-/// The longest lease that outlasts every run.
+/// A lease that outlasts every run.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Two backlogs, of which the second must cost a claim hardly more than the first.
+/// Two backlogs; the second must hardly increase the cost of a claim.
 struct Comparison {
     what: String,
     goal: f64,
@@ -26,7 +26,7 @@ struct Comparison {
     measured: Vec<Backlog>,
 }
 
-/// Size against next to nothing; shapes against as much work in as many lanes, evenly spread and all due.
+/// Size is compared with next to nothing; shapes with as much work in as many lanes, evenly spread and all due.
 fn comparisons(engine: &str, large: usize) -> [Comparison; 3] {
     let few = Backlog::new(FEW, 1, Due::Now);
     let (hot, future) = (large / 10, large / 2);
@@ -58,7 +58,7 @@ pub(crate) async fn claims(machine: &Machine, place: Place, plan: Plan) -> anyho
         let uniform = TestEnvironment::new(machine, place, &floor).await?;
         let env = TestEnvironment::new(machine, place, &measured).await?;
         if measured.iter().any(|it| it.due == Due::First) {
-            // The busy one: its first piece of work is in somebody's hands, all others wait behind it.
+            // The busy lane: its first piece of work is claimed, all others wait behind it.
             let held = env.store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), DAY).await?;
             ensure!(held.len() == 1, "the hot lane could not be claimed");
             let pending = env.store.pending(held[0].lease.lane, 2).await?;
@@ -82,7 +82,7 @@ async fn in_a_task(store: Store, slice: Duration) -> anyhow::Result<f64> {
     tasks.join_next().await.context("the claimer")??
 }
 
-/// Seconds for each claim of a full batch. What is claimed is completed and replaced, outside of the time.
+/// Seconds for each claim of a full batch. Claimed work is completed and replaced outside of the measurement.
 async fn time_per_claim(store: Store, slice: Duration) -> anyhow::Result<f64> {
     let (owner, started) = (Uuid::new_v4(), Instant::now());
     let (mut spent, mut claims) = (Duration::ZERO, 0);

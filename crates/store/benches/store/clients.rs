@@ -1,4 +1,4 @@
-//! Clients at work for the length of a slice, each a task of its own as in a service.
+//! Clients that run for the length of a slice, each a task of its own as in a service.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::environment::Note;
 
-/// Runs clients until the slice is over; each says how much it did. How much they did together, in a second.
+/// Runs clients until the slice is over; returns their combined operations per second.
 pub(crate) async fn rate<W>(
     count: usize,
     slice: Duration,
@@ -32,7 +32,7 @@ where
     Ok(done as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Documents of about 1 KB, each with a client that changes it over and over.
+/// Documents of about 1 KB, each with a client that changes it repeatedly.
 #[derive(Debug, Clone)]
 pub(crate) struct Writers {
     store: Store,
@@ -53,7 +53,7 @@ impl Writers {
         Ok(Writers { store, notes: Arc::new(notes), audited: true })
     }
 
-    /// The same, changing what is known of the documents: without audit records.
+    /// The same, changing observed state: without audit records.
     pub(crate) fn observing(&self) -> Writers {
         Writers { audited: false, ..self.clone() }
     }
@@ -67,7 +67,7 @@ impl Writers {
         .await
     }
 
-    /// Changes one document until the end; what the feed has to tell of it.
+    /// Changes one document until the end; returns its expected feed rows.
     pub(crate) async fn write(&self, number: usize, end: Instant) -> anyhow::Result<Vec<(Uuid, Etag)>> {
         let context = AuditContext::service("bench");
         let mut note = self.notes[number].lock().await;
@@ -83,7 +83,7 @@ impl Writers {
             note.etag = committed.etag(note.uuid).context("the etag of what was changed")?;
             written.push((note.uuid, note.etag));
         }
-        // The next slice goes on from what is stored now.
+        // The next slice continues from the stored state.
         *note = self
             .store
             .documents::<Note>()

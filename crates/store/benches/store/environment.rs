@@ -1,4 +1,4 @@
-//! What is measured stands on this: stores of either engine with backlogs of any shape in them.
+//! Stores of either engine with backlogs of any shape.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use testkit::postgres::{self, TestDatabase, TestPostgres};
 use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 
-/// As the engine sets its own sessions: a peer on other terms would be no peer.
+/// Settings of the engine's own sessions: a peer with others would not be comparable.
 const SESSION: &str = "-c jit=off -c plan_cache_mode=force_generic_plan -c enable_seqscan=off \
     -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off";
 
-/// What this machine has.
+/// Engines available on this machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// With `fsync` on, as the testkit makes it.
+    /// With `fsync` on, as the testkit configures it.
     pub(crate) postgres: Option<TestPostgres>,
 }
 
 impl Machine {
     pub(crate) fn find(with_postgres: bool) -> anyhow::Result<Machine> {
         let installed = with_postgres && postgres::is_installed()?;
-        // One fleet's working set fits into memory on any host that is meant for it.
+        // One fleet's working set fits into memory on any suitable host.
         let options =
             postgres::PostgresOptions::default().with("shared_buffers", "512MB").with("max_wal_size", "8GB");
         Ok(Machine { postgres: installed.then(|| TestPostgres::start(options)).transpose()? })
     }
 
-    /// A directory on a real disk: the system's place for temporary files may be memory.
+    /// A directory on a real disk: the system's temporary directory may be memory.
     pub(crate) fn directory(&self) -> anyhow::Result<TempDir> {
         tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).context("a directory for the benchmark's files")
     }
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-/// An open store, and what it stands on. Fields are dropped in order: the store, then its ground.
+/// An open store and its storage. Fields are dropped in order: the store, then its storage.
 #[derive(Debug)]
 pub(crate) struct TestEnvironment {
     pub(crate) store: Store,
@@ -68,7 +68,7 @@ pub(crate) struct TestEnvironment {
     pub(crate) ground: Ground,
 }
 
-/// What holds the store's data.
+/// Storage of the store.
 #[derive(Debug)]
 pub(crate) enum Ground {
     Directory(TempDir),
@@ -107,7 +107,7 @@ impl TestEnvironment {
         Ok(TestEnvironment { store, options, ground })
     }
 
-    /// The same store, opened once more with so many connections; only PostgreSQL can.
+    /// The same store, opened again with that many connections; PostgreSQL only.
     pub(crate) async fn another(&self, connections: usize) -> anyhow::Result<Store> {
         Ok(Store::open(Options { connections, ..self.options.clone() }).await?)
     }
@@ -120,7 +120,7 @@ impl TestEnvironment {
         }
     }
 
-    /// How many faults `store check` finds.
+    /// Number of faults that `store check` finds.
     pub(crate) async fn faults(&self) -> anyhow::Result<usize> {
         let broken: Vec<_> =
             self.store.check().await?.into_iter().filter(|it| !it.faults.is_empty()).collect();
@@ -131,7 +131,7 @@ impl TestEnvironment {
     }
 }
 
-/// Pending manifests: `lanes` lanes with `each` of them, served in turn.
+/// Pending manifests: `lanes` lanes with `each` of them, round-robin.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backlog {
     pub(crate) lanes: usize,
@@ -139,12 +139,12 @@ pub(crate) struct Backlog {
     pub(crate) due: Due,
 }
 
-/// When a backlog is due.
+/// Due time of a backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Since an hour ago.
+    /// An hour ago.
     Now,
-    /// Since two hours ago: before all others.
+    /// Two hours ago: before all others.
     First,
     /// Tomorrow.
     Tomorrow,
@@ -155,7 +155,7 @@ impl Backlog {
         Backlog { lanes, each, due }
     }
 
-    /// When its first manifest is due, in the store's microseconds.
+    /// Due time of its first manifest, in microseconds.
     pub(crate) fn first_due(self, now: i64) -> i64 {
         const HOUR: i64 = 3_600_000_000;
         match self.due {
@@ -166,7 +166,7 @@ impl Backlog {
     }
 }
 
-/// Connections of our own, beside the store's.
+/// Direct connections beside the store's.
 #[derive(Debug)]
 pub(crate) struct Lines {
     pub(crate) clients: Vec<Arc<Client>>,
@@ -218,5 +218,5 @@ impl Document for Note {
     }
 }
 
-/// Long enough for whatever is prepared rather than measured.
+/// Time limit of preparations.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);

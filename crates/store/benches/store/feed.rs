@@ -1,4 +1,4 @@
-//! The change feed: that it tells of everything, and what it costs to ask when there is nothing new.
+//! The change feed: completeness, and the cost of a read without news.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::table::{Goal, Row};
 
 const WRITERS: usize = 8;
 const PAGE: usize = 500;
-/// A change: of which document, to which version.
+/// A change: document and version.
 type Told = (Uuid, String);
 
-/// Eight writers, one reader: every committed change must come, once.
+/// Eight writers, one reader: every committed change must arrive once.
 pub(crate) async fn lost(machine: &Machine, place: Place, plan: Plan) -> anyhow::Result<Vec<Row>> {
     let env = TestEnvironment::new(machine, place, &[]).await?;
     let writers = Writers::new(env.store.clone(), WRITERS).await?;
@@ -55,7 +55,7 @@ fn told(written: Vec<(Uuid, Etag)>) -> Vec<Told> {
     written.into_iter().map(|(uuid, etag)| (uuid, etag.to_string())).collect()
 }
 
-/// Pages through the feed until the writers have ended and nothing more comes.
+/// Pages through the feed until the writers have ended and nothing more arrives.
 async fn read_all(
     store: Store,
     mut position: Position,
@@ -77,7 +77,7 @@ async fn read_all(
     }
 }
 
-/// Draws its numbers early and commits late, or not at all: what makes a feed by sequence lose rows.
+/// Draws sequence numbers early and commits late, or not at all: this makes a feed by sequence lose rows.
 async fn late_writer(lines: Lines, end: Instant) -> anyhow::Result<Vec<Told>> {
     let client = lines.first();
     let insert = client
@@ -104,12 +104,12 @@ async fn late_writer(lines: Lines, end: Instant) -> anyhow::Result<Vec<Told>> {
     Ok(written)
 }
 
-/// Asking for news when there are none, with many rows retained, against the least that can be asked of a server.
+/// Reads without news, with many rows retained, against the cheapest query of a server.
 pub(crate) async fn empty_polls(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {
     let env = TestEnvironment::new(machine, Place::Postgres, &[]).await?;
     let lines = Lines::open(env.url()?, 1).await?;
     let rows = i64::try_from(plan.large)?;
-    // In transactions of their own, as they would have come.
+    // In separate transactions, as in production.
     for block in 0..10 {
         let sql = "insert into feed (kind, uuid, etag, deleted, at)
                    select 'note', gen_random_uuid(), 1, false, micros_v1() from generate_series(1, $1::bigint)";
@@ -121,7 +121,7 @@ pub(crate) async fn empty_polls(machine: &Machine, plan: Plan) -> anyhow::Result
     }
     lines.first().batch_execute("vacuum analyze feed").await?;
     let poller = env.another(1).await?;
-    // As in every service, something else is due soon: the runtime's clock need not be set anew for each deadline.
+    // As in every service, another timer is due soon: the runtime's clock need not be set again for each deadline.
     let mut ticking = JoinSet::new();
     ticking.spawn(async {
         let mut ticks = tokio::time::interval(Duration::from_secs(1));

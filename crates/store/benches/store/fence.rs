@@ -1,4 +1,4 @@
-//! A holder that was killed: its work goes on elsewhere soon, and what it still writes is refused.
+//! A killed holder: its work continues elsewhere soon, and its late writes are rejected.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::environment::{Machine, Note, PATIENCE, Place, TestEnvironment};
 use crate::slices::Plan;
 use crate::table::Row;
 
-/// Short, so that the run is.
+/// Short, to keep the run short.
 const SHORT_LEASE: Duration = Duration::from_secs(3);
-/// How often a service looks for work that lost its holder.
+/// Interval at which a service looks for work of lost holders.
 const LOOK: Duration = Duration::from_secs(1);
-/// What the goal adds to the lease.
+/// Allowance of the goal beyond the lease.
 const GRACE: Duration = Duration::from_secs(2);
 const HOLDERS: usize = 7;
 const STALE_WRITES: usize = 1000;
@@ -44,7 +44,7 @@ pub(crate) async fn fences(machine: &Machine, place: Place, _plan: Plan) -> anyh
     ])
 }
 
-/// The longest time from a holder's last sign of life until somebody else has its work.
+/// Longest time from a holder's last activity until another has its work.
 async fn resumed(env: &TestEnvironment, place: Place) -> anyhow::Result<Duration> {
     let lanes: Vec<NewWork> =
         (0..HOLDERS).map(|_| NewWork::new(Uuid::now_v7(), Uuid::new_v4(), WorkKind::Manifest)).collect();
@@ -59,7 +59,7 @@ async fn resumed(env: &TestEnvironment, place: Place) -> anyhow::Result<Duration
         ensure!(claimed.len() == 1, "a holder found nothing to hold");
         last_seen.insert(claimed[0].lease.work, Instant::now());
         holder.checkpoint(claimed[0].lease, "half", json!({ "done": 1 })).await?;
-        // Killed: nothing is handed back, nothing is closed.
+        // Killed: nothing is released, nothing is closed.
         drop(holder);
         tokio::time::sleep(LOOK / 3).await;
     }
@@ -85,7 +85,7 @@ async fn resumed(env: &TestEnvironment, place: Place) -> anyhow::Result<Duration
     Ok(longest)
 }
 
-/// How many writes of holders that lost their leases are accepted.
+/// Number of accepted writes of holders that lost their leases.
 async fn stale_writes(store: &Store) -> anyhow::Result<usize> {
     let work = |_| NewWork::new(Uuid::now_v7(), Uuid::new_v4(), WorkKind::Manifest);
     store.enqueue((0..STALE_WRITES).map(work).collect()).await?;

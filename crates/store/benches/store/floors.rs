@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What one write of a document costs SQLite at least: a page of the table and one of the feed.
+/// Least that one write of a document costs SQLite: a page of the table and one of the feed.
 const BLOCK_BYTES: usize = 8192;
-/// About as large as SQLite's log grows before it is begun anew.
+/// About the length of SQLite's WAL before it restarts.
 const FILE_BLOCKS: usize = 1024;
 
-/// A file whose blocks are there already: writing them changes no metadata, so nothing but the data is synced.
+/// A file with allocated blocks: writing them changes no metadata, so only the data is synced.
 #[derive(Debug, Clone)]
 pub(crate) struct RawFile {
     file: Arc<File>,

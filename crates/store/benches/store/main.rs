@@ -1,13 +1,13 @@
 //! `make bench`: the store against what the machine itself can do, as goals that are reached or missed.
 //!
-//! Every figure is measured beside its floor: a slice of one, a slice of the other, in turn, in one run. The ratio is
-//! the median of the ratios of neighbouring slices, so that a busy machine slows both and changes it little.
+//! Every figure is measured beside its floor: a slice of one, a slice of the other, alternating, in one run. The
+//! ratio is the median of the ratios of neighbouring slices, so that a busy machine slows both and changes it little.
 //!
-//! A missed goal is printed, and the run still ends well: speed depends on the machine. A broken promise (work run
-//! twice, a deadlock, a feed row lost, a stale write accepted) depends on nothing, and ends it with 1.
+//! A missed goal is printed, and the run still succeeds: speed depends on the machine. A violated guarantee (work run
+//! twice, a deadlock, a feed row lost, a stale write accepted) does not, and makes it exit with 1.
 //!
-//! `make bench ARGS="[--quick] [WORD…]"`: only the subjects whose names contain a word; `--quick` for short slices and
-//! smaller backlogs, to see that everything works rather than how fast it is.
+//! `make bench ARGS="[--quick] [WORD…]"`: only the subjects whose names contain a word; `--quick` for short slices
+//! and smaller backlogs, to check function rather than speed.
 
 mod claim;
 mod clients;
@@ -28,7 +28,7 @@ use environment::{Machine, Place};
 use slices::Plan;
 use table::{Row, Table};
 
-/// What is measured together, because it shares what has to be prepared for it.
+/// Measurements that share their preparation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
     SqliteWrite,
@@ -122,12 +122,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the command line asks for, or one sentence about what is wrong with it.
+/// Parses the command line, or returns the error in one sentence.
 fn asked(arguments: impl Iterator<Item = String>) -> Result<(Plan, Vec<Subject>), String> {
     let (mut plan, mut words) = (Plan::FULL, Vec::new());
     for argument in arguments {
         match argument.as_str() {
-            // Cargo says so to every benchmark.
+            // Cargo passes this to every benchmark.
             "--bench" => {}
             "--quick" => plan = Plan::QUICK,
             flag if flag.starts_with('-') => {
@@ -146,7 +146,7 @@ fn asked(arguments: impl Iterator<Item = String>) -> Result<(Plan, Vec<Subject>)
     Ok((plan, subjects))
 }
 
-/// Measures and prints; whether every promise was kept.
+/// Measures and prints; returns whether every guarantee held.
 fn run(plan: Plan, subjects: &[Subject]) -> anyhow::Result<bool> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let machine = Machine::find(subjects.iter().any(|it| it.needs_postgres()))?;

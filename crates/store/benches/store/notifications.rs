@@ -1,8 +1,8 @@
-//! What wake-ups cost those who write.
+//! Cost of notifications for writers.
 //!
-//! The store has no switch for them, and should have none. So its own enqueue, with the messenger at work and another
-//! process listening, stands against bare calls of the same function on connections of our own, which tell nobody.
-//! That also counts against the store whatever else it does around the call: its pool, its deadline, its arrays.
+//! The store has no switch for them. So its own enqueue, with the notification task running and another process
+//! listening, is compared with bare calls of the same function on direct connections, which notify nobody. That also
+//! counts the store's other overhead: its pool, its deadline, its arrays.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::slices::{Plan, alternate};
 use crate::table::{Goal, Row};
 
 const ENQUEUERS: usize = 32;
-/// Lanes of each, so that nobody waits for anybody's lane.
+/// Separate lanes, so that no client waits for another's lane.
 const LANES_EACH: usize = 100;
 
 pub(crate) async fn notifications(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {

@@ -1,5 +1,5 @@
-//! A queue without exclusion: the same rows, the same history, the same feed, one index to claim by; but no lanes. What
-//! it does faster than the store is the price of exclusion.
+//! A queue without exclusion: the same rows, the same history, the same feed, one index to claim by; but no lanes.
+//! Its lead over the store is the price of exclusion.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_postgres::{Client, Statement};
 use uuid::Uuid;
 
-/// The tables, beside the store's own.
+/// Tables beside the store's own.
 const TABLES: &str = "
 create schema peer;
 create table peer.work (like public.work including defaults) with (fillfactor = 80,
@@ -66,7 +66,7 @@ pub(crate) struct Peer {
     owner: Uuid,
 }
 
-/// Makes the peer's tables, with the backlog that the store has.
+/// Creates the peer's tables with the store's backlog.
 pub(crate) async fn make(client: &Client) -> anyhow::Result<()> {
     client.batch_execute(TABLES).await?;
     client.batch_execute("insert into peer.work select * from public.work").await?;
@@ -87,7 +87,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Claims 50 and completes them; how many.
+    /// Claims 50 and completes them; returns how many.
     pub(crate) async fn cycle(&self) -> anyhow::Result<usize> {
         let claimed = self.client.query(&self.claim, &[&self.owner]).await?;
         let works: Vec<Uuid> = claimed.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;

@@ -19,7 +19,7 @@ use crate::table::{Goal, Row};
 
 const CONNECTIONS: usize = 8;
 
-/// Changes of documents against the barest commit there is.
+/// Changes of documents against the barest commit.
 pub(crate) async fn updates(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<Row>> {
     let env = TestEnvironment::new(machine, Place::Postgres, &[]).await?;
     let lines = Lines::open(env.url()?, CONNECTIONS).await?;
@@ -131,11 +131,11 @@ pub(crate) async fn queue(machine: &Machine, plan: Plan) -> anyhow::Result<Vec<R
 /// The next fifty lanes, scattered.
 fn fifty(lanes: &[Uuid], turn: &AtomicUsize) -> Vec<Uuid> {
     let from = turn.fetch_add(CLAIM_MAX, Ordering::Relaxed);
-    // A stride that shares no factor with the number of lanes visits all of them before any again.
+    // A stride coprime to the number of lanes visits all of them before any again.
     (from..from + CLAIM_MAX).map(|place| lanes[place * 7919 % lanes.len()]).collect()
 }
 
-/// Looks from outside whether a lane is ever in two hands, or a piece of work ends twice.
+/// Checks from outside that no lane has two holders, and that no work completes twice.
 #[derive(Debug, Default)]
 struct Watch {
     running: Mutex<HashSet<Uuid>>,
@@ -144,7 +144,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Claims and completes a batch; how many.
+    /// Claims and completes a batch; returns how many.
     async fn cycle(&self, store: &Store, owner: Uuid) -> anyhow::Result<usize> {
         let claimed = store.claim(WorkKind::Manifest, CLAIM_MAX, owner).await?;
         {
@@ -153,7 +153,7 @@ impl Watch {
             self.double_runs.fetch_add(doubled, Ordering::Relaxed);
         }
         {
-            // Whoever claims a lane after our completion must find it free here: so it is free before.
+            // Marked free before the completion: a later claim of the lane must find it free here.
             let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
             for it in &claimed {
                 running.remove(&it.lease.lane);
@@ -172,7 +172,7 @@ impl Watch {
     }
 }
 
-/// Fills a store that nobody uses. Lanes are random, as clusters' uuids are; ids grow, as those of new work do.
+/// Fills an unused store. Lanes are random, like clusters' uuids; ids grow, like those of new work.
 pub(crate) async fn load(url: &str, backlogs: &[Backlog]) -> anyhow::Result<()> {
     let lines = Lines::open(url, 1).await?;
     let client = lines.first();

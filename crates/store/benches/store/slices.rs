@@ -1,17 +1,17 @@
-//! Slices in turn: one of the floor, one of what is measured, and again.
+//! Alternating slices: one of the floor, one of what is measured.
 
 use std::time::Duration;
 
-/// How long and how often.
+/// Length and number of slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// One slice of the floor or of what is measured.
     pub(crate) slice: Duration,
-    /// So many of each.
+    /// Slices of each.
     pub(crate) pairs: usize,
     /// The large backlog.
     pub(crate) large: usize,
-    /// How long the feed is written to.
+    /// Writing time of the feed test.
     pub(crate) feed: Duration,
 }
 
@@ -22,7 +22,7 @@ impl Plan {
         Plan { slice: Duration::from_millis(200), pairs: 5, large: 100_000, feed: Duration::from_secs(2) };
 }
 
-/// What the slices gave: rates, or times.
+/// Results of the slices: rates, or times.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs {
     floor: Vec<f64>,
@@ -38,13 +38,13 @@ impl Pairs {
         median(self.measured.clone())
     }
 
-    /// The median of the ratios of neighbours, which had the machine in the same mood.
+    /// Median of the ratios of neighbours, which ran under the same load.
     pub(crate) fn ratio(&self) -> f64 {
         median(self.floor.iter().zip(&self.measured).map(|(floor, measured)| measured / floor).collect())
     }
 }
 
-/// Takes slices in turn. The first pair only warms up: caches, plans, connections.
+/// Runs slices alternately. The first pair only warms up caches, plans and connections.
 pub(crate) async fn alternate(
     plan: Plan,
     mut floor: impl AsyncFnMut(Duration) -> anyhow::Result<f64>,

@@ -72,7 +72,7 @@ async fn in_a_task(store: Store, batch: usize, slice: Duration) -> anyhow::Resul
     tasks.join_next().await.context("the worker")??
 }
 
-/// The lanes that were served, and how long that took.
+/// Served lanes, and the time that took.
 async fn cycle(store: Store, batch: usize, slice: Duration) -> anyhow::Result<(Vec<Uuid>, Duration)> {
     let (owner, started) = (Uuid::new_v4(), Instant::now());
     let mut lanes = Vec::new();
@@ -91,7 +91,7 @@ pub(crate) fn completions(claimed: &[ClaimedWork]) -> Vec<Completion> {
     claimed.iter().map(completion).collect()
 }
 
-/// As many as were done, so that the backlog stays what it was.
+/// As many as were completed, so that the backlog stays constant.
 pub(crate) async fn top_up(store: &Store, lanes: &[Uuid]) -> anyhow::Result<()> {
     for block in lanes.chunks(ENQUEUE_MAX) {
         let work = |lane: &Uuid| NewWork::new(Uuid::now_v7(), *lane, WorkKind::Manifest);
@@ -107,7 +107,7 @@ fn raw_file(env: &TestEnvironment) -> anyhow::Result<RawFile> {
     }
 }
 
-/// Fills a closed store. Lanes are random, as clusters' uuids are; ids grow, as those of new work do.
+/// Fills a closed store. Lanes are random, like clusters' uuids; ids grow, like those of new work.
 pub(crate) fn load(path: &Path, backlogs: &[Backlog]) -> anyhow::Result<()> {
     let now = SystemClock.now().as_microsecond();
     let mut connection = Connection::open(path)?;

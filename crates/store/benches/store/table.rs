@@ -1,17 +1,17 @@
-//! The table that is printed, a line as soon as it is known.
+//! The printed table, line by line as results arrive.
 
 use std::time::Duration;
 
 use crate::slices::Pairs;
 
-/// What a figure has to be.
+/// Goal of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
-    /// The measured rate, as a multiple of the floor's.
+    /// Rate as a multiple of the floor's.
     AtLeast(f64),
-    /// The measured time, as a multiple of the floor's.
+    /// Time as a multiple of the floor's.
     AtMost(f64),
-    /// A rate that is worth knowing, whatever it is.
+    /// Informative rate without a goal.
     Shown,
 }
 
@@ -28,16 +28,16 @@ pub(crate) struct Row {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// There is no goal.
+    /// No goal.
     Shown,
     Pass,
     Miss,
-    /// A promise was broken, which no slow machine excuses.
+    /// A guarantee was violated, which no slow machine excuses.
     Broken,
 }
 
 impl Row {
-    /// Rates beside each other, or times.
+    /// Compares rates, or times.
     pub(crate) fn compared(what: impl Into<String>, pairs: &Pairs, goal: Goal) -> Row {
         let ratio = pairs.ratio();
         let judge = |reached| if reached { Verdict::Pass } else { Verdict::Miss };
@@ -60,7 +60,7 @@ impl Row {
         }
     }
 
-    /// Faults, of which there must be none.
+    /// Number of faults, which must be zero.
     pub(crate) fn none_of(what: impl Into<String>, faults: usize, of: usize) -> Row {
         Row {
             what: what.into(),
@@ -72,7 +72,7 @@ impl Row {
         }
     }
 
-    /// Something that has to happen in time.
+    /// A time limit.
     pub(crate) fn within(what: impl Into<String>, taken: Duration, lease: Duration, limit: Duration) -> Row {
         Row {
             what: what.into(),
@@ -85,7 +85,7 @@ impl Row {
     }
 }
 
-/// What came out so far.
+/// Results so far.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     goals: usize,
@@ -120,7 +120,7 @@ impl Table {
         println!("{name}: skipped ({why})");
     }
 
-    /// Prints the sum; whether no promise was broken.
+    /// Prints the summary; returns whether every guarantee held.
     pub(crate) fn end(self) -> bool {
         println!("{} of {} goals reached", self.reached, self.goals);
         self.broken == 0
@@ -131,7 +131,7 @@ fn line(what: &str, measured: &str, floor: &str, ratio: &str, goal: &str, verdic
     println!("{what:<66} {measured:>12} {floor:>12} {ratio:>7}  {goal:<16} {verdict}");
 }
 
-/// A rate or a number, readable.
+/// Formats a rate or a number.
 fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.max(0.0));
     let mut text = String::new();

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_built_concurrently_stays_outside_the_transaction() {
+    fn concurrent_index_builds_stay_outside_the_transaction() {
         let sql =
             "create table a ();\n-- concurrently\ncreate index concurrently if not exists a_x on a (x);\n";
         let (inside, outside) = parts(&Migration { number: 9, name: "x", sql });

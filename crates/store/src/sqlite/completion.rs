@@ -374,7 +374,7 @@ mod tests {
     use crate::{Keyring, LEASE, Location, Options};
 
     #[tokio::test]
-    async fn a_claim_that_can_never_be_made_takes_no_end_with_it() {
+    async fn a_claim_that_fails_does_not_fail_the_completions() {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));

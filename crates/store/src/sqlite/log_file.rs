@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_leaves_nothing_though_it_was_in_the_log() {
+    fn a_rolled_back_transaction_leaves_nothing_in_the_wal() {
         let (directory, writer, reader) = bed();
         writer.execute_batch("pragma cache_size = 5").unwrap();
         for round in 0..5 {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_folded_and_begun_anew_goes_on() {
+    fn a_wal_that_is_checkpointed_and_restarted_continues() {
         let (_directory, writer, reader) = bed();
         for round in 1..=4 {
             write(&writer, 50);

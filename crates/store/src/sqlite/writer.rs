@@ -547,7 +547,7 @@ mod tests {
     }
 
     /// A caller panics in the middle of its changes; the changes of other callers stay, and the writer continues.
-    async fn a_panic_is_the_callers_own(sqlite: &Sqlite) {
+    async fn a_panic_reaches_only_its_caller(sqlite: &Sqlite) {
         let mut writers = tokio::task::JoinSet::new();
         for number in 0..20 {
             let sqlite = sqlite.clone();
@@ -579,13 +579,13 @@ mod tests {
     #[tokio::test]
     async fn a_panic_in_one_write_ends_neither_the_writers_thread_nor_its_neighbours() {
         let directory = tempfile::tempdir().unwrap();
-        a_panic_is_the_callers_own(&opened(&directory).await).await;
+        a_panic_reaches_only_its_caller(&opened(&directory).await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn a_panic_in_a_write_on_the_callers_own_thread_ends_nobody_elses() {
         let directory = tempfile::tempdir().unwrap();
-        a_panic_is_the_callers_own(&opened(&directory).await).await;
+        a_panic_reaches_only_its_caller(&opened(&directory).await).await;
     }
 
     /// Waits for such a ping response: callers get theirs before the writer has updated its state.
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_whose_writer_is_gone_does_not_seem_to_answer() {
+    async fn a_store_without_its_writer_thread_fails_a_ping() {
         let directory = tempfile::tempdir().unwrap();
         let sqlite = opened(&directory).await;
         sqlite.ping().await.unwrap();
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_whose_disk_is_full_says_so_until_something_could_be_written() {
+    async fn a_store_on_a_full_disk_fails_a_ping_until_a_write_succeeds() {
         let directory = tempfile::tempdir().unwrap();
         let sqlite = opened(&directory).await;
         // A file that may not grow behaves as on a full disk.

@@ -1,4 +1,4 @@
-//! The audit log's chain: whoever changes, cuts or swaps records without the key is found out.
+//! The audit log's chain: changing, cutting or swapping records without the key is detected.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ pub(crate) async fn listed(store: &Store) -> Vec<AuditRow> {
     store.audit_list(AuditQuery { limit: 1000, ..AuditQuery::default() }).await.unwrap()
 }
 
-/// Seals until all is sealed, and lets the next sealer begin at once. On PostgreSQL a neighbour's open transaction may
-/// hold the sealer back for a moment.
+/// Seals until all is sealed, and lets the next sealer start at once. On PostgreSQL another open transaction may
+/// delay the sealer for a moment.
 pub(crate) async fn seal_all(store: &Store) {
     let sealer = Uuid::new_v4();
     eventually("all records are sealed", async || {
@@ -55,7 +55,7 @@ pub(crate) async fn sealed_log(store: &Store, count: usize) -> ChainHead {
     verified.head
 }
 
-/// What somebody who can write to the database, but has no key, does to the log.
+/// Attacks on the log by somebody who can write to the database, but has no key.
 #[derive(Debug, Clone)]
 enum Tampering {
     Change {
@@ -66,17 +66,17 @@ enum Tampering {
         from: usize,
         to: usize,
     },
-    /// Two records change places, with or without their seals.
+    /// Two records swap positions, with or without their seals.
     Swap {
         one: usize,
         two: usize,
         seals: bool,
     },
-    /// A record is taken out of the chain, to be sealed anew at its end.
+    /// A record is taken out of the chain, to be sealed again at its end.
     Unseal {
         number: usize,
     },
-    /// A record is repeated behind the end, or in front of the beginning.
+    /// A record is repeated behind the end, or before the start.
     Repeat {
         number: usize,
         behind: bool,
@@ -139,7 +139,7 @@ impl Tampering {
                     "number = case number when {one} then {two} else {one} end, seal = (select b.seal from audit_copy b where b.number = case audit.number when {one} then {two} else {one} end)"
                 };
                 let columns = columns.replace("{one}", &one.to_string()).replace("{two}", &two.to_string());
-                // The index on numbers is in the way of an exchange in one step; whoever tampers takes two.
+                // The unique index on numbers prevents a swap in one statement; an attacker takes two.
                 raw.execute(&format!(
                     "drop index audit_by_number; update audit set {columns} where number in ({one}, {two});
                      create unique index audit_by_number on audit (number) where number is not null"
@@ -192,7 +192,7 @@ on_both_engines! {
             tampering.carry_out(&raw).await;
             let found = store.verify_audit(Some(head.clone())).await.unwrap();
             assert!(!found.faults.is_empty(), "{tampering:?} went unnoticed, though a head was noted");
-            // And without a head that was noted elsewhere.
+            // And without a saved head.
             assert!(!faults(store).await.is_empty(), "{tampering:?} went unnoticed");
             restore(&raw).await;
         }
@@ -219,7 +219,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_was_tampered_with_stays_found_after_the_sealer_went_on(env: &TestEnvironment) {
+    async fn tampering_is_still_detected_after_further_sealing(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, RECORDS).await;
         let head = raw.one("select value from meta where key = 'audit_head'").await;
@@ -234,13 +234,13 @@ on_both_engines! {
         assert!(!faults(store).await.is_empty());
         raw.execute("delete from audit; insert into audit select * from audit_copy; delete from meta where key = 'audit_head'").await;
         assert!(!faults(store).await.is_empty(), "the end of the chain was removed unnoticed");
-        // Made whole again for the check that ends this test.
+        // Repaired for the check that ends this test.
         raw.execute(&format!("delete from meta where key = 'audit_head'; insert into meta (key, value) values ('audit_head', '{head}')")).await;
     }
 }
 
 on_both_engines! {
-    async fn a_log_that_was_wiped_is_found_however_empty_what_is_left_looks(env: &TestEnvironment) {
+    async fn a_wiped_log_is_detected_even_if_the_tables_look_empty(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         raw.execute("create table as_new as select * from meta; create table key_as_new as select * from secrets").await;
         sealed_log(store, RECORDS).await;
@@ -250,7 +250,7 @@ on_both_engines! {
         assert_eq!(faults(store).await, gone("head"));
         raw.execute("delete from secrets").await;
         assert_eq!(faults(store).await, gone("key"));
-        // Nobody makes another one, neither the sealer nor whoever opens the store next.
+        // Neither the sealer nor the next opening creates another one.
         store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
         let refusal = eventually("the sealer stops", async || store.seal_audit(Uuid::new_v4()).await.err()).await;
         assert!(refusal.to_string().contains("the audit log cannot be sealed: the chain's key is missing"), "{refusal}");
@@ -295,7 +295,7 @@ on_both_engines! {
             raw.execute(&format!("delete from meta where key = '{key}'; insert into meta (key, value) values ('{key}', '{value}')")).await;
         };
         let signature = signed.split_once(' ').unwrap().1.to_owned();
-        // A cut end with a head to match, the same head under the other's name, and nonsense.
+        // A cut end with a matching head, the same head under another name, and nonsense.
         let earlier = ChainHead { number: 3, seal: listed(store).await.iter().find(|it| it.record.number == Some(3)).unwrap().record.seal.clone().unwrap() };
         for forged in [format!("{earlier} {signature}"), earlier.to_string(), String::new(), "0: ".to_owned(), signed.replace(' ', "  ")] {
             set("audit_head", &forged).await;
@@ -337,7 +337,7 @@ on_both_engines! {
         let beyond = ChainHead { number: 1000, ..noted.clone() };
         assert_eq!(store.verify_audit(Some(beyond)).await.unwrap().faults, ["the chain ends at 13, but a head at 1000 was noted"]);
 
-        // The head that we signed before there was any record is put back, and the records are removed: only the note can tell.
+        // The signed head of zero records is restored, and the records are removed: only the saved head can tell.
         raw.execute("delete from audit; delete from meta; insert into meta select * from as_new").await;
         assert_eq!(faults(store).await, Vec::<String>::new());
         assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, ["the chain ends at 0, but a head at 12 was noted"]);
@@ -365,7 +365,7 @@ on_both_engines! {
                 let me = Uuid::new_v4();
                 while !stop.is_cancelled() {
                     store.seal_audit(me).await.unwrap();
-                    // The lease goes round, so that each of them seals.
+                    // The lease rotates, so that each of them seals.
                     store.release_lease("audit-sealer", me).await.unwrap();
                 }
             });
@@ -414,7 +414,7 @@ on_both_engines! {
         for _ in 0..5 {
             written(store, &Note::fresh()).await;
         }
-        // All of them: a neighbour's open transaction on the same server may keep the newest from the housekeeper.
+        // All of them: another open transaction on the same server may hide the newest from the housekeeper.
         seal_all(store).await;
         let (stop, mut keeper) = (CancellationToken::new(), JoinSet::new());
         let retention = Retention { audit: Duration::ZERO, ..Retention::default() };
@@ -432,19 +432,19 @@ on_both_engines! {
         assert_eq!((verified.faults, verified.head.number), (vec![], 10));
         let floor = store.verify_audit(None).await.unwrap().head.number - verified.records;
         assert!(floor >= 5, "{floor}");
-        // A head that has left by age can no longer be checked, and that is said rather than passed over.
+        // A removed head can no longer be checked, and that is reported.
         let told = store.verify_audit(Some(early.clone())).await.unwrap().faults;
         match floor {
             5 => assert_eq!(told, Vec::<String>::new()),
             _ => assert_eq!(told, [format!("the noted head 5 has left by age; the oldest that can be checked is {floor}")]),
         }
-        // The record that the floor was made of is known, though it has left.
+        // The record of the chain's start is known, though it was removed.
         let signed = raw.one("select value from meta where key = 'audit_floor'").await;
         let at_floor: ChainHead = signed.split_once(' ').unwrap().0.parse().unwrap();
         assert_eq!(store.verify_audit(Some(at_floor.clone())).await.unwrap().faults, Vec::<String>::new());
         let wrong = ChainHead { seal: early.seal.replace(|it: char| it.is_ascii_digit(), "b"), ..at_floor };
         assert!(!store.verify_audit(Some(wrong)).await.unwrap().faults.is_empty(), "a noted head at the floor is not compared");
-        // What was removed by hand rather than by age is still found.
+        // Removal by hand rather than by retention is still detected.
         raw.execute("create table audit_copy as select * from audit").await;
         raw.execute("delete from audit where number = (select min(number) from audit)").await;
         assert!(!faults(store).await.is_empty());

@@ -1,5 +1,5 @@
-//! What somebody who can write to the database, but has no key, tries on the audit log: to have young records removed as if
-//! they were old, to have records sealed that nobody of us wrote, to change the order. None of it succeeds unseen.
+//! Attacks on the audit log by somebody who can write to the database, but has no key: to have young records removed
+//! as old, to have forged records sealed, to change the order. None succeeds undetected.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn restore(raw: &RawDatabase) {
     raw.execute("delete from audit; insert into audit select * from audit_copy").await;
 }
 
-/// Seals until the newest entry of ours is in the chain.
+/// Seals until the store's newest entry is in the chain.
 async fn seal_newest(store: &Store) {
     let note = written(store, &Note::fresh()).await;
     eventually("the entry of a note is sealed", async || {
@@ -33,7 +33,7 @@ async fn seal_newest(store: &Store) {
     .await;
 }
 
-/// An entry as somebody without the key writes it.
+/// An entry written without the key.
 fn forged(raw: &RawDatabase, mac: &str) -> String {
     let id = raw.uuid(Uuid::now_v7());
     let place = match raw {
@@ -48,7 +48,7 @@ fn forged(raw: &RawDatabase, mac: &str) -> String {
 }
 
 on_both_engines! {
-    async fn records_that_were_made_to_look_old_are_not_cut_and_nothing_before_them_is(env: &TestEnvironment) {
+    async fn backdated_records_are_not_trimmed_and_neither_are_earlier_ones(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let noted = sealed_log(store, RECORDS).await;
         raw.execute("create table audit_copy as select * from audit").await;
@@ -72,7 +72,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_entry_that_is_made_to_look_old_before_it_is_sealed_is_kept_as_long_as_others(env: &TestEnvironment) {
+    async fn an_entry_backdated_before_it_is_sealed_is_kept_as_long_as_others(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         for _ in 0..4 {
             store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
@@ -95,7 +95,7 @@ on_both_engines! {
             keep_house(store, &raw, none).await;
             assert_eq!(raw.one("select min(number) from audit").await, "5");
         }
-        // What somebody puts in front of the beginning is not swept away with it.
+        // A record put before the start is not removed by retention.
         raw.execute("update audit set number = 2 where number = 12").await;
         assert!(faults(store).await.iter().any(|it| it == "records up to 4 should have been removed, but one exists"));
         keep_house(store, &raw, none).await;
@@ -109,7 +109,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_entry_that_nobody_of_us_wrote_is_not_sealed_and_is_reported(env: &TestEnvironment) {
+    async fn a_forged_entry_is_not_sealed_and_is_reported(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, 3).await;
         let mark = format!("'{}'", "0".repeat(64));
@@ -164,7 +164,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_entry_of_ours_that_somebody_marks_as_refused_is_reported(env: &TestEnvironment) {
+    async fn a_valid_entry_that_an_attacker_marks_as_rejected_is_reported(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, 2).await;
         store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/ours", None, None)]).await.unwrap();
@@ -179,7 +179,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn records_that_change_places_are_found_whatever_the_store_says_of_itself(env: &TestEnvironment) {
+    async fn swapped_records_are_detected_whatever_the_stored_head_says(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, RECORDS).await;
         let place = match raw { RawDatabase::Sqlite(_) => "seq", RawDatabase::Postgres { .. } => "tx" };

@@ -1,4 +1,4 @@
-//! Each verb once, in the plainest case.
+//! Each operation once, in the simplest case.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ on_both_engines! {
         let lease = store.claim(WorkKind::Operation, 9, me).await.unwrap()[0].lease;
         assert_eq!(lease.work, operation.id);
         store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
-        // Begun work goes on before fresh work, and its attempt was not spent.
+        // Started work continues before unstarted work, and its attempt was not counted.
         let next = store.claim(WorkKind::Manifest, 9, me).await.unwrap();
         assert_eq!((next[0].lease.work, next[0].attempt, next[0].step.as_deref()), (manifest.id, 1, Some("safe")));
     }

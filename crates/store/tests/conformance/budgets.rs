@@ -1,4 +1,4 @@
-//! Limits on how much runs at once: never exceeded, never leaked, and what waits for them resumes.
+//! Limits on concurrent work: never exceeded, never leaked, and waiting work resumes.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use store::{Budget, ClaimedWork, NewWork, Release, Store, StoreError, Transactio
 use uuid::Uuid;
 
 use crate::queue_fixture::{
-    Asked as _, claim, finish, future, manifest, next, operation, past, repaired, rest, work_off,
+    WorkProperties as _, claim, complete_all, finish, future, manifest, next, operation, past, repaired, rest,
 };
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
 
-/// So many manifests, each in a lane of its own, the first the oldest.
+/// Manifests, each in a lane of its own, the first the oldest.
 fn manifests(count: i64, budgets: &[&str]) -> Vec<NewWork> {
     (0..count).map(|n| manifest(Uuid::new_v4()).after(past(n)).counted(budgets)).collect()
 }
@@ -65,7 +65,7 @@ on_both_engines! {
         assert_eq!(running.len(), 4, "two in the north, one in the south, one that nothing counts");
         assert_eq!((used(store, "region/north").await, used(store, "task/upgrade").await), (2, 3));
         finish_all(store, &running).await;
-        assert_eq!(work_off(store, MANIFEST).await.len(), 3);
+        assert_eq!(complete_all(store, MANIFEST).await.len(), 3);
         assert_eq!((used(store, "region/north").await, used(store, "task/upgrade").await), (0, 0));
     }
 }
@@ -87,7 +87,7 @@ on_both_engines! {
         let running = claim(store, MANIFEST, 50).await;
         assert_eq!(running.len(), 2);
         finish_all(store, &running).await;
-        assert_eq!(work_off(store, MANIFEST).await.len(), 1);
+        assert_eq!(complete_all(store, MANIFEST).await.len(), 1);
     }
 }
 
@@ -111,7 +111,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_waits_for_a_budget_that_is_removed_resumes(env: &TestEnvironment) {
+    async fn work_that_waits_for_a_removed_budget_resumes(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         store.enqueue(manifests(5, &["fleet"])).await.unwrap();
@@ -121,7 +121,7 @@ on_both_engines! {
         assert_eq!(store.budgets().await.unwrap(), []);
         let running = claim(store, MANIFEST, 50).await;
         assert_eq!(running.len(), 4);
-        // Made anew, it counts those that began before it was there.
+        // Created again, it counts work that started before it existed.
         store.set_budget("fleet", Some(4), None).await.unwrap();
         assert_eq!(used(store, "fleet").await, 5);
         finish(store, first).await;
@@ -153,7 +153,7 @@ on_both_engines! {
         finish(store, two).await;
         assert!(next(store, MANIFEST).await.is_none());
         finish(store, one).await;
-        assert_eq!(work_off(store, MANIFEST).await, [needs_both.id]);
+        assert_eq!(complete_all(store, MANIFEST).await, [needs_both.id]);
     }
 }
 
@@ -166,7 +166,8 @@ on_both_engines! {
         let lease = next(store, MANIFEST).await.unwrap().lease;
         assert!(next(store, MANIFEST).await.is_none());
         finish(store, lease).await;
-        // The second lane was let go for the room of the first; now it does not want it any more. Nor does the third.
+        // The second lane was un-parked for the capacity of the first; now it does not need it any more. Nor does the
+        // third.
         store.commit(Transaction::new().withdraw(work[1].id, json!({}))).await.unwrap();
         store.commit(Transaction::new().withdraw_lane(work[2].lane, json!({}))).await.unwrap();
         let lease = next(store, MANIFEST).await.expect("the fourth lane has the room").lease;
@@ -176,7 +177,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_nobody_took_is_found_by_the_repair(env: &TestEnvironment) {
+    async fn unused_capacity_is_found_by_the_repair(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let first = manifest(Uuid::new_v4()).after(past(0)).counted(&["fleet"]);
@@ -186,10 +187,10 @@ on_both_engines! {
         let lease = next(store, MANIFEST).await.unwrap().lease;
         assert!(next(store, MANIFEST).await.is_none());
         finish(store, lease).await;
-        // The room was meant for the second lane, but there an operation came before, which is not due for long.
+        // The capacity was meant for the second lane, but there an operation came first, which is not due for long.
         store.enqueue(vec![operation(second.lane).after(future(0))]).await.unwrap();
         assert_eq!(repaired(store).await, 0, "it is no error");
-        assert_eq!(work_off(store, MANIFEST).await, [third.id]);
+        assert_eq!(complete_all(store, MANIFEST).await, [third.id]);
     }
 }
 
@@ -207,12 +208,12 @@ on_both_engines! {
         let lease = next(store, MANIFEST).await.unwrap().lease;
         assert!(next(store, MANIFEST).await.is_none());
         finish(store, lease).await;
-        // In the second lane only late work is left, which the next claim closes.
+        // The second lane has only late work, which the next claim times out.
         let swap = Transaction::new()
             .withdraw(work[1].id, json!({}))
             .enqueue(manifest(lane).after(past(1)).before(past(9)).counted(&["fleet"]));
         store.commit(swap).await.unwrap();
-        let ended = work_off(store, MANIFEST).await;
+        let ended = complete_all(store, MANIFEST).await;
         assert_eq!(ended, [work[2].id]);
         assert_eq!(store.work(work[2].id).await.unwrap().unwrap().state, WorkState::Completed);
     }
@@ -228,12 +229,12 @@ on_both_engines! {
         env.assert_sound().await;
         finish_all(store, &running).await;
         assert_eq!(used(store, "fleet").await, 0);
-        assert_eq!(work_off(store, MANIFEST).await.len(), 1);
+        assert_eq!(complete_all(store, MANIFEST).await.len(), 1);
     }
 }
 
 on_both_engines! {
-    async fn a_yield_gives_the_room_back_and_a_takeover_keeps_it(env: &TestEnvironment) {
+    async fn a_release_frees_the_budget_and_a_takeover_keeps_it(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let work = manifests(2, &["fleet"]);
@@ -249,14 +250,14 @@ on_both_engines! {
     }
 }
 
-/// Gives work back that has begun, to rest for long.
+/// Releases started work for a long time.
 fn half_done(lease: WorkLease, unless_cancelled: bool) -> Release {
     let rest = if unless_cancelled { Duration::from_secs(3600) } else { Duration::ZERO };
     Release { started: true, unless_cancelled, ..Release::new(lease, rest, false) }
 }
 
 on_both_engines! {
-    async fn begun_work_that_is_asked_to_end_passes_a_full_budget_and_counts_in_it(env: &TestEnvironment) {
+    async fn started_work_that_is_cancelled_passes_a_full_budget_and_counts_in_it(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let work = manifests(3, &["fleet"]);
@@ -270,7 +271,7 @@ on_both_engines! {
         let ending = next(store, MANIFEST).await.expect("no budget holds it up").lease;
         assert_eq!((ending.work, used(store, "fleet").await), (work[0].id, 2));
         env.assert_sound().await;
-        // Whoever undoes it is shut down; the next one goes on.
+        // The process that undoes it shuts down; the next one continues.
         store.release(half_done(ending, false)).await.unwrap();
         assert!(store.work(work[0].id).await.unwrap().unwrap().ending);
         let ending = next(store, MANIFEST).await.expect("no budget holds it up").lease;
@@ -280,12 +281,12 @@ on_both_engines! {
         assert_eq!(used(store, "fleet").await, 0);
         assert!(next(store, MANIFEST).await.is_none(), "what has not begun does not begin");
         store.set_budget("fleet", Some(1), None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, [work[2].id]);
+        assert_eq!(complete_all(store, MANIFEST).await, [work[2].id]);
     }
 }
 
 on_both_engines! {
-    async fn begun_work_that_nobody_asked_to_end_waits_for_room_like_any_other(env: &TestEnvironment) {
+    async fn started_work_that_is_not_cancelled_waits_for_a_budget_like_any_other(env: &TestEnvironment) {
         let store = &env.store;
         let work = manifests(1, &["fleet"]);
         store.enqueue(work.clone()).await.unwrap();
@@ -296,7 +297,7 @@ on_both_engines! {
         assert!(next(store, MANIFEST).await.is_none());
         assert!(!store.work(work[0].id).await.unwrap().unwrap().ending);
         store.set_budget("fleet", Some(1), None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, [work[0].id]);
+        assert_eq!(complete_all(store, MANIFEST).await, [work[0].id]);
     }
 }
 
@@ -310,13 +311,13 @@ on_both_engines! {
         assert_eq!(store.lane(waiting.lane).await.unwrap().unwrap().parked_on.as_deref(), Some("fleet"));
         let asked = operation(waiting.lane);
         store.enqueue(vec![asked.clone()]).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Operation).await, [asked.id]);
+        assert_eq!(complete_all(store, WorkKind::Operation).await, [asked.id]);
         assert!(next(store, MANIFEST).await.is_none());
     }
 }
 
 on_both_engines! {
-    async fn budgets_that_cannot_be_are_refused(env: &TestEnvironment) {
+    async fn invalid_budgets_are_rejected(env: &TestEnvironment) {
         let store = &env.store;
         let long = "x".repeat(201);
         for key in ["", "a\0b", &long] {
@@ -328,6 +329,6 @@ on_both_engines! {
         assert!(matches!(store.set_budget("fleet", Some(u32::MAX), None).await, Err(StoreError::Invalid { .. })));
         store.set_budget("fleet", Some(i32::MAX.unsigned_abs()), None).await.unwrap();
         store.enqueue(manifests(2, &["fleet"])).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await.len(), 2);
+        assert_eq!(complete_all(store, MANIFEST).await.len(), 2);
     }
 }

@@ -1,5 +1,4 @@
-//! Whose time it is: PostgreSQL goes by its own clock, whatever the hosts believe; SQLite goes by the clock that it
-//! was handed.
+//! Clocks: PostgreSQL uses its own, whatever the hosts' clocks show; SQLite uses the clock that it was opened with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +11,9 @@ use store::{CompletionOutcome, LEASE, Location, Options, Store, StoreError};
 use uuid::Uuid;
 
 use crate::environment::{TestEnvironment, block_on, options};
-use crate::queue_fixture::{Asked as _, SOON, done, eventually, expired, finish, manifest, next, rest};
+use crate::queue_fixture::{
+    SOON, WorkProperties as _, done, eventually, expired, finish, manifest, next, rest,
+};
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
 const TEN_MINUTES: SignedDuration = SignedDuration::from_mins(10);
@@ -46,7 +47,7 @@ fn a_wrong_host_clock_changes_no_lease_on_postgresql() {
                     "{left:?}"
                 );
             }
-            // A short lease runs out for all of them, as soon as it does and no sooner.
+            // A short lease expires for all of them at the same time.
             assert_eq!(
                 holder.renew_for(owner, vec![lease.lane], Duration::from_millis(300)).await.unwrap().len(),
                 1
@@ -83,7 +84,7 @@ fn a_wrong_host_clock_makes_nothing_due_sooner_or_later_on_postgresql() {
         assert_eq!(expired(&fast).await, 0);
         let left = fast.until_due(MANIFEST).await.unwrap().unwrap();
         assert!(left > five / 2 && left <= five, "{left:?}");
-        // What a fast host enqueues for now is due now, and what it lets rest for no time does not rest for minutes.
+        // Work that a fast host enqueues for now is due now, and a release without delay does not wait for minutes.
         fast.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
         let lease = next(&slow, MANIFEST).await.unwrap().lease;
         rest(&fast, lease, Duration::ZERO).await;
@@ -96,7 +97,7 @@ fn a_wrong_host_clock_makes_nothing_due_sooner_or_later_on_postgresql() {
     });
 }
 
-/// A SQLite store whose time stands still until it is told to move.
+/// A SQLite store whose clock stands still until the test moves it.
 struct Timed {
     store: Store,
     clock: Arc<ManualClock>,
@@ -166,7 +167,7 @@ fn a_clock_that_is_set_back_breaks_nothing_on_sqlite() {
         store.enqueue(vec![manifest(lane), manifest(lane)]).await.unwrap();
         let first = next(store, MANIFEST).await.unwrap();
         clock.advance(-day);
-        // Nobody else gets the lane, its holder goes on, and what rested until now rests on.
+        // No other process gets the lane, its holder continues, and delayed work stays delayed.
         assert!(store.take_over(MANIFEST, 9, Uuid::new_v4()).await.unwrap().is_empty());
         assert_eq!(store.renew(first.lease.owner, vec![lane]).await.unwrap().len(), 1);
         store.checkpoint(first.lease, "step", json!(1)).await.unwrap();

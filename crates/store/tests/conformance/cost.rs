@@ -1,5 +1,5 @@
-//! A claim costs the same whatever waits: asked of the databases themselves (how many rows were looked at, by which
-//! index, in how many steps of SQLite's machine), never of a clock.
+//! A claim costs the same for any backlog, measured by the databases themselves (rows read, index used, steps of
+//! SQLite's virtual machine), never by a clock.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use uuid::Uuid;
 
 use crate::environment::{TestEnvironment, block_on, short_or_long};
-use crate::queue_fixture::{Asked as _, future, manifest, past, repaired};
+use crate::queue_fixture::{WorkProperties as _, future, manifest, past, repaired};
 
 /// So many rows may be looked at for each piece of work that is claimed.
 const ROWS_PER_PIECE: u64 = 20;
@@ -28,7 +28,7 @@ async fn enqueue(store: &Store, work: impl Iterator<Item = NewWork>) {
     }
 }
 
-/// A thousand lanes, and so many manifests in each.
+/// A thousand lanes with that many manifests each.
 async fn uniform(store: &Store, each: i64) {
     let lanes: Vec<Uuid> = (0..1000).map(|_| Uuid::new_v4()).collect();
     enqueue(store, (0..each).flat_map(|n| lanes.iter().map(move |lane| manifest(*lane).after(past(n)))))
@@ -48,7 +48,7 @@ async fn all_future(store: &Store, lanes: u64) {
     enqueue(store, (0..60).map(|_| manifest(Uuid::new_v4()))).await;
 }
 
-/// One lane with a long backlog of a stopped task, older than all others, that has been set aside.
+/// One lane with a long backlog of a stopped task, older than all others, in a side queue.
 async fn stopped(store: &Store, backlog: i64) {
     let lane = Uuid::new_v4();
     store.set_budget("task/stopped", Some(0), None).await.unwrap();
@@ -62,7 +62,7 @@ async fn stopped(store: &Store, backlog: i64) {
 }
 
 #[test]
-fn a_claim_looks_at_few_rows_behind_a_stopped_task_on_postgresql() {
+fn a_claim_reads_few_rows_behind_a_stopped_task_on_postgresql() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         stopped(&env.store, short_or_long(5_000, 100_000)).await;
@@ -71,7 +71,7 @@ fn a_claim_looks_at_few_rows_behind_a_stopped_task_on_postgresql() {
 }
 
 #[test]
-fn a_claim_looks_at_few_rows_behind_a_large_backlog_on_postgresql() {
+fn a_claim_reads_few_rows_behind_a_large_backlog_on_postgresql() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         uniform(&env.store, short_or_long(50, 1000)).await;
@@ -80,12 +80,12 @@ fn a_claim_looks_at_few_rows_behind_a_large_backlog_on_postgresql() {
 }
 
 #[test]
-fn a_claim_looks_at_few_rows_behind_a_hot_lane_on_postgresql() {
+fn a_claim_reads_few_rows_behind_a_hot_lane_on_postgresql() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         hot(&env.store, short_or_long(20_000, 100_000)).await;
         assert_frugal(&env).await;
-        // The hot lane is busy; what waits behind it costs the others nothing.
+        // The hot lane is busy; its backlog costs the others nothing.
         let claimed = env.store.claim(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap();
         assert_eq!(claimed[0].run_after, past(0));
         assert_frugal(&env).await;
@@ -93,7 +93,7 @@ fn a_claim_looks_at_few_rows_behind_a_hot_lane_on_postgresql() {
 }
 
 #[test]
-fn a_claim_looks_at_few_rows_behind_an_all_future_backlog_on_postgresql() {
+fn a_claim_reads_few_rows_behind_an_all_future_backlog_on_postgresql() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         all_future(&env.store, short_or_long(20_000, 500_000)).await;
@@ -101,7 +101,7 @@ fn a_claim_looks_at_few_rows_behind_an_all_future_backlog_on_postgresql() {
     });
 }
 
-/// Claims once with and once without fresh statistics of the tables, and takes the claim back.
+/// Claims with and without fresh statistics of the tables, and rolls the claim back.
 async fn assert_frugal(env: &TestEnvironment) {
     let observer = Observer::connect(env).await;
     for statistics in ["absent", "fresh"] {
@@ -118,7 +118,7 @@ async fn assert_frugal(env: &TestEnvironment) {
     }
 }
 
-/// The function that a claim on PostgreSQL calls, as it stands in its source.
+/// The function that a claim on PostgreSQL calls, from its source.
 fn claim_function() -> &'static str {
     let source = include_str!("../../src/postgres/queue.rs");
     let called: BTreeSet<&str> = source
@@ -129,17 +129,17 @@ fn claim_function() -> &'static str {
     called.first().unwrap()
 }
 
-/// What a claim did, by the server's own account.
+/// What a claim did, as the server reports it.
 #[derive(Debug, Default)]
 struct Observed {
     claimed: usize,
-    /// Rows of `lanes` and `work` that were looked at.
+    /// Rows read of `lanes` and `work`.
     rows: u64,
     indexes: BTreeSet<String>,
     whole_tables: BTreeSet<String>,
 }
 
-/// A connection whose statements are explained as they run, those inside functions too.
+/// A connection whose statements are explained as they run, including those inside functions.
 struct Observer {
     client: Client,
     plans: Arc<Mutex<Vec<String>>>,
@@ -162,7 +162,7 @@ impl Observer {
                 }
             }
         });
-        // First the settings that every session of the store has (src/postgres/connect.rs), then the explaining.
+        // First the settings of every session of the store (src/postgres/connect.rs), then those of the explanation.
         client
             .batch_execute(
                 "set jit = off; set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
@@ -205,7 +205,7 @@ impl Observed {
             let each = number("Actual Rows")
                 + number("Rows Removed by Filter")
                 + number("Rows Removed by Index Recheck");
-            // The server tells an average; what it rounded off is added.
+            // The server reports an average; its rounding is added.
             self.rows += (each * number("Actual Loops") + 0.5) as u64;
             match node["Index Name"].as_str() {
                 Some(index) => drop(self.indexes.insert(index.to_owned())),
@@ -216,7 +216,7 @@ impl Observed {
     }
 }
 
-/// The statements of SQLite's queue, as they stand in its source.
+/// The statements of SQLite's queue, from their source.
 fn statements() -> Vec<&'static str> {
     let sources = [
         include_str!("../../src/sqlite/queue.rs"),
@@ -253,7 +253,7 @@ fn no_statement_of_the_queue_walks_a_whole_table_on_sqlite() {
         let connection = observe(&env);
         for sql in statements() {
             let mut explained = connection.prepare(&format!("explain query plan {sql}")).unwrap();
-            // Nobody asks what the values are; but each must be there.
+            // The values do not matter; but each must be bound.
             for place in 1..=explained.parameter_count() {
                 explained.raw_bind_parameter(place, 1).unwrap();
             }
@@ -268,7 +268,7 @@ fn no_statement_of_the_queue_walks_a_whole_table_on_sqlite() {
     });
 }
 
-/// How many steps SQLite's machine takes to run a statement to its end.
+/// Steps of SQLite's virtual machine to run a statement to its end.
 fn steps(connection: &Connection, sql: &str, values: &[&dyn rusqlite::ToSql]) -> i32 {
     let mut statement = connection.prepare(sql).unwrap();
     let found = statement.query_map(values, |_| Ok(())).unwrap().count();
@@ -305,7 +305,7 @@ fn a_claim_takes_as_many_steps_behind_any_backlog_on_sqlite() {
                 steps(&connection, first, &[&head]),
             );
             println!("scenario {scenario}: {found:?} steps");
-            // The first scenario is the small and even one, which the others are measured by.
+            // The first scenario is the small and even one that the others are compared with.
             let most = *most.get_or_insert(found);
             assert!(
                 found.0 <= most.0 + 20 && found.1 <= most.1 + 20,

@@ -1,5 +1,5 @@
-//! A worker is killed with `kill -9` at each point between claim, checkpoint and complete. Another goes on after its
-//! last checkpoint, and nothing that the dead one may still send is accepted.
+//! A worker is killed with `kill -9` at each point between claim, checkpoint and completion. Another continues after
+//! its last checkpoint, and late writes of the dead one are rejected.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::environment::{block_on, short_or_long};
 use crate::queue_fixture::{SOON, done, eventually, finish, manifest, next, operation};
 use crate::worker_process::{Held, Site};
 
-/// Of a worker that dies.
+/// Lease of a worker that is killed.
 const SHORT_LEASE: Duration = Duration::from_millis(500);
-/// How much later than its lease a dead holder's work is resumed at the latest.
+/// Longest time after the lease until a dead holder's work is resumed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What the worker is told before it is killed, and what of it must be found.
+/// What the worker does before it is killed, and what must be found of it.
 struct Point {
     orders: &'static [(&'static str, &'static str)],
     last_step: Option<&'static str>,
@@ -55,8 +55,8 @@ async fn assert_sound(store: &Store) {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// A worker holds this site's one piece of work, has done what the point says, and is killed `later`. What it held,
-/// its last words, and the store that is left.
+/// A worker holds this site's one piece of work, has done what the point states, and is killed `later`. Returns its
+/// lease, its last output, and the store.
 async fn killed_at(
     site: &Site,
     kind: WorkKind,
@@ -70,14 +70,14 @@ async fn killed_at(
     // SQLite is for one process: until the worker is dead the file is its own.
     store.close().await;
     drop(store);
-    let mut drill = site.drill();
-    let held = drill.held(&format!("claim {kind} {}", SHORT_LEASE.as_millis())).unwrap();
+    let mut worker = site.worker();
+    let held = worker.held(&format!("claim {kind} {}", SHORT_LEASE.as_millis())).unwrap();
     assert_eq!((held.attempt, held.step.as_deref()), (1, None));
     for (order, answer) in point.orders {
-        assert_eq!(drill.ask(order), *answer);
+        assert_eq!(worker.ask(order), *answer);
     }
     tokio::time::sleep(later).await;
-    let last_words = drill.kill();
+    let last_words = worker.kill();
     (held, last_words, site.open().await)
 }
 
@@ -113,8 +113,8 @@ async fn killed_anywhere(site: Site) {
     }
 }
 
-/// It was killed while its end was under way: its work has ended, or it has not; nothing is between. If it had been
-/// told, it has.
+/// Killed while its completion was under way: its work has finished or not, nothing in between. If the completion was
+/// acknowledged, it has.
 async fn killed_while_completing(site: Site) {
     let (mut ended, mut told) = (0, 0);
     let rounds = short_or_long(6_u32, 100);
@@ -123,10 +123,10 @@ async fn killed_while_completing(site: Site) {
             orders: &[("checkpoint first", "saved"), ("complete", "completing")],
             last_step: Some("first"),
         };
-        // Each time a little later, from before it is sent until after it is answered.
+        // A little later each time, from before it is sent until after it is acknowledged.
         let later = Duration::from_micros(u64::from(round % 12) * 400);
         let (dead, last_words, store) = killed_at(&site, WorkKind::Manifest, &point, later).await;
-        // The server may still be about to carry out what the dead one had sent.
+        // The server may still execute what the dead process had sent.
         let taken = eventually("it has ended or is taken over", SHORT_LEASE + GRACE, async || {
             match store.work(dead.lease.work).await.unwrap().unwrap().state {
                 WorkState::Completed => Some(None),
@@ -156,7 +156,7 @@ async fn killed_while_completing(site: Site) {
     println!("{ended} of {rounds} had ended, {told} were told");
 }
 
-/// It was told that its work has ended: so it has, and the lane's next piece starts at once.
+/// Its completion was acknowledged: so the work has finished, and the lane's next piece starts at once.
 async fn killed_after_completing(site: Site) {
     let lane = Uuid::new_v4();
     let store = site.open().await;
@@ -164,11 +164,11 @@ async fn killed_after_completing(site: Site) {
     store.enqueue(vec![first.clone(), second.clone()]).await.unwrap();
     store.close().await;
     drop(store);
-    let mut drill = site.drill();
-    let dead = drill.held("claim manifest 60000").unwrap();
-    assert_eq!(drill.ask("complete"), "completing");
-    assert_eq!(drill.answer(), "completed");
-    drill.kill();
+    let mut worker = site.worker();
+    let dead = worker.held("claim manifest 60000").unwrap();
+    assert_eq!(worker.ask("complete"), "completing");
+    assert_eq!(worker.answer(), "completed");
+    worker.kill();
     let store = site.open().await;
     assert_eq!(store.work(first.id).await.unwrap().unwrap().state, WorkState::Completed);
     let next = next(&store, WorkKind::Manifest).await.unwrap();
@@ -212,11 +212,11 @@ fn a_worker_never_outlives_the_test_that_started_it() {
         let store = site.open().await;
         store.close().await;
         drop(store);
-        let mut drill = site.drill();
-        assert_eq!(drill.ask(&format!("work {} 2 60000", site.witnesses().display())), "working");
-        // All that a test which is killed can do for it.
-        drill.child.close_input();
-        assert!(drill.child.wait(SOON).unwrap().success());
+        let mut worker = site.worker();
+        assert_eq!(worker.ask(&format!("work {} 2 60000", site.witnesses().display())), "working");
+        // All that a killed test can do for it.
+        worker.child.close_input();
+        assert!(worker.child.wait(SOON).unwrap().success());
     });
 }
 
@@ -227,19 +227,19 @@ fn a_worker_that_was_only_hung_cannot_write_when_it_comes_to_on_postgresql() {
         assert!(site.is_shared());
         let store = site.open().await;
         store.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
-        let mut drill = site.drill();
-        let hung = drill.held("claim manifest 500").unwrap();
-        assert_eq!(drill.ask("checkpoint first"), "saved");
-        drill.child.pause().unwrap();
+        let mut worker = site.worker();
+        let hung = worker.held("claim manifest 500").unwrap();
+        assert_eq!(worker.ask("checkpoint first"), "saved");
+        worker.child.pause().unwrap();
         let taken = eventually("its lease has run out", SHORT_LEASE + GRACE, async || {
             store.take_over(WorkKind::Manifest, 9, Uuid::new_v4()).await.unwrap().pop()
         })
         .await;
         assert_eq!((taken.lease.work, taken.step.as_deref()), (hung.lease.work, Some("first")));
-        drill.child.resume().unwrap();
-        assert_eq!(drill.ask("checkpoint second"), "lost");
-        assert_eq!(drill.ask("complete"), "completing");
-        assert_eq!(drill.answer(), "lost");
+        worker.child.resume().unwrap();
+        assert_eq!(worker.ask("checkpoint second"), "lost");
+        assert_eq!(worker.ask("complete"), "completing");
+        assert_eq!(worker.answer(), "lost");
         assert_eq!(store.work(hung.lease.work).await.unwrap().unwrap().step.as_deref(), Some("first"));
         finish(&store, taken.lease).await;
         assert_sound(&store).await;
@@ -252,7 +252,7 @@ on_both_engines! {
         store.enqueue(vec![manifest(lane)]).await.unwrap();
         let first = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
         let mut holds = vec![first[0].lease];
-        // Each of seven writes under each of 150 fences that have passed.
+        // Each of seven writes under each of 150 past fences.
         for n in 2..=151 {
             let taken = store.take_over_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap();
             assert_eq!((taken[0].attempt, taken[0].lease.work), (n, holds[0].work));
@@ -262,7 +262,7 @@ on_both_engines! {
         let present = holds.pop().unwrap();
         for stale in holds {
             is_refused(store, stale).await;
-            // Neither does the right fence help the wrong owner, nor the right owner with the wrong fence.
+            // Neither the right fence with the wrong owner nor the right owner with the wrong fence is accepted.
             let mixed = WorkLease { owner: present.owner, ..stale };
             assert_eq!(store.complete(&[done(mixed)]).await.unwrap(), [CompletionOutcome::Lost]);
             let mixed = WorkLease { fence: present.fence, ..stale };

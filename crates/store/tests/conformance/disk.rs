@@ -1,4 +1,4 @@
-//! SQLite's file on a disk that fills up, and under a process that is killed: what was answered is there.
+//! SQLite's file on a disk that fills up, and under a process that is killed: acknowledged writes persist.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::load::Load;
 use crate::outage::fill;
 
 #[test]
-fn a_disk_that_was_full_for_a_while_costs_no_answered_write_and_no_restart() {
+fn a_disk_full_for_a_while_costs_no_acknowledged_write_and_no_restart() {
     block_on(async {
         let Some(disk) = SmallDisk::new(16 << 20) else {
             return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
@@ -33,7 +33,7 @@ fn a_disk_that_was_full_for_a_while_costs_no_answered_write_and_no_restart() {
             std::fs::remove_file(&filler).unwrap();
             load.answers(50).await;
         }
-        // Refused as a full disk, not as something that nobody understands.
+        // Reported as a full disk, not as an unknown error.
         let refusals: Vec<bool> = load
             .ledger
             .lock()
@@ -45,7 +45,7 @@ fn a_disk_that_was_full_for_a_while_costs_no_answered_write_and_no_restart() {
         assert!(refusals.iter().any(|is_full| *is_full), "{} refusals, none of a full disk", refusals.len());
         load.settle(&store, Duration::from_secs(10)).await;
 
-        // Full to the end: reads go on, and so does everything after a restart with space.
+        // Completely full: reads continue, and so does everything after a restart with space.
         let last = written(&store, &Note::fresh()).await;
         fill(&filler);
         let refused = loop {
@@ -68,7 +68,7 @@ fn a_disk_that_was_full_for_a_while_costs_no_answered_write_and_no_restart() {
 
 /// A writer that is killed with `kill -9` at a random moment, again and again, on one file.
 #[test]
-fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
+fn a_writer_killed_at_any_moment_loses_no_acknowledged_write() {
     block_on(async {
         let seed = seed();
         println!("seed {seed}");
@@ -81,7 +81,7 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
             command.arg(folder.path()).arg(folder.file("keys"));
             let mut writer = ChildProcess::start(command).unwrap();
             let mut note = |line: &str| {
-                // A line that was cut off in the middle was not answered.
+                // A truncated line was not acknowledged.
                 let Some(rest) = line.strip_suffix(" .") else { return };
                 let [uuid, etag, bytes] = rest.split(' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
                 let version = (counter(etag.parse().unwrap()), bytes.parse().unwrap());
@@ -90,7 +90,7 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
                 let newest = answered.entry(uuid).or_insert(version);
                 *newest = (*newest).max(version);
             };
-            // Once in a while it is killed while it opens the file.
+            // Sometimes it is killed while it opens the file.
             for _ in 0..dice.below(150) {
                 note(&writer.line(Duration::from_secs(30)).unwrap());
             }
@@ -99,7 +99,7 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_that_was_answered() {
                 note(&line);
             }
             let store = folder.open().await;
-            // All of them as long as they are few; later those of this round, and now and then all.
+            // All of them while they are few; later those of this round, and sometimes all.
             let is_thorough = round <= 20 || round % 25 == 0 || round == rounds;
             for (uuid, (etag, bytes)) in
                 answered.iter().filter(|(uuid, _)| is_thorough || told.contains(uuid))

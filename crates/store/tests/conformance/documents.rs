@@ -1,5 +1,5 @@
-//! Documents change only by compare-and-swap, belong to their uuid and not to their path, and hold nothing that
-//! one of the engines could not keep.
+//! Documents change only by compare-and-swap, belong to their uuid and not to their path, and contain nothing that
+//! one of the engines could not store.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ on_both_engines! {
         let read = written(&env.store, &Note::fresh()).await;
         let listing = DocumentQuery { kind: Note::KIND.to_owned(), limit: 10, ..DocumentQuery::default() };
         for _ in 0..200 {
-            // Polled once, and dropped while its answer is on the way.
+            // Polled once, and dropped before its response.
             let _ = tokio::time::timeout(std::time::Duration::ZERO, env.store.list(listing.clone())).await;
         }
         assert_eq!(env.store.list(listing).await.unwrap().len(), 1);
@@ -42,7 +42,7 @@ on_both_engines! {
         let taken = store.collection().create(&Note::fresh().holding("x"), &context()).await;
         assert!(matches!(taken, Err(StoreError::KeyTaken { key }) if key == "note:x"));
 
-        // Whichever is said first, and whichever uuid comes first.
+        // In either order of statements and uuids.
         let mut owner = first;
         for (heir, create_first) in [(Uuid::from_u128(1), true), (Uuid::from_u128(2), false), (Uuid::max(), true)] {
             let freed = Note { key: None, ..owner.document.clone() };
@@ -58,7 +58,7 @@ on_both_engines! {
             owner = read(heir).await;
         }
 
-        // Two of them exchange theirs; and a change that is refused leaves all as it was.
+        // Two of them swap theirs; and a rejected change leaves everything unchanged.
         let other = written(store, &Note::fresh().holding("y")).await;
         let swap = |one: &VersionedDocument<Note>, two: &VersionedDocument<Note>| {
             let (to_one, to_two) = (one.document.holding("y"), two.document.holding("x"));
@@ -79,7 +79,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_living_document_that_the_feed_never_told_of_is_found_by_the_check(env: &TestEnvironment) {
+    async fn a_document_without_a_feed_row_is_found_by_the_check(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let (told, untold) = (written(store, &Note::fresh()).await, written(store, &Note::fresh()).await);
         raw.execute(&format!("delete from feed where uuid = {}", raw.uuid(untold.uuid))).await;
@@ -87,13 +87,13 @@ on_both_engines! {
             let findings = store.check().await.unwrap();
             findings.into_iter().filter(|it| !it.faults.is_empty()).flat_map(|it| it.faults).collect::<Vec<_>>()
         };
-        // As old as the oldest row: it may have left by age.
+        // As old as the oldest row: its feed row may have been removed.
         assert_eq!(broken().await, Vec::<String>::new());
         raw.execute("update feed set at = at - 120000000").await;
         let faults = broken().await;
         assert!(faults.len() == 1 && faults[0].replace('-', "") == untold.uuid.simple().to_string(), "{faults:?}");
         assert_ne!(told.uuid, untold.uuid);
-        // Told again, all is well.
+        // With the row restored, all is well.
         store.collection().update(&untold, &untold.document.saying("told"), &context()).await.unwrap();
         assert_eq!(broken().await, Vec::<String>::new());
     }
@@ -139,7 +139,7 @@ on_both_engines! {
     }
 }
 
-/// What one of several writers does to one of a few paths, going by what it last read.
+/// What one of several writers does to one of a few paths, based on its last read.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Read {
@@ -175,7 +175,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// What a write must answer, given what the writer had read and what is there.
+/// Expected result of a write, from what the writer had read and what is stored.
 fn expected(read: &VersionedDocument<Note>, living: Option<&(Uuid, Etag)>) -> Result<(), String> {
     match living {
         Some((uuid, etag)) if *uuid == read.uuid && *etag == read.etag => Ok(()),
@@ -188,7 +188,7 @@ fn expected(read: &VersionedDocument<Note>, living: Option<&(Uuid, Etag)>) -> Re
 }
 
 on_both_engines! {
-    async fn any_interleaving_of_writers_goes_as_a_simple_model_says(env: &TestEnvironment) {
+    async fn any_interleaving_of_writers_matches_a_simple_model(env: &TestEnvironment) {
         let store = &env.store;
         for steps in cases(short_or_long(40, 2000), steps()) {
             let prefix = Uuid::new_v4();
@@ -285,7 +285,7 @@ on_both_engines! {
             identities.push(uuid);
         }
 
-        // The last one lives, with its own secret; of the others nothing is left but their work, which is theirs.
+        // The last one exists, with its own secret; of the others only their work is left.
         let living = store.documents::<Note>().find(&note.id).await.unwrap().unwrap();
         assert_eq!((living.uuid, living.document.text.as_str()), (identities[20], "generation 20"));
         for (generation, uuid) in identities.iter().enumerate() {
@@ -296,7 +296,7 @@ on_both_engines! {
         assert_eq!(store.pending(first.uuid, 9).await.unwrap().len(), 1);
         assert!(store.pending(living.uuid, 9).await.unwrap().is_empty());
 
-        // Each history is its own: created, and then deleted, but for the last.
+        // Each history is separate: created, and then deleted, except for the last.
         let feed = eventually("the last creation is in the feed", async || {
             let feed: Vec<_> = feed_from(store, start).await.unwrap().iter().filter_map(version).collect();
             feed.iter().any(|it| it.0 == living.uuid).then_some(feed)
@@ -326,7 +326,7 @@ on_both_engines! {
         assert_eq!(store.manifests().list_for_cluster(create.cluster, None, 10).await.unwrap().0.len(), 2);
         let pending = store.pending(again.cluster, 10).await.unwrap();
         assert_eq!(pending.iter().map(|it| it.id).collect::<Vec<_>>(), [again.id]);
-        // Whoever still holds the old one cannot write to the new one.
+        // A holder of the old one cannot write to the new one.
         let late = store.clusters().update(&read, &Cluster { location: "south".to_owned(), ..read.document.clone() }, &context()).await;
         assert!(matches!(late, Err(StoreError::Gone { uuid }) if uuid == create.cluster));
     }
@@ -378,12 +378,12 @@ fn body_of(bytes: usize) -> serde_json::Value {
 }
 
 on_both_engines! {
-    async fn what_no_engine_could_keep_is_refused_and_nothing_is_stored(env: &TestEnvironment) {
+    async fn input_that_no_engine_could_store_is_rejected_and_nothing_is_stored(env: &TestEnvironment) {
         let store = &env.store;
         let start = store.feed_end().await.unwrap();
         let refused = async |what: &str, uuid: Uuid, document: Anything, expect: &str| {
             let transaction = Transaction::new().create(uuid, &document, &context()).unwrap();
-            // A neighbour in the same transaction is refused with it.
+            // Another document in the same transaction is rejected with it.
             let transaction = transaction.create(Uuid::now_v7(), &Note::fresh(), &context()).unwrap();
             match store.commit(transaction).await {
                 Err(StoreError::Invalid { what: sentence }) => assert!(sentence.contains(expect), "{what}: {sentence}"),
@@ -403,7 +403,7 @@ on_both_engines! {
         refused("a scope too long", id(), Anything { scope: long.clone(), ..it() }, "must have 1 to 2000 bytes").await;
         refused("a key too long", id(), Anything { keys: vec![long.clone()], ..it() }, "must have 1 to 2000 bytes").await;
         refused("an empty key", id(), Anything { keys: vec![String::new()], ..it() }, "must have 1 to 2000 bytes").await;
-        // The nil uuid owns the store's own secrets; a document of that name would take them along when it is deleted.
+        // The nil uuid owns the store's own secrets; deleting a document of that uuid would remove them.
         refused("the nil uuid", Uuid::nil(), it(), "nil uuid").await;
 
         let nil = store.enqueue(vec![NewWork::new(Uuid::nil(), Uuid::now_v7(), WorkKind::Manifest)]).await;
@@ -417,7 +417,7 @@ on_both_engines! {
         assert!(store.list(all("anything")).await.unwrap().is_empty());
         assert!(store.list(all("note")).await.unwrap().is_empty());
 
-        // What just fits is kept, byte for byte.
+        // The largest that fits is stored, byte for byte.
         let big = Anything { body: body_of(BODY_BYTES_MAX), path: format!("/{}", "p".repeat(KEY_BYTES_MAX - 1)), ..it() };
         let (uuid, _) = store.collection().create(&big, &context()).await.unwrap();
         assert_eq!(store.get(uuid).await.unwrap().unwrap().body, big.body);
@@ -425,7 +425,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_body_that_is_no_object_is_refused(env: &TestEnvironment) {
+    async fn a_body_that_is_not_an_object_is_rejected(env: &TestEnvironment) {
         #[derive(Debug, Clone, Serialize, Deserialize)]
         #[serde(transparent)]
         struct Bare(serde_json::Value);
@@ -446,7 +446,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn any_text_may_be_asked_for_and_what_cannot_be_there_is_not_found(env: &TestEnvironment) {
+    async fn any_text_may_be_queried_and_an_impossible_one_is_not_found(env: &TestEnvironment) {
         let store = &env.store;
         for text in ["", "\0", "a\0b", "%", "_", "'; drop table documents; --", "\u{10FFFF}", "ÄÖ", &"x".repeat(5000)] {
             assert!(store.find(text).await.unwrap().is_none(), "{text:?}");

@@ -1,4 +1,4 @@
-//! What is told of work: written with what it tells of and not otherwise, in order, and never more than fits.
+//! History entries: written with their event and not otherwise, in order, and bounded.
 
 use std::time::Duration;
 
@@ -15,7 +15,9 @@ use uuid::Uuid;
 
 use crate::environment::TestEnvironment;
 use crate::fixture::{Note, context};
-use crate::queue_fixture::{Asked as _, claim, done, future, manifest, next, operation, past, work_off};
+use crate::queue_fixture::{
+    WorkProperties as _, claim, complete_all, done, future, manifest, next, operation, past,
+};
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
 
@@ -28,7 +30,7 @@ fn saying(event: EntryEvent, message: impl Into<String>) -> Entry {
     Entry { message: Some(message.into()), ..told(event) }
 }
 
-/// All that was told of a piece of work.
+/// All entries of a piece of work.
 async fn log(store: &Store, work: Uuid) -> Vec<Entry> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
@@ -43,14 +45,14 @@ async fn events(store: &Store, work: Uuid) -> Vec<EntryEvent> {
     log(store, work).await.into_iter().map(|it| it.event).collect()
 }
 
-/// Two ways to the same store: two processes where the engine allows it.
+/// Two handles of the same store: two processes where the engine allows it.
 async fn two(env: &TestEnvironment) -> [Store; 2] {
     let other = if env.is_shared() { env.another().await } else { env.store.clone() };
     [env.store.clone(), other]
 }
 
 on_both_engines! {
-    async fn entries_come_oldest_first_in_pages_as_they_were_told(env: &TestEnvironment) {
+    async fn entries_are_listed_oldest_first_in_pages(env: &TestEnvironment) {
         let (store, work) = (&env.store, manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone()]).await.unwrap();
         let whole = Entry {
@@ -75,12 +77,12 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_is_told_at_once_is_numbered_and_read_one_by_one(env: &TestEnvironment) {
+    async fn entries_written_together_are_numbered_and_read_one_by_one(env: &TestEnvironment) {
         let (store, work) = (&env.store, manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone()]).await.unwrap();
         store.commit(Transaction::new().record(work.id, saying(EntryEvent::Claimed, "0"))).await.unwrap();
         let held = claim(store, MANIFEST, 1).await;
-        // Short ones, and one that would be too much for a row together with the others.
+        // Short ones, and one that would be too large for a row together with the others.
         let said = ["1", "2", &"3".repeat(50_000), "4", "5"];
         let entries = said.map(|it| saying(EntryEvent::StepFinished, it)).to_vec();
         store.complete(&[Completion { entries, ..done(held[0].lease) }]).await.unwrap();
@@ -88,7 +90,7 @@ on_both_engines! {
         assert_eq!(all.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
         let messages: Vec<&str> = all.iter().filter_map(|it| it.1.message.as_deref()).collect();
         assert_eq!(messages, [&["0"][..], &said].concat());
-        // Whoever pages may stop in the middle of what was told at once, and go on there.
+        // A page may end in the middle of entries written together, and the next continues there.
         for limit in 1..=all.len() {
             let (mut paged, mut after) = (Vec::new(), None);
             while let page = store.entries(work.id, after, limit).await.unwrap()
@@ -104,13 +106,13 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_end_is_told_with_the_end_and_at_the_stores_time(env: &TestEnvironment) {
+    async fn the_entry_of_a_completion_is_written_with_it_at_the_stores_time(env: &TestEnvironment) {
         let store = &env.store;
         let works: Vec<NewWork> = (0..3).map(|_| manifest(Uuid::new_v4())).collect();
         store.enqueue(works.clone()).await.unwrap();
         let held = claim(store, MANIFEST, 3).await;
         let finish = Entry { to: Some(WorkState::Completed), ..told(EntryEvent::Finished) };
-        // One end in a transaction, two in a batch of which one is not ours any more.
+        // One completion in a transaction, two in a batch of which one lease is lost.
         let end = Completion { entries: vec![told(EntryEvent::StepFinished), finish.clone()], ..done(held[0].lease) };
         store.commit(Transaction::new().complete(end)).await.unwrap();
         let batch = [held[1].lease, WorkLease { fence: held[2].lease.fence - 1, ..held[2].lease }]
@@ -119,7 +121,7 @@ on_both_engines! {
         assert_eq!(events(store, held[0].lease.work).await, [EntryEvent::StepFinished, EntryEvent::Finished]);
         assert_eq!(events(store, held[1].lease.work).await, [EntryEvent::Claimed, EntryEvent::Finished]);
         assert_eq!(events(store, held[2].lease.work).await, []);
-        // The worker's clock says 1970; when it ended the store knows.
+        // The worker's clock shows 1970; the store knows the time of completion.
         let log = log(store, held[1].lease.work).await;
         let ended = store.work(held[1].lease.work).await.unwrap().unwrap().finished.unwrap();
         assert_eq!(log[0].time, past(5));
@@ -128,7 +130,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_did_not_happen_is_not_told(env: &TestEnvironment) {
+    async fn an_event_that_did_not_happen_has_no_entry(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let work = manifest(lane);
         store.enqueue(vec![work.clone()]).await.unwrap();
@@ -145,7 +147,8 @@ on_both_engines! {
             let outcome = store.commit(transaction).await;
             assert!(matches!(outcome, Err(StoreError::LostLease { .. })), "{outcome:?}");
         }
-        // Nor what was taken back for any other reason; nor of work that nobody knows, and then nothing else happens either.
+        // Nor an entry of any other transaction that was rolled back; nor of unknown work, and then nothing else
+        // happens either.
         let taken = Transaction::new().checkpoint(lease, "s", json!(1)).record(work.id, entry()).enqueue(work.clone());
         assert!(matches!(store.commit(taken).await, Err(StoreError::Exists { .. })));
         let note = Uuid::now_v7();
@@ -154,14 +157,14 @@ on_both_engines! {
         assert!(store.get(note).await.unwrap().is_none());
         assert_eq!(events(store, work.id).await, []);
         assert_eq!(store.work(work.id).await.unwrap().unwrap().step, None);
-        // And what did, is.
+        // Events that happened have theirs.
         store.commit(Transaction::new().checkpoint(lease, "s", json!(1)).record(work.id, entry())).await.unwrap();
         assert_eq!(events(store, work.id).await, [EntryEvent::StepFinished]);
     }
 }
 
 on_both_engines! {
-    async fn work_is_given_back_with_what_it_leaves_for_the_next_holder(env: &TestEnvironment) {
+    async fn work_is_released_with_a_checkpoint_for_the_next_holder(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let (one, two) = (manifest(lane).after(past(0)), manifest(lane).after(past(1)));
         store.enqueue(vec![one.clone(), two.clone()]).await.unwrap();
@@ -177,10 +180,10 @@ on_both_engines! {
         let seen = store.work(one.id).await.unwrap().unwrap();
         assert_eq!((seen.step.as_deref(), seen.checkpoint), (Some("wait"), Some(json!({ "waiting": "Unreachable" }))));
         assert_eq!(events(store, one.id).await, [EntryEvent::Yielded]);
-        // No step was begun: another fresh one may go first.
+        // No step was started: another unstarted one may go first.
         let second = next(store, MANIFEST).await.unwrap();
         assert_eq!(second.lease.work, two.id);
-        // One that was begun keeps its place, and what it had checkpointed unless it leaves something else.
+        // Started work keeps its place, and its checkpoint unless it leaves another.
         store.checkpoint(second.lease, "begun", json!({ "done": 1 })).await.unwrap();
         store.release(Release::new(second.lease, Duration::ZERO, true)).await.unwrap();
         let again = next(store, MANIFEST).await.unwrap();
@@ -194,7 +197,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn who_takes_over_learns_what_the_lost_holder_was_asked(env: &TestEnvironment) {
+    async fn a_takeover_returns_the_signals_of_the_lost_holder(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let work = manifest(lane);
         store.enqueue(vec![work.clone()]).await.unwrap();
@@ -209,14 +212,14 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn ends_that_nobody_held_are_told_by_the_store(env: &TestEnvironment) {
+    async fn the_store_writes_entries_of_ends_without_a_holder(env: &TestEnvironment) {
         let store = &env.store;
         let [touched, swept, withdrawn] = [(); 3].map(|()| Uuid::new_v4());
         let late = manifest(touched).after(past(0)).before(past(9));
         let asleep = manifest(swept).after(future(0)).before(past(9));
         let forgotten = manifest(withdrawn).after(future(0));
         store.enqueue(vec![late.clone(), asleep.clone(), forgotten.clone()]).await.unwrap();
-        assert!(work_off(store, MANIFEST).await.is_empty());
+        assert!(complete_all(store, MANIFEST).await.is_empty());
         assert_eq!(store.expire(None, 100).await.unwrap().changed, 1);
         store.commit(Transaction::new().withdraw_lane(withdrawn, json!({ "message": "gone" }))).await.unwrap();
         for (work, state, message) in [
@@ -289,7 +292,7 @@ on_both_engines! {
                 let (store, work) = (store.clone(), work.id);
                 tellers.spawn(async move {
                     let entry = saying(EntryEvent::StepStarted, format!("{teller}-{number}"));
-                    // Holders and others, in turn.
+                    // Holders and others, alternating.
                     let transaction = match number % 3 {
                         0 => Transaction::new().checkpoint(lease, "s", json!(number)),
                         1 => Transaction::new().request_cancel(work),
@@ -299,7 +302,7 @@ on_both_engines! {
                 });
             }
         }
-        // Whoever reads meanwhile, each page from where the last one ended, misses nothing.
+        // A concurrent reader, each page from the end of the last one, misses nothing.
         let (mut read, mut after) = (Vec::new(), None);
         while read.len() < 80 {
             let page = env.store.entries(work.id, after, 7).await.unwrap();

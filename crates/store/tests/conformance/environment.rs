@@ -1,4 +1,4 @@
-//! Where the tests stand: a store of either engine, with a clock where the engine takes one.
+//! Test environment: a store of either engine, with a clock where the engine takes one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use api::clock::{SharedClock, SystemClock};
 use store::{Keyring, Location, Options, Store};
 use testkit::{postgres, prerequisites};
 
-/// A fresh store and all that is needed to open it once more.
+/// A new store and the options to open it again.
 pub(crate) struct TestEnvironment {
     pub(crate) store: Store,
     pub(crate) options: Options,
     _place: Place,
 }
 
-/// What holds the store's data; gone when the test ends.
+/// Storage of the store; removed when the test ends.
 enum Place {
     Directory(#[expect(dead_code, reason = "removed when dropped")] tempfile::TempDir),
     Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::TestDatabase),
@@ -33,7 +33,7 @@ impl TestEnvironment {
         }
     }
 
-    /// A new database on the shared PostgreSQL server; none (and a skip by name) where there is no server.
+    /// A new database on the shared PostgreSQL server; none (and a reported skip) where there is no server.
     pub(crate) async fn postgres() -> Option<TestEnvironment> {
         let Some(server) = postgres::shared() else {
             prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
@@ -50,7 +50,7 @@ impl TestEnvironment {
         matches!(self.options.location, Location::Postgres(_))
     }
 
-    /// The same store, opened by what stands for another process; only PostgreSQL can.
+    /// The same store, opened as by another process; PostgreSQL only.
     pub(crate) async fn another(&self) -> Store {
         assert!(self.is_shared(), "SQLite is for one process");
         Store::open(self.options.clone()).await.unwrap()
@@ -64,7 +64,7 @@ impl TestEnvironment {
         }
     }
 
-    /// Every promise of the store is kept.
+    /// Asserts every invariant of the store.
     pub(crate) async fn assert_sound(&self) {
         let broken: Vec<_> =
             self.store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
@@ -72,20 +72,20 @@ impl TestEnvironment {
     }
 }
 
-/// The usual choices, with a key that lives as long as the test.
+/// Default options, with a key that lives as long as the test.
 pub(crate) fn options(location: Location) -> Options {
     let clock: SharedClock = Arc::new(SystemClock);
     Options::new(location, Keyring::ephemeral().unwrap(), clock)
 }
 
-/// Runs a test on a runtime of its own, and says when it hangs.
+/// Runs a test on a runtime of its own, and fails when it hangs.
 pub(crate) fn block_on<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let limit = if soak() { Duration::from_secs(1800) } else { Duration::from_secs(180) };
     runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") })
 }
 
-/// Whether the long variants are wanted.
+/// Whether the long variants are requested.
 #[expect(clippy::disallowed_methods, reason = "a test's switch, not a setting of the product")]
 pub(crate) fn soak() -> bool {
     std::env::var_os("SHIPSHAPE_SOAK").is_some()
@@ -96,7 +96,7 @@ pub(crate) fn short_or_long<T>(short: T, long: T) -> T {
     if soak() { long } else { short }
 }
 
-/// One test, on both engines; afterwards every promise of the store is verified.
+/// One test on both engines; afterwards every invariant of the store is verified.
 macro_rules! on_both_engines {
     ($(#[$meta:meta])* async fn $name:ident($env:ident: &TestEnvironment) $body:block) => {
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! Never two at once on one lane, nothing lost, nothing done twice, operations first: watched from outside the
+//! Never two holders of one lane, nothing lost, nothing done twice, operations first: observed from outside the
 //! store, while many claimers work on many lanes.
 
 use std::collections::HashMap;
@@ -14,16 +14,16 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::environment::{TestEnvironment, block_on, short_or_long};
-use crate::queue_fixture::{Asked as _, SOON, done, eventually, manifest, operation, repaired};
-use crate::worker_process::{Crew, Site};
+use crate::queue_fixture::{SOON, WorkProperties as _, done, eventually, manifest, operation, repaired};
+use crate::worker_process::{Site, WorkerProcesses};
 
-/// So much may wait while more is asked for.
+/// Most pending work while more is requested.
 const BACKLOG: usize = 150;
 
-/// What a process can have ended without having noted it when it is killed: a piece for each of its claimers.
+/// Work that a killed process can have completed without recording it: one piece for each of its claimers.
 const UNWITNESSED: usize = 3;
 
-/// Sees who works on what, and remembers what was asked. Its own lock orders what it sees.
+/// Observes who works on what, and records what was requested. Its own lock orders the observations.
 #[derive(Default)]
 struct Witness {
     seen: Mutex<Seen>,
@@ -31,11 +31,12 @@ struct Witness {
 
 #[derive(Default)]
 struct Seen {
-    /// Counts what was seen so far: a smaller number was earlier.
+    /// Counter of observations: a smaller number was earlier.
     time: u64,
-    /// What runs on each lane.
+    /// Running work of each lane.
     running: HashMap<Uuid, Uuid>,
-    /// Operations that are surely pending or running: their enqueue was answered, their end was not yet sent.
+    /// Operations that are certainly pending or running: their enqueue was acknowledged, their completion not yet
+    /// sent.
     waiting: HashMap<Uuid, HashMap<Uuid, u64>>,
     ended: HashMap<Uuid, usize>,
     preempted: usize,
@@ -46,14 +47,14 @@ impl Witness {
         self.seen.lock().unwrap()
     }
 
-    /// The moment before something is asked of the store.
+    /// The moment before a request to the store.
     fn now(&self) -> u64 {
         self.seen().time
     }
 
     fn enqueued(&self, work: &NewWork) {
         let mut seen = self.seen();
-        // Who asked for it may hear of its enqueuing later than another of its end.
+        // The requester may learn of its enqueue later than another of its completion.
         if work.kind == WorkKind::Operation && !seen.ended.contains_key(&work.id) {
             seen.time += 1;
             let time = seen.time;
@@ -61,7 +62,7 @@ impl Witness {
         }
     }
 
-    /// The store gave out this work to a claim that was sent at `asked`.
+    /// The store returned this work to a claim that was sent at `asked`.
     fn begins(&self, claimed: &ClaimedWork, asked: u64) {
         let mut seen = self.seen();
         let (lane, work) = (claimed.lease.lane, claimed.lease.work);
@@ -73,7 +74,7 @@ impl Witness {
         }
     }
 
-    /// A checkpoint that was sent at `asked` was answered with or without the wish to make way.
+    /// A checkpoint sent at `asked` returned with or without the signal to yield.
     fn checkpointed(&self, claimed: &ClaimedWork, asked: u64, preempt: bool) {
         if claimed.kind == WorkKind::Manifest {
             let mut seen = self.seen();
@@ -85,17 +86,17 @@ impl Witness {
         }
     }
 
-    /// It is about to be given back: from now on others may have the lane.
+    /// It is about to be released: from now on others may have the lane.
     fn leaves(&self, claimed: &ClaimedWork) {
         assert_eq!(self.seen().running.remove(&claimed.lease.lane), Some(claimed.lease.work));
     }
 
-    /// Waits until so many pieces of work have ended.
+    /// Waits until that many pieces of work have finished.
     async fn have_ended(&self, count: usize) {
         eventually("work has ended", SOON, async || (self.seen().ended.len() >= count).then_some(())).await;
     }
 
-    /// It is about to be ended.
+    /// It is about to be completed.
     fn ends(&self, claimed: &ClaimedWork) {
         self.leaves(claimed);
         let mut seen = self.seen();
@@ -107,13 +108,13 @@ impl Witness {
 }
 
 impl Seen {
-    /// An operation of that lane that had been enqueued before `asked` and still waits.
+    /// An operation of that lane that was enqueued before `asked` and is still pending.
     fn waits_since(&self, lane: Uuid, asked: u64) -> Option<Uuid> {
         self.waiting.get(&lane)?.iter().find(|(_, enqueued)| **enqueued <= asked).map(|(work, _)| *work)
     }
 }
 
-/// Claims, works in three steps, makes way when asked, and ends, until it is over.
+/// Claims, works in three steps, yields when signalled, and completes, until the end.
 async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<AtomicBool>) {
     let owner = Uuid::new_v4();
     while !over.load(Ordering::SeqCst) {
@@ -144,7 +145,7 @@ async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<
     }
 }
 
-/// Everything that was asked for was done, and once.
+/// Asserts that all requested work was done once.
 async fn assert_done(store: &Store, asked: &[Uuid]) {
     for block in asked.chunks(500) {
         let seen = store.works(block.to_vec()).await.unwrap();
@@ -171,7 +172,7 @@ on_both_engines! {
             if start.elapsed() > time {
                 break;
             }
-            // Every other block is of operations, on a few lanes each: most of them meet manifests that run.
+            // Every other block is of operations, on a few lanes each: most of them meet running manifests.
             let block: Vec<NewWork> = match round % 2 {
                 0 => lanes.iter().skip(round % 7).step_by(3).map(|lane| manifest(*lane)).collect(),
                 _ => lanes.iter().skip(round % 11).step_by(9).map(|lane| operation(*lane)).collect(),
@@ -179,7 +180,7 @@ on_both_engines! {
             env.store.enqueue(block.clone()).await.unwrap();
             block.iter().for_each(|work| witness.enqueued(work));
             asked.extend(block.iter().map(|work| work.id));
-            // The backlog stays small, so that the time is spent on lanes that are fought for.
+            // The backlog stays small, so that the time is spent on contended lanes.
             witness.have_ended(asked.len().saturating_sub(BACKLOG)).await;
         }
         witness.have_ended(asked.len()).await;
@@ -196,7 +197,7 @@ on_both_engines! {
     }
 }
 
-/// What stands for three processes where the engine allows several.
+/// Three handles that act as processes where the engine allows several.
 async fn stores(env: &TestEnvironment) -> Vec<Store> {
     match env.is_shared() {
         true => vec![env.store.clone(), env.another().await, env.another().await],
@@ -204,11 +205,11 @@ async fn stores(env: &TestEnvironment) -> Vec<Store> {
     }
 }
 
-/// Keeps three processes busy for `time`, killing one of them every so often or never.
-async fn drilled(site: &Site, time: Duration, kill_every: Option<Duration>, budgets: &[&str]) -> Store {
+/// Keeps three processes busy for `time`, killing one of them periodically or never.
+async fn run_workers(site: &Site, time: Duration, kill_every: Option<Duration>, budgets: &[&str]) -> Store {
     let store = site.open().await;
     let lanes: Vec<Uuid> = (0..short_or_long(60, 500)).map(|_| Uuid::new_v4()).collect();
-    let mut worker_process = Crew::start(site, Duration::from_secs(3));
+    let mut worker_process = WorkerProcesses::start(site, Duration::from_secs(3));
     let start = Instant::now();
     let (mut last_kill, mut asked, mut round) = (start, Vec::new(), 0_usize);
     while start.elapsed() < time {
@@ -228,7 +229,7 @@ async fn drilled(site: &Site, time: Duration, kill_every: Option<Duration>, budg
         asked.extend(block.iter().map(|work| work.id));
         assert_within_limits(&store).await;
         if kill_every.is_some_and(|every| last_kill.elapsed() > every) {
-            // Which one is as random as the ids are.
+            // As random as the ids are.
             let victim = usize::from(asked[asked.len() - 1].as_bytes()[15]);
             worker_process.replace(site, victim);
             last_kill = Instant::now();
@@ -280,12 +281,12 @@ async fn assert_sound(store: &Store) {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Claims, and as often as not forgets what it claimed, as a process does that is killed; ends the rest, and what
-/// others forgot.
+/// Claims, and half of the time abandons what it claimed, as a killed process does; completes the rest, and what
+/// others abandoned.
 async fn forgetful(store: Store, over: Arc<AtomicBool>) {
     while !over.load(Ordering::SeqCst) {
         let owner = Uuid::new_v4();
-        // A lease of no length has run out when the next one looks.
+        // A lease of no duration has expired at the next check.
         let forgets = owner.as_bytes()[0].is_multiple_of(2);
         let lease = if forgets { Duration::ZERO } else { Duration::from_secs(60) };
         let claimed = store.claim_for(WorkKind::Manifest, 4, owner, lease).await.unwrap();
@@ -293,7 +294,8 @@ async fn forgetful(store: Store, over: Arc<AtomicBool>) {
         if !forgets {
             held.extend(claimed);
         }
-        // Some of what is ended was taken over meanwhile: then the end is refused, and the other's counts.
+        // Some of the completed work was taken over meanwhile: then the completion is rejected, and the other's
+        // counts.
         store.complete(&held.iter().map(|it| done(it.lease)).collect::<Vec<_>>()).await.unwrap();
         tokio::task::yield_now().await;
     }
@@ -343,7 +345,7 @@ on_both_engines! {
 fn three_processes_never_meet_on_a_lane_on_postgresql() {
     block_on(async {
         let Some(site) = Site::postgres() else { return };
-        let store = drilled(&site, Duration::from_secs(short_or_long(2, 60)), None, &[]).await;
+        let store = run_workers(&site, Duration::from_secs(short_or_long(2, 60)), None, &[]).await;
         assert_sound(&store).await;
     });
 }
@@ -353,7 +355,7 @@ fn three_processes_never_meet_on_a_lane_while_they_are_killed_on_postgresql() {
     block_on(async {
         let Some(site) = Site::postgres() else { return };
         let time = Duration::from_secs(short_or_long(3, 60));
-        let store = drilled(&site, time, Some(Duration::from_millis(700)), &[]).await;
+        let store = run_workers(&site, time, Some(Duration::from_millis(700)), &[]).await;
         assert_sound(&store).await;
     });
 }
@@ -368,7 +370,7 @@ fn no_budget_is_exceeded_or_leaks_while_three_processes_are_killed_on_postgresql
         }
         let time = Duration::from_secs(short_or_long(3, 60));
         let budgets = ["fleet", "region/north", "task/upgrade"];
-        let store = drilled(&site, time, Some(Duration::from_millis(900)), &budgets).await;
+        let store = run_workers(&site, time, Some(Duration::from_millis(900)), &budgets).await;
         for budget in store.budgets().await.unwrap() {
             assert_eq!((budget.used, budget.parked), (0, 0), "{}", budget.key);
         }

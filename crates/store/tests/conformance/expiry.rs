@@ -1,4 +1,4 @@
-//! Work that did not begin in its time. `run_before` guards the first start only.
+//! Work that did not start in time. `run_before` limits the first start only.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use store::{NewWork, Store};
 use uuid::Uuid;
 
 use crate::queue_fixture::{
-    Asked as _, SOON, claim, eventually, expired, finish, future, manifest, next, operation, past, rest,
-    work_off,
+    SOON, WorkProperties as _, claim, complete_all, eventually, expired, finish, future, manifest, next,
+    operation, past, rest,
 };
 
 async fn states(store: &Store, work: &[NewWork]) -> Vec<WorkState> {
@@ -51,9 +51,9 @@ on_both_engines! {
         assert_eq!(states(store, &good).await, [WorkState::Pending; 3]);
         assert_eq!(expired(store).await, 0);
         finish(store, lease).await;
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [good[1].id]);
-        assert_eq!(work_off(store, WorkKind::Operation).await, [good[2].id], "an operation has no last moment");
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [good[0].id]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [good[1].id]);
+        assert_eq!(complete_all(store, WorkKind::Operation).await, [good[2].id], "an operation has no last moment");
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [good[0].id]);
     }
 }
 
@@ -84,7 +84,7 @@ on_both_engines! {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let late: Vec<NewWork> = (0..20).map(|n| manifest(lane).after(past(n)).before(past(1000))).collect();
         store.enqueue(late.clone()).await.unwrap();
-        // Three are looked at; those behind them in the lane go with them.
+        // Three are checked; those behind them in the lane are timed out with them.
         let walk = store.expire(None, 3).await.unwrap();
         assert_eq!(states(store, &late).await, [WorkState::TimedOut; 20]);
         assert_eq!(walk.changed, late.len());
@@ -94,11 +94,11 @@ on_both_engines! {
 on_both_engines! {
     async fn a_lane_full_of_late_work_still_comes_to_the_good_piece_behind_it(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
-        // More than one touch closes.
+        // More than one access times out.
         let late: Vec<NewWork> = (0..350).map(|n| manifest(lane).after(past(n)).before(past(1000))).collect();
         let good = manifest(lane);
         store.enqueue([late.clone(), vec![good.clone()]].concat()).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [good.id]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [good.id]);
         assert_eq!(states(store, &late).await, vec![WorkState::TimedOut; 350]);
         let lane = store.lane(lane).await.unwrap().unwrap();
         assert_eq!((lane.head_kind, lane.owner), (None, None));
@@ -120,9 +120,9 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_has_begun_is_resumed_whatever_the_hour(env: &TestEnvironment) {
+    async fn started_work_is_resumed_after_its_latest_start(env: &TestEnvironment) {
         let store = &env.store;
-        // The shortest time in which a busy machine surely makes the two claims below.
+        // The shortest time in which a busy machine certainly makes the two claims below.
         let limit = SystemClock.now() + Duration::from_secs(3);
         let (claimed_once, checkpointed) = (manifest(Uuid::new_v4()).before(limit), manifest(Uuid::new_v4()).before(limit));
         let unstarted = manifest(Uuid::new_v4()).after(future(0)).before(limit);
@@ -133,12 +133,12 @@ on_both_engines! {
         for claimed in &claimed {
             rest(store, claimed.lease, Duration::ZERO).await;
         }
-        // Work that is due at that moment tells when the store's own clock has come to it.
+        // Work due at that moment shows when the store's own clock has reached it.
         store.enqueue(vec![operation(Uuid::new_v4()).after(limit)]).await.unwrap();
         eventually("the last moment has passed", SOON, async || next(store, WorkKind::Operation).await).await;
         assert_eq!(expired(store).await, 1);
         assert_eq!(store.work(unstarted.id).await.unwrap().unwrap().state, WorkState::TimedOut);
-        let mut resumed = work_off(store, WorkKind::Manifest).await;
+        let mut resumed = complete_all(store, WorkKind::Manifest).await;
         resumed.sort();
         let mut expected = [claimed_once.id, checkpointed.id];
         expected.sort();

@@ -1,4 +1,4 @@
-//! The change feed: whatever was committed is delivered, at least once and in order; what was not, never.
+//! The change feed: every committed change is delivered, at least once and in order; an uncommitted one never.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -23,16 +23,16 @@ use crate::fixture::{
 };
 use crate::raw::{self, RawDatabase};
 
-/// What the feed must tell: which document, at which version, deleted or not.
-type Told = (Uuid, Etag, bool);
+/// A change: document, version, deleted or not.
+type FeedChange = (Uuid, Etag, bool);
 
 /// One of many writers: creates, changes and deletes its own notes, alone and several together, and fails often.
-async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice) -> HashSet<Told> {
+async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice) -> HashSet<FeedChange> {
     let mut committed = HashSet::new();
     let mut mine: Vec<VersionedDocument<Note>> = Vec::new();
     for round in 0..rounds {
         if dice.below(4) == 0 {
-            // A writer that was held up between two writes, or not.
+            // Sometimes delayed between two writes.
             tokio::time::sleep(Duration::from_millis(dice.below(4))).await;
         }
         let place = if mine.is_empty() {
@@ -41,7 +41,7 @@ async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice
             Some(usize::try_from(dice.below(mine.len() as u64)).unwrap())
         };
         match (dice.below(6), place) {
-            // A transaction whose second half conflicts: nothing of its first half may ever be told.
+            // A transaction whose second half conflicts: its first half must never be delivered.
             (0, _) => {
                 let failing = Transaction::new().create(Uuid::now_v7(), &Note::fresh(), &context()).unwrap();
                 let failing = failing.create(Uuid::now_v7(), &taken, &context()).unwrap();
@@ -91,19 +91,19 @@ async fn write_and_fail(store: Store, taken: Note, rounds: usize, mut dice: Dice
     committed
 }
 
-/// A reader that is restarted again and again, from a position that it saved or from one long before.
+/// A reader that is restarted repeatedly, from a saved position or from a much earlier one.
 async fn read_and_restart(
     store: Store,
     name: String,
     mut dice: Dice,
     done: &AtomicBool,
-    expect: &Mutex<Option<HashSet<Told>>>,
-) -> Vec<Told> {
+    expect: &Mutex<Option<HashSet<FeedChange>>>,
+) -> Vec<FeedChange> {
     let start = store.saved_position(&name).await.unwrap().unwrap();
-    let mut delivered: Vec<Told> = Vec::new();
-    let mut seen: HashSet<Told> = HashSet::new();
+    let mut delivered: Vec<FeedChange> = Vec::new();
+    let mut seen: HashSet<FeedChange> = HashSet::new();
     let mut position = start;
-    // What this life of the reader was told last: order must hold within it.
+    // Last versions since the restart: order must hold within it.
     let mut life: HashMap<Uuid, Etag> = HashMap::new();
     loop {
         let page = store.feed_after(position, 1 + usize::try_from(dice.below(40)).unwrap()).await.unwrap();
@@ -115,7 +115,7 @@ async fn read_and_restart(
             if let Some(before) = life.insert(told.0, told.1) {
                 assert!(before < told.1, "{told:?} came behind {before}");
             }
-            // Nothing is skipped: the version before was told before, in this life or an earlier one.
+            // Nothing is skipped: the previous version was delivered before.
             if counter(told.1) > 1 {
                 let before = at(counter(told.1) - 1);
                 assert!(seen.contains(&(told.0, before, false)), "{told:?} was told, {before} was not");
@@ -127,7 +127,7 @@ async fn read_and_restart(
         position = page.next;
         match dice.below(10) {
             0 => store.commit(Transaction::new().save_position(&name, position)).await.map(drop).unwrap(),
-            // It dies, and knows only what it had saved.
+            // It restarts, with only its saved position.
             1 if !done.load(Ordering::SeqCst) => {
                 position = store.saved_position(&name).await.unwrap().unwrap();
                 life.clear();
@@ -151,7 +151,7 @@ on_both_engines! {
         let taken = Note::fresh();
         let taken_at = written(&env.store, &taken).await;
         let start = env.store.feed_end().await.unwrap();
-        // The feed may be held back behind this place for a moment; it is where all readers begin.
+        // The feed may be delayed behind this position for a moment; all readers start here.
         let mut stores = vec![env.store.clone()];
         if env.is_shared() {
             stores.extend([env.another().await, env.another().await]);
@@ -167,7 +167,7 @@ on_both_engines! {
                 let store = stores[writer % stores.len()].clone();
                 writers.spawn(write_and_fail(store, taken.clone(), rounds, Dice::seeded(seed ^ writer as u64)));
             }
-            let committed: HashSet<Told> = writers.join_all().await.into_iter().flatten().collect();
+            let committed: HashSet<FeedChange> = writers.join_all().await.into_iter().flatten().collect();
             done.store(true, Ordering::SeqCst);
             *expect.lock().unwrap() = Some(committed.clone());
             committed
@@ -178,8 +178,8 @@ on_both_engines! {
         };
         let (committed, one, two, three) = tokio::join!(write_mode, read(0), read(1), read(2));
         for delivered in [one, two, three] {
-            let mut delivered: HashSet<Told> = delivered.into_iter().collect();
-            // The note that everybody collides with was written just before; it may be told or not.
+            let mut delivered: HashSet<FeedChange> = delivered.into_iter().collect();
+            // The note that everybody collides with was written just before; it may be delivered or not.
             delivered.remove(&(taken_at.uuid, taken_at.etag, false));
             assert_eq!(delivered, committed, "seed {seed}");
         }
@@ -187,7 +187,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn every_move_of_work_is_told(env: &TestEnvironment) {
+    async fn every_state_change_of_work_is_in_the_feed(env: &TestEnvironment) {
         let (store, lane, me) = (&env.store, Uuid::new_v4(), Uuid::new_v4());
         let mut position = store.feed_end().await.unwrap();
         let work = NewWork::new(Uuid::now_v7(), lane, WorkKind::Manifest);
@@ -215,8 +215,8 @@ on_both_engines! {
     }
 }
 
-/// Keeps house until `done` sees what it waits for.
-pub(crate) async fn keep_house_until(
+/// Runs the housekeeping until `done` returns a value.
+pub(crate) async fn run_housekeeping_until(
     store: &Store,
     retention: Retention,
     what: &str,
@@ -231,7 +231,7 @@ pub(crate) async fn keep_house_until(
 }
 
 on_both_engines! {
-    async fn a_position_older_than_what_is_kept_is_gone_and_a_younger_one_is_not(env: &TestEnvironment) {
+    async fn a_position_past_retention_is_gone_and_a_younger_one_is_not(env: &TestEnvironment) {
         let store = &env.store;
         let old = store.feed_end().await.unwrap();
         for _ in 0..5 {
@@ -242,12 +242,12 @@ on_both_engines! {
             (told.len() == 5).then(|| told[4].position)
         }).await;
         let retention = Retention { feed: Duration::ZERO, ..Retention::default() };
-        keep_house_until(store, retention, "the feed is trimmed", async || {
+        run_housekeeping_until(store, retention, "the feed is trimmed", async || {
             matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })).then_some(())
         }).await;
         let refusal = store.feed_after(old, 10).await.unwrap_err().to_string();
         assert_eq!(refusal, format!("feed position {old} is too old; list everything and continue from a new position"));
-        // The newest row stays, and with it the place of a reader that had come so far.
+        // The newest row stays, and with it the position of a reader that had read it.
         assert!(store.feed_after(young, 10).await.unwrap().changes.is_empty());
         let fresh = store.feed_end().await.unwrap();
         let next = written(store, &Note::fresh()).await;
@@ -284,7 +284,7 @@ fn a_position_is_gone_when_postgresql_is_another_instance_or_an_older_one() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let raw = RawDatabase::connect(&env).await;
-        // Restored into another instance, or to an earlier time, or promoted: all show in what the store had noted.
+        // Restored into another instance, or to an earlier time, or promoted: all show in the store's meta values.
         for restored in [
             "update meta set value = '42' where key = 'system_identifier'",
             "update meta set value = '9000000000000000' where key = 'high_water_tx'",
@@ -295,7 +295,7 @@ fn a_position_is_gone_when_postgresql_is_another_instance_or_an_older_one() {
             assert!(env.store.feed_after(old, 10).await.is_ok());
             raw.execute(restored).await;
             let another = env.another().await;
-            // Who had just been told that nothing is new may believe it for a moment longer; it misses nothing.
+            // A recent empty page may be trusted for a moment longer; nothing is missed.
             for store in [&env.store, &another] {
                 let gone = async || {
                     matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })).then_some(())
@@ -304,16 +304,16 @@ fn a_position_is_gone_when_postgresql_is_another_instance_or_an_older_one() {
             }
             let new = another.feed_end().await.unwrap();
             assert!(env.store.feed_after(new, 10).await.is_ok());
-            // Opening it once more finds nothing strange any more.
+            // Opening it again finds nothing unusual.
             let third = env.another().await;
             assert!(third.feed_after(new, 10).await.is_ok());
         }
     });
 }
 
-/// A dump of an instance that had counted further than the one that it is read into.
+/// A dump of an instance with higher transaction ids than the one that it is restored into.
 #[test]
-fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_written_here() {
+fn rows_of_an_instance_with_higher_transaction_ids_precede_new_rows() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let raw = RawDatabase::connect(&env).await;
@@ -330,7 +330,7 @@ fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_wr
             .await;
         };
         sealed(&env.store).await;
-        // Two more, which nobody has sealed when the dump is made.
+        // Two more, unsealed at the time of the dump.
         for note in &notes {
             env.store.collection().update(note, &note.document.saying("changed"), &context()).await.unwrap();
         }
@@ -357,15 +357,15 @@ fn what_comes_from_an_instance_that_had_counted_further_stands_before_what_is_wr
         })
         .await;
         assert_eq!(told.iter().filter_map(version).collect::<Vec<_>>(), [(new.uuid, new.etag, false)]);
-        // The newest record comes first, and the old ones are as they were.
+        // The newest record comes first, and the old ones are unchanged.
         let now: Vec<Uuid> = listed(&store).await.iter().map(|it| it.id).collect();
         assert_eq!(now[1..], before);
-        // What was not sealed there is sealed here, in the order of the log.
+        // Unsealed records of the dump are sealed here, in the order of the log.
         sealed(&store).await;
         let numbers: Vec<i64> = listed(&store).await.iter().map(|it| it.number.unwrap()).collect();
         assert_eq!(numbers, [5, 4, 3, 2, 1]);
         assert_sound(&store).await;
-        // Opened once more, nothing is strange any more.
+        // Opening it again finds nothing unusual.
         let again = env.another().await;
         assert!(again.feed_after(position, 10).await.is_ok());
         assert_eq!(listed(&again).await.len(), 5);

@@ -1,4 +1,5 @@
-//! What is no store of ours, or not ours alone, is refused at open with one clear sentence, and left as it was.
+//! A file or server that is not a store, or is in use, is rejected at open with one clear sentence, and left
+//! untouched.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +18,7 @@ use crate::fixture::{Folder, Note, assert_sound, close, eventually, written};
 use crate::load::Load;
 use crate::raw::{self, RawDatabase};
 
-/// The files of a folder, byte for byte; whose lock it is, is not part of what must stay.
+/// Files of a folder, byte for byte, except for the lock file's content.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     std::fs::read_dir(folder)
         .unwrap()
@@ -27,7 +28,7 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// A folder with a store in it that holds a few hundred notes, closed.
+/// A folder with a closed store of a few hundred notes.
 async fn written_folder() -> Folder {
     let folder = Folder::new();
     let store = folder.open().await;
@@ -38,7 +39,7 @@ async fn written_folder() -> Folder {
     folder
 }
 
-/// Opening is refused with that sentence, for writers and for readers, and nothing in the folder changes.
+/// Opening fails with that sentence, for writers and for readers, and nothing in the folder changes.
 async fn refused(folder: &Folder, what: &str) {
     let before = contents(folder.path().parent().unwrap());
     let path = folder.path().display().to_string();
@@ -50,7 +51,7 @@ async fn refused(folder: &Folder, what: &str) {
     }
     let refusal = Reader::open(folder.options.clone()).await.unwrap_err().to_string();
     assert!(refusal.starts_with(&sentence), "{refusal:?} does not begin with {sentence:?}");
-    // Looking at a file may leave an empty log and its index beside it; everything that was there is as it was.
+    // Reading a file may leave an empty WAL and its index beside it; everything else is unchanged.
     let mut after = contents(folder.path().parent().unwrap());
     assert!(after.get("store.db-wal").is_none_or(Vec::is_empty), "{what}: something was written");
     after.retain(|name, _| before.contains_key(name));
@@ -58,13 +59,13 @@ async fn refused(folder: &Folder, what: &str) {
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_left_untouched() {
+fn a_damaged_file_is_rejected_and_left_untouched() {
     block_on(async {
         let folder = written_folder().await;
         let whole = std::fs::read(folder.path()).unwrap();
         let pages = whole.len() / 4096;
         assert!(pages > 20);
-        // The beginning of a page says how its rows lie; damage there cannot hide.
+        // The start of a page describes its rows; damage there is always detected.
         for page in [1, pages / 3, pages / 2, pages - 1] {
             let mut damaged = whole.clone();
             damaged[page * 4096..page * 4096 + 64].iter_mut().for_each(|byte| *byte = !*byte);
@@ -75,14 +76,14 @@ fn a_damaged_file_is_refused_and_left_untouched() {
         damaged[100..200].iter_mut().for_each(|byte| *byte = !*byte);
         std::fs::write(folder.path(), &damaged).unwrap();
         refused(&folder, "store {path}: is damaged").await;
-        // And whole again, it opens.
+        // Restored, it opens.
         std::fs::write(folder.path(), &whole).unwrap();
         assert_sound(&folder.open().await).await;
     });
 }
 
 #[test]
-fn no_single_flipped_byte_is_worse_than_a_refusal() {
+fn no_single_flipped_byte_is_worse_than_a_rejection() {
     block_on(async {
         let folder = written_folder().await;
         let whole = std::fs::read(folder.path()).unwrap();
@@ -91,7 +92,7 @@ fn no_single_flipped_byte_is_worse_than_a_refusal() {
             let mut damaged = whole.clone();
             damaged[place] = !damaged[place];
             std::fs::write(folder.path(), &damaged).unwrap();
-            // Within a text there is nothing to tell it by; anywhere else it is refused, or told by a check.
+            // Within a text damage cannot be detected; anywhere else it is rejected, or found by a check.
             match Store::open(folder.options.clone()).await {
                 Ok(store) => {
                     let _ = store.check().await;
@@ -110,7 +111,7 @@ fn no_single_flipped_byte_is_worse_than_a_refusal() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_or_empty_or_no_database_is_refused() {
+fn a_file_that_is_truncated_or_empty_or_not_a_database_is_rejected() {
     block_on(async {
         let folder = written_folder().await;
         let whole = std::fs::read(folder.path()).unwrap();
@@ -142,7 +143,7 @@ fn a_file_that_is_cut_short_or_empty_or_no_database_is_refused() {
 }
 
 #[test]
-fn a_file_of_something_else_or_of_a_newer_release_is_refused() {
+fn a_file_of_another_program_or_a_newer_release_is_rejected() {
     block_on(async {
         let folder = Folder::new();
         let foreign = raw::open(&folder.path());
@@ -154,7 +155,7 @@ fn a_file_of_something_else_or_of_a_newer_release_is_refused() {
         let folder = written_folder().await;
         let file = raw::open(&folder.path());
         file.execute_batch("insert into schema select number + 1, 'next', 'x', 0 from schema where number = (select max(number) from schema)").unwrap();
-        // One step is tolerated: the neighbouring release may already have been here.
+        // One version is tolerated: the next release may already have migrated.
         close(folder.open().await).await;
         file.execute_batch("insert into schema select number + 1, 'next', 'x', 0 from schema where number = (select max(number) from schema)").unwrap();
         let known: i64 = file.query_row("select max(number) - 2 from schema", [], |row| row.get(0)).unwrap();
@@ -183,7 +184,7 @@ fn a_log_without_its_file_is_not_written_into_a_new_one() {
     block_on(async {
         let folder = written_folder().await;
         let log = folder.file("store.db-wal");
-        // As after a crash, and then the file was moved away by hand.
+        // As after a crash, after which the file was moved away by hand.
         let store = folder.open().await;
         let note = written(&store, &Note::fresh()).await;
         let (file, left) = (folder.file("copy.db"), std::fs::read(&log).unwrap());
@@ -200,7 +201,7 @@ fn a_log_without_its_file_is_not_written_into_a_new_one() {
             )
         );
         assert!(!folder.path().exists() && std::fs::read(&log).unwrap() == left);
-        // Moved away, a new store is made; put back, it is the old one.
+        // With the WAL moved away, a new store is created; moved back, it is the old one.
         std::fs::rename(&log, folder.file("log")).unwrap();
         let store = folder.open().await;
         assert!(store.get(note.uuid).await.unwrap().is_none());
@@ -211,7 +212,7 @@ fn a_log_without_its_file_is_not_written_into_a_new_one() {
 }
 
 #[test]
-fn a_read_only_file_is_refused_even_for_root() {
+fn a_read_only_file_is_rejected_even_for_root() {
     block_on(async {
         let folder = written_folder().await;
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o444)).unwrap();
@@ -259,14 +260,14 @@ fn a_store_is_opened_by_one_process_and_once() {
             )
         };
         assert_eq!(refusal, sentence(std::process::id()));
-        // Whoever only reads may, and sees what is written meanwhile.
+        // A reader may open it, and sees what is written meanwhile.
         let reader = Reader::open(folder.options.clone()).await.unwrap();
         let note = written(&store, &Note::fresh()).await;
         assert_eq!(reader.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
         reader.close().await;
         close(store).await;
 
-        // By another process, until that ends; however it ends.
+        // Held by another process until that exits, in any way.
         let mut command = std::process::Command::new(example_path("note_writer").unwrap());
         command.arg(folder.path()).arg(folder.file("keys"));
         let mut writer = ChildProcess::start(command).unwrap();
@@ -280,8 +281,8 @@ fn a_store_is_opened_by_one_process_and_once() {
     });
 }
 
-/// The moment at which a checkpoint has written the first page, and the process is killed: the file says that it is
-/// longer than it is, and everything that is missing is still in the log.
+/// A checkpoint has written the first page, and the process is killed: the header states a greater length than the
+/// file has, and everything missing is still in the WAL.
 #[test]
 fn a_file_whose_folding_of_the_log_was_interrupted_is_whole() {
     block_on(async {
@@ -312,7 +313,7 @@ fn a_file_whose_folding_of_the_log_was_interrupted_is_whole() {
     });
 }
 
-/// The sentence by which a server is refused; it never holds a password.
+/// The sentence with which a server is rejected; it never contains a password.
 async fn server_refusal(url: &str, password: Option<&str>) -> String {
     let password = password.map(|text| Secret::new(text.to_owned()));
     let given = Options { password, ..options(url.parse().unwrap()) };
@@ -326,7 +327,7 @@ async fn server_refusal(url: &str, password: Option<&str>) -> String {
 }
 
 #[test]
-fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
+fn a_server_that_rejects_or_is_unreachable_is_reported_in_one_sentence() {
     block_on(async {
         let Some(server) = postgres::private(PostgresOptions::default().with_password("hunter2right")) else {
             return prerequisites::skip(prerequisites::POSTGRESQL, "no server binaries were found");
@@ -345,7 +346,7 @@ fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
         let told = server_refusal(&url("postgres:hunter2right", "postgres?sslmode=require"), None).await;
         assert!(told.starts_with(&format!("{place}/postgres: ")), "{told}");
 
-        // A database of something else is refused, and nothing is added to it.
+        // A database of another program is rejected, and nothing is added to it.
         let database = server.database().unwrap();
         database.psql("create table letters (text text)").unwrap();
         let told = server_refusal(database.url(), None).await;
@@ -363,7 +364,7 @@ fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
             "1"
         );
 
-        // Read-only: the role may not make tables.
+        // Read-only: the role may not create tables.
         database.psql("drop table letters; create role reader login password 'hunter2reader'").unwrap();
         let told = Store::open(options(url("reader:hunter2reader", database.name()).parse().unwrap()))
             .await
@@ -379,7 +380,7 @@ fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
         let told = server_refusal(&standby.url("postgres"), None).await;
         assert!(told.ends_with("is a read-only standby; use the primary"), "{told}");
 
-        // Nobody there: nothing at that port, no such host.
+        // Nothing at that port; no such host.
         drop(standby);
         drop(server);
         let told = server_refusal(&format!("postgres://u:hunter2@127.0.0.1:{port}/d"), None).await;
@@ -393,7 +394,7 @@ fn a_server_that_refuses_us_or_is_not_there_is_told_in_one_sentence() {
 }
 
 #[test]
-fn a_database_of_a_newer_release_is_refused_and_left_untouched() {
+fn a_database_of_a_newer_release_is_rejected_and_left_untouched() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let raw = RawDatabase::connect(&env).await;
@@ -416,7 +417,7 @@ fn a_database_of_a_newer_release_is_refused_and_left_untouched() {
 }
 
 #[test]
-fn a_new_store_on_a_full_disk_is_refused_and_can_be_made_later() {
+fn a_new_store_on_a_full_disk_fails_and_can_be_created_later() {
     block_on(async {
         let Some(disk) = tmpfs::SmallDisk::new(4 << 20) else {
             return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
@@ -456,13 +457,13 @@ fn a_position_of_a_later_time_is_gone_after_an_older_copy_was_put_in_place() {
 }
 
 #[test]
-fn the_log_is_folded_while_writes_go_on() {
+fn the_wal_is_checkpointed_during_writes() {
     block_on(async {
         let env = TestEnvironment::sqlite().await;
         let Location::Sqlite(path) = &env.options.location else { unreachable!("a file") };
         let load = Load::start(&env.store, 8, 30_000).await;
         let mut longest = 0;
-        // Some 150 MB of log, were it never folded.
+        // Some 150 MB of WAL, were it never checkpointed.
         for _ in 0..10 {
             load.answers(500).await;
             longest = longest.max(std::fs::metadata(path.with_extension("db-wal")).unwrap().len());
@@ -474,14 +475,14 @@ fn the_log_is_folded_while_writes_go_on() {
 }
 
 #[test]
-fn what_was_written_is_in_the_file_itself_when_nothing_more_comes() {
+fn an_idle_store_has_everything_in_its_file() {
     block_on(async {
         let env = TestEnvironment::sqlite().await;
         let last = written(&env.store, &Note::fresh()).await;
         let alone = tempfile::tempdir().unwrap();
         let copy = alone.path().join("store.db");
         eventually("the log is folded", async || {
-            // By another process: one that closes the file loses its locks on it.
+            // By another process: closing the file in this one releases its locks.
             let copied = std::process::Command::new("cp").args([env.path(), copy.clone()]).status().unwrap();
             assert!(copied.success());
             let file = rusqlite::Connection::open(&copy).unwrap();

@@ -1,4 +1,4 @@
-//! The documents that the tests write, small enough to read, and the few things that every test says of them.
+//! Small documents that the tests write, and common assertions.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use uuid::Uuid;
 
 use crate::environment;
 
-/// Longer than anything here takes, short enough that a hanging test is told by name.
+/// Longer than anything here takes, short enough that a hanging test is reported by name.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// A document of the tests' own: a text in a place.
+/// A document type of the tests: a text with a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
-    /// Its path, in the caller's spelling.
+    /// Path, in the caller's spelling.
     pub(crate) id: String,
-    /// Under what it is listed.
+    /// Scope.
     pub(crate) shelf: String,
     pub(crate) text: String,
-    /// A key that only one living note may hold.
+    /// Unique key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
 }
@@ -38,7 +38,7 @@ impl Note {
         Note { id: format!("/notes/{name}"), shelf: "/shelf".to_owned(), text: String::new(), key: None }
     }
 
-    /// A note that nobody else writes.
+    /// A note that nothing else writes.
     pub(crate) fn fresh() -> Note {
         Note::at(&Uuid::new_v4().to_string())
     }
@@ -48,12 +48,12 @@ impl Note {
         Note { text: text.into(), ..self.clone() }
     }
 
-    /// The same, holding a unique key.
+    /// The same, with a unique key.
     pub(crate) fn holding(&self, key: &str) -> Note {
         Note { key: Some(key.to_owned()), ..self.clone() }
     }
 
-    /// The same, listed under another shelf.
+    /// The same, in another scope.
     pub(crate) fn on(&self, shelf: &str) -> Note {
         Note { shelf: shelf.to_owned(), ..self.clone() }
     }
@@ -75,7 +75,7 @@ impl Document for Note {
     }
 }
 
-/// Who writes in these tests.
+/// Audit context of these tests.
 pub(crate) fn context() -> AuditContext {
     AuditContext {
         actor: "tester".to_owned(),
@@ -84,7 +84,7 @@ pub(crate) fn context() -> AuditContext {
     }
 }
 
-/// A cluster that is up, by its name.
+/// A running cluster with that name.
 pub(crate) fn cluster(name: &str) -> Cluster {
     Cluster {
         id: format!("/subscriptions/Sub/resourceGroups/G/clusters/{name}"),
@@ -122,7 +122,7 @@ pub(crate) fn operation(cluster: Uuid, verb: Verb) -> Operation {
     }
 }
 
-/// A manifest for a cluster that may begin at once and never times out.
+/// A manifest for a cluster that may start at once and never times out.
 pub(crate) fn manifest(cluster: Uuid) -> Manifest {
     Manifest {
         id: Uuid::now_v7(),
@@ -171,14 +171,14 @@ pub(crate) fn at(counter: i64) -> Etag {
     format!("\"{counter:x}\"").parse().unwrap()
 }
 
-/// A place for an SQLite store that is opened more than once.
+/// A directory for an SQLite store that is opened more than once.
 pub(crate) struct Folder {
     pub(crate) options: Options,
     directory: tempfile::TempDir,
 }
 
 impl Folder {
-    /// An empty one; its key is in a file, as that of a real store.
+    /// An empty one; its key is in a file, like that of a real store.
     pub(crate) fn new() -> Folder {
         let directory = tempfile::tempdir().unwrap();
         let keyring = Keyring::read_or_create(&directory.path().join("keys")).unwrap();
@@ -191,7 +191,7 @@ impl Folder {
         self.directory.path().join("store.db")
     }
 
-    /// Another file in the same place.
+    /// Another file in the same directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -202,20 +202,20 @@ impl Folder {
     }
 }
 
-/// Ends a store so that its file can be opened again.
+/// Closes a store so that its file can be opened again.
 pub(crate) async fn close(store: Store) {
     store.close().await;
     drop(store);
 }
 
-/// Every promise of the store is kept.
+/// Asserts every invariant of the store.
 pub(crate) async fn assert_sound(store: &Store) {
     let broken: Vec<_> =
         store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// A change of a document as the feed tells it: which one, to which version, and whether that was its end.
+/// A change of a document: identity, version, and whether it was deleted.
 pub(crate) fn version(change: &Change) -> Option<(Uuid, Etag, bool)> {
     match change.subject {
         Subject::Document { etag, deleted } => Some((change.uuid, etag, deleted)),
@@ -223,7 +223,7 @@ pub(crate) fn version(change: &Change) -> Option<(Uuid, Etag, bool)> {
     }
 }
 
-/// Everything that the feed has behind a position, up to where it ends now.
+/// All changes behind a position, up to the current end of the feed.
 pub(crate) async fn feed_from(store: &Store, mut position: Position) -> Result<Vec<Change>, FeedError> {
     let mut all = Vec::new();
     loop {
@@ -236,9 +236,8 @@ pub(crate) async fn feed_from(store: &Store, mut position: Position) -> Result<V
     }
 }
 
-/// Looks again and again, at most for [`SOON`]; `what` completes "waited in vain until …". On PostgreSQL a
-/// neighbouring test's open transaction may hold the feed back for a moment, so much of what is true is seen a
-/// little later.
+/// Polls for at most [`SOON`]; `what` completes "waited in vain until …". On PostgreSQL another test's open
+/// transaction may delay the feed for a moment, so changes become visible a little later.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let start = tokio::time::Instant::now();
     loop {
@@ -250,18 +249,18 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Opt
     }
 }
 
-/// Random cases; whoever uses them names the case in every assertion.
+/// Random cases; every assertion names its case.
 pub(crate) fn cases<S: Strategy>(count: usize, strategy: S) -> impl Iterator<Item = S::Value> {
     let mut runner = TestRunner::default();
     (0..count).map(move |_| strategy.new_tree(&mut runner).unwrap().current())
 }
 
-/// A small source of numbers for load, not for cases: each use is seeded, so that a run can be told from another.
+/// A small random number generator for load, not for cases; seeded, so that a run can be repeated.
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Seeds come from the operating system unless a test wants the same throw again.
+    /// Seeds come from the operating system unless a test repeats a run.
     pub(crate) fn seeded(seed: u64) -> Dice {
         Dice(seed)
     }
@@ -277,7 +276,7 @@ impl Dice {
     }
 }
 
-/// A fresh seed.
+/// A new seed.
 pub(crate) fn seed() -> u64 {
     u64::try_from(Uuid::new_v4().as_u128() & u128::from(u64::MAX)).unwrap()
 }

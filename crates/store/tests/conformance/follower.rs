@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use crate::environment::{TestEnvironment, block_on};
-use crate::feed::keep_house_until;
+use crate::feed::run_housekeeping_until;
 use crate::fixture::{Folder, Note, close, context, eventually, written};
 use crate::raw::{self, RawDatabase};
 
@@ -95,7 +95,7 @@ on_both_engines! {
     async fn a_batch_is_read_again_until_it_is_acknowledged(env: &TestEnvironment) {
         let store = &env.store;
         let mut follower = store.follow_feed([Note::KIND]);
-        // A listing that failed is asked for again.
+        // A failed listing is requested again.
         for _ in 0..2 {
             assert_eq!(follower.read().await.unwrap(), FeedBatch::StartOver);
             assert_eq!(follower.position(), None);
@@ -138,7 +138,7 @@ on_both_engines! {
             read.extend(changes.iter().map(|it| it.uuid));
             batches += 1;
             follower.acknowledge();
-            // More can be read at once, and no notification is waited for.
+            // More can be read at once, without waiting for a notification.
             if follower.is_caught_up() {
                 break;
             }
@@ -161,7 +161,7 @@ on_both_engines! {
         let (kept, lost) = (written(store, &Note::fresh().saying("kept")).await, written(store, &Note::fresh()).await);
         store.collection().delete(&lost, &context()).await.unwrap();
         let retention = Retention { feed: Duration::ZERO, ..Retention::default() };
-        keep_house_until(store, retention, "the feed is trimmed", async || {
+        run_housekeeping_until(store, retention, "the feed is trimmed", async || {
             matches!(store.feed_after(position, 10).await, Err(FeedError::Gone { .. })).then_some(())
         }).await;
         cache.texts.insert(lost.uuid, "deleted while the follower was away".to_owned());

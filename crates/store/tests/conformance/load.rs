@@ -1,4 +1,4 @@
-//! Writers that note what was answered and what was not, while everything around them fails; and the reckoning.
+//! Writers that record which writes were acknowledged, while everything around them fails; and the final comparison.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -11,20 +11,20 @@ use uuid::Uuid;
 
 use crate::fixture::{Note, assert_sound, context, eventually, version};
 
-/// What the writers know.
+/// Records of the writers.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// The newest version of each document whose write was answered.
+    /// Newest acknowledged version of each document.
     answered: HashMap<Uuid, Etag>,
-    /// Documents of which some write was not answered: it may have happened or not.
+    /// Documents with an unacknowledged write: it may have happened or not.
     doubtful: HashSet<Uuid>,
-    /// Answers and refusals so far, by writer.
+    /// Acknowledged and failed writes so far, by writer.
     pub(crate) successes: usize,
     pub(crate) failures: Vec<(StoreError, Duration)>,
     longest: Duration,
 }
 
-/// Writers at work.
+/// Running writers.
 pub(crate) struct Load {
     pub(crate) ledger: Arc<Mutex<Ledger>>,
     stop: CancellationToken,
@@ -48,7 +48,7 @@ impl Load {
         look(&self.ledger.lock().unwrap())
     }
 
-    /// Waits until so many more writes were answered.
+    /// Waits until that many more writes were acknowledged.
     pub(crate) async fn answers(&self, more: usize) {
         let before = self.read(|it| it.successes);
         eventually("writes are answered", async || {
@@ -57,7 +57,7 @@ impl Load {
         .await;
     }
 
-    /// Waits until so many more writes were refused.
+    /// Waits until that many more writes failed.
     pub(crate) async fn refusals(&self, more: usize) {
         let before = self.read(|it| it.failures.len());
         eventually("writes are refused", async || {
@@ -66,8 +66,8 @@ impl Load {
         .await;
     }
 
-    /// Ends the writers, and settles: every answered write is in the store and in the feed, in order, and nothing else
-    /// is there but what may have happened. No call took longer than `bound`.
+    /// Stops the writers, and compares: every acknowledged write is in the store and in the feed, in order, and
+    /// nothing else is there but what may have happened. No call took longer than `bound`.
     pub(crate) async fn settle(mut self, store: &Store, bound: Duration) {
         self.stop.cancel();
         while let Some(ended) = self.tasks.join_next().await {
@@ -117,7 +117,7 @@ impl Load {
     }
 }
 
-/// Creates a note and changes it, again and again; after a refusal it begins with another one.
+/// Creates a note and changes it repeatedly; after a failure it starts with another one.
 async fn write(store: Store, ledger: Arc<Mutex<Ledger>>, stop: CancellationToken, bytes: usize) {
     while !stop.is_cancelled() {
         let (uuid, mut note) = (Uuid::now_v7(), Note::fresh().saying(incompressible(bytes)));
@@ -134,7 +134,7 @@ async fn write(store: Store, ledger: Arc<Mutex<Ledger>>, stop: CancellationToken
             alive = attempt(&store, &ledger, uuid, update).await;
         }
         if !alive {
-            // As every service does after a refusal; a moment suffices here.
+            // Pause after a failure, as in every service; a moment suffices here.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -160,7 +160,7 @@ async fn attempt(store: &Store, ledger: &Mutex<Ledger>, uuid: Uuid, transaction:
     }
 }
 
-/// A text that no database makes smaller.
+/// A text that no database compresses.
 fn incompressible(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 32);
     while text.len() < bytes {

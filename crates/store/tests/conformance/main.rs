@@ -1,4 +1,4 @@
-//! The promises of the store, asked of both engines: one suite, each test once on SQLite and once on PostgreSQL.
+//! Guarantees of the store, tested on both engines: one suite, each test once on SQLite and once on PostgreSQL.
 //! `SHIPSHAPE_SOAK=1` runs the long variants of the same code.
 
 #![expect(
@@ -9,7 +9,7 @@
 #[macro_use]
 mod environment;
 
-// What tests stand on.
+// Fixtures.
 mod fixture;
 mod follower;
 mod load;
@@ -47,7 +47,7 @@ mod transfer;
 mod typed;
 mod upgrade;
 
-// Bad days.
+// Failures.
 mod disk;
 mod files;
 mod outage;

@@ -1,5 +1,5 @@
-//! Manifests as a scheduler sees them: made once whoever else makes them, withdrawn, brought back; and the lists by which
-//! it compares what is there with what is wanted.
+//! Manifests as a scheduler uses them: created once by concurrent schedulers, withdrawn, revived; and the lists by
+//! which it compares actual with desired state.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::fixture::{Dice, context, manifest, seed};
 use crate::queue_fixture::{
-    Asked as _, claim, finish, future, manifest as work, next, operation, past, rest, work_off,
+    WorkProperties as _, claim, complete_all, finish, future, manifest as work, next, operation, past, rest,
 };
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
@@ -52,7 +52,7 @@ async fn events(store: &Store, id: Uuid) -> Vec<EntryEvent> {
 }
 
 on_both_engines! {
-    async fn what_is_wanted_is_made_once_and_what_was_withdrawn_comes_back(env: &TestEnvironment) {
+    async fn an_ensured_manifest_is_created_once_and_a_withdrawn_one_is_revived(env: &TestEnvironment) {
         let (store, schedule) = (&env.store, Uuid::new_v4());
         let slots: Vec<Manifest> = (0..4).map(|_| slot(schedule, Uuid::new_v4())).collect();
         assert_eq!(ensure(store, &slots).await, [EnsureOutcome::Created; 4]);
@@ -77,7 +77,7 @@ on_both_engines! {
         assert_eq!(view(store, slots[0].id).await.origin, Some(schedule.to_string()));
         assert_eq!(view(store, slots[3].id).await.state, WorkState::InProgress);
 
-        // Wanted again, in another window: only what the schedule had withdrawn comes back.
+        // Requested again, in another window: only what the schedule had withdrawn is revived.
         let wanted: Vec<Manifest> = slots
             .iter()
             .map(|it| Manifest { run_after: future(50), priority: 7, parameters: [("x".to_owned(), json!(1))].into_iter().collect(), ..it.clone() })
@@ -93,7 +93,7 @@ on_both_engines! {
         // And it runs like any other.
         finish(store, lease).await;
         store.manifests().expedite(&read(store, slots[1].id).await, &context()).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, [slots[1].id]);
+        assert_eq!(complete_all(store, MANIFEST).await, [slots[1].id]);
         assert_eq!(ensure(store, &wanted[1..2]).await, [EnsureOutcome::Existed], "what has run is done");
         let told = store.entries(slots[1].id, None, 9).await.unwrap();
         let told: Vec<_> = told.iter().map(|it| (it.1.event, it.1.from, it.1.to)).collect();
@@ -116,7 +116,7 @@ on_both_engines! {
         let mut writers = JoinSet::new();
         for (number, store) in [env.store.clone(), others].into_iter().enumerate() {
             let mut dice = Dice::seeded(seed + number as u64);
-            // Both want all of them, each in its own order and blocks, some of them twice.
+            // Both ensure all of them, each in its own order and blocks, some of them twice.
             let mut wanted: Vec<Manifest> = slots.clone();
             for place in (1..wanted.len()).rev() {
                 wanted.swap(place, usize::try_from(dice.below(place as u64 + 1)).unwrap());
@@ -171,7 +171,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_begins_while_it_is_withdrawn_is_left(env: &TestEnvironment) {
+    async fn work_that_starts_during_a_withdrawal_is_left(env: &TestEnvironment) {
         let (store, schedule) = (&env.store, Uuid::new_v4());
         let slots: Vec<Manifest> =
             (0..60).map(|_| Manifest { run_after: past(0), ..slot(schedule, Uuid::new_v4()) }).collect();
@@ -208,7 +208,7 @@ on_both_engines! {
         let lease: WorkLease = next(store, MANIFEST).await.unwrap().lease;
         let refusal = store.manifests().delete(&read(store, orders[0].id).await, &context()).await;
         assert!(matches!(refusal, Err(StoreError::WrongState { work, .. }) if work == orders[0].id), "{refusal:?}");
-        // Pending: its lane goes on with the next.
+        // Pending: its lane continues with the next.
         store.manifests().delete(&read(store, orders[1].id).await, &context()).await.unwrap();
         finish(store, lease).await;
         for gone in [&orders[0], &orders[1]] {
@@ -219,15 +219,15 @@ on_both_engines! {
             assert!(store.work(gone.id).await.unwrap().is_none());
             assert!(store.entries(gone.id, None, 9).await.unwrap().is_empty());
         }
-        assert_eq!(work_off(store, MANIFEST).await, [orders[2].id]);
-        // It was deleted on purpose: it does not come back while that is remembered.
+        assert_eq!(complete_all(store, MANIFEST).await, [orders[2].id]);
+        // It was deleted on purpose: it is not created again while its tombstone exists.
         assert_eq!(ensure(store, &orders).await, [EnsureOutcome::Existed; 3]);
         assert!(store.work(orders[0].id).await.unwrap().is_none());
     }
 }
 
 on_both_engines! {
-    async fn whoever_does_something_to_a_manifest_is_told_with_reason_and_request(env: &TestEnvironment) {
+    async fn an_action_on_a_manifest_adds_an_entry_with_actor_reason_and_request(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let (one, two) = (Manifest { run_after: past(0), ..manifest(lane) }, Manifest { run_after: past(1), ..manifest(lane) });
         store.manifests().create(&[(one.clone(), vec![]), (two.clone(), vec![])], &context()).await.unwrap();
@@ -274,7 +274,7 @@ on_both_engines! {
         }
         asked.push(operation(Uuid::new_v4()));
         store.enqueue(asked.clone()).await.unwrap();
-        // Some run, some have ended, some rest after an attempt.
+        // Some run, some have finished, some are delayed after an attempt.
         let held = claim(store, MANIFEST, 30).await;
         for (n, it) in held.iter().enumerate() {
             match n % 3 {

@@ -1,8 +1,8 @@
-//! Random histories of the queue on SQLite, beside a model so simple that it can be read and believed: a list of
-//! work, a few lanes, a few limits. After each step both must agree; after each history every promise is kept.
+//! Random histories of the queue on SQLite, compared with a model simple enough to be evidently right: a list of
+//! work, a few lanes, a few limits. After each step both must agree; after each history every invariant holds.
 //!
-//! The model says what may happen, not how: which lanes wait for a full budget is the store's affair, but when it
-//! says that nothing more can start, nothing more could. A manifest past its time may be closed at any touch.
+//! The model states what may happen, not how: which lanes wait for a full budget is the store's decision, but when it
+//! reports that nothing more can start, nothing more could. A manifest past its time may be timed out at any access.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use crate::environment::{options, short_or_long};
 const LEASE: Duration = Duration::from_secs(60);
 const BUDGETS: [&str; 4] = ["fleet", "region", "task/a", "task/b"];
 
-/// One thing that happens.
+/// One event.
 #[derive(Debug, Clone)]
 enum Event {
     Enqueue { lane: u8, kind: WorkKind, salt: u8, delay: i8, window: Option<i8>, priority: i8, budgets: u8 },
@@ -82,7 +82,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Event::Sweep),
         3 => limit,
     ];
-    // Half of the histories begin with limits, small enough that most of them are soon reached.
+    // Half of the histories start with limits, small enough that most of them are soon reached.
     let limits = prop_oneof![Just(Vec::new()), prop::collection::vec(1..4_u32, 1..=BUDGETS.len())];
     (limits, prop::collection::vec(event, 20..120)).prop_map(|(limits, events)| {
         let limited =
@@ -91,7 +91,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// Work as the model knows it.
+/// Work in the model.
 #[derive(Debug, Clone)]
 struct Piece {
     asked: NewWork,
@@ -102,7 +102,7 @@ struct Piece {
     attempt: i32,
     steps: usize,
     fence: i64,
-    /// Asked to end while it rested half done.
+    /// Cancelled while it was released half done.
     ending: bool,
 }
 
@@ -123,7 +123,7 @@ impl Piece {
     }
 }
 
-/// What is held.
+/// Current leases.
 #[derive(Debug, Clone, Copy)]
 struct Holding {
     lease: WorkLease,
@@ -138,7 +138,7 @@ struct Model {
     holdings: BTreeMap<Uuid, Holding>,
     fences: BTreeMap<Uuid, i64>,
     limits: BTreeMap<&'static str, u32>,
-    /// Every hold that was ever given out, good or stale.
+    /// Every lease ever issued, valid or stale.
     holds: Vec<WorkLease>,
 }
 
@@ -168,13 +168,13 @@ impl Model {
         piece.ending || self.full(piece).is_empty()
     }
 
-    /// The budgets that have no room for it.
+    /// Full budgets of this work.
     fn full<'a>(&self, piece: &'a Piece) -> Vec<&'a str> {
         let full = |key: &&str| self.limits.get(key).is_some_and(|limit| self.used(key) >= *limit as usize);
         piece.asked.budgets.iter().map(String::as_str).filter(full).collect()
     }
 
-    /// Whether only budgets of its own hold it up, so that others of its lane go on.
+    /// Whether only budgets of its own block it, so that others of its lane continue.
     fn is_aside(&self, piece: &Piece) -> bool {
         let full = self.full(piece);
         piece.class == 2
@@ -193,7 +193,7 @@ impl Model {
         self.work.values().map(|it| it.asked.lane).collect()
     }
 
-    /// What could be started now, in the order of fairness.
+    /// What could start now, in the order of fairness.
     fn startable(&self, kind: WorkKind) -> Vec<Uuid> {
         let free = self.lanes().into_iter().filter(|lane| !self.holdings.contains_key(lane));
         let mut firsts: Vec<&Piece> = free
@@ -204,7 +204,7 @@ impl Model {
         firsts.iter().map(|it| it.asked.id).collect()
     }
 
-    /// The holding, if that hold is still the right to it.
+    /// The current holding, if that lease is valid.
     fn held(&self, lease: WorkLease) -> Option<Holding> {
         self.holdings.get(&lease.lane).filter(|it| it.lease == lease).copied()
     }
@@ -247,8 +247,8 @@ impl Model {
             if free == 0 || left.is_empty() {
                 break;
             }
-            // Room can be kept for work that went another way, and late work can keep a lane parked, until the next
-            // rounds of the repair and of the sweep; no longer.
+            // Capacity can be reserved for work that left, and late work can keep a lane parked, until the next
+            // repair and sweep; no longer.
             assert!(
                 !self.limits.is_empty() && repairs <= self.lanes().len(),
                 "{left:?} could start but is not offered"
@@ -281,12 +281,12 @@ impl Model {
         self.store.commit(transaction).await.map(drop)
     }
 
-    /// The work of a pick, if there is any work yet.
+    /// The work of a pick, if there is any.
     fn pick(&self, index: &Index) -> Option<Piece> {
         (!self.work.is_empty()).then(|| self.work.values().nth(index.index(self.work.len())).unwrap().clone())
     }
 
-    /// A hold, mostly a good one.
+    /// A lease, mostly a valid one.
     fn pick_hold(&self, index: &Index) -> Option<WorkLease> {
         let good: Vec<WorkLease> = self.holdings.values().map(|it| it.lease).collect();
         let twice: Vec<WorkLease> =
@@ -384,7 +384,7 @@ impl Model {
                 let piece = self.work.get_mut(&lease.work).unwrap();
                 (piece.state, piece.due) = (WorkState::Pending, due);
                 piece.attempt -= i32::from(!attempt_spent);
-                // What took no effect was never begun.
+                // Work without effect never started.
                 piece.started &= *attempt_spent || piece.class != 2;
             }
             Event::Renew(index) => {
@@ -463,7 +463,7 @@ impl Model {
         }
     }
 
-    /// Whether something that needs work in state `wanted` was allowed; it must have been if the work is in it.
+    /// Whether an operation that needs work in state `wanted` was allowed; it must have been if the work is in it.
     fn may(&self, piece: &Piece, wanted: WorkState, outcome: Result<(), StoreError>) -> bool {
         match outcome {
             Ok(()) => assert_eq!(piece.state, wanted),
@@ -473,7 +473,7 @@ impl Model {
         piece.state == wanted
     }
 
-    /// Everything that can be seen is as the model has it.
+    /// Asserts that everything visible matches the model.
     async fn compare(&mut self) {
         let now = self.now();
         let seen = self.store.works(self.work.keys().copied().collect()).await.unwrap();
@@ -511,7 +511,7 @@ impl Model {
     }
 
     async fn assert_sound(&self) {
-        // Room that is kept for work that went another way is given on by the repair, a little each time.
+        // The repair passes on reserved capacity of work that left, a little each time.
         for _ in 0..=self.lanes().len() {
             assert_eq!(self.store.repair(None, 1000).await.unwrap().changed, 0);
         }

@@ -1,4 +1,5 @@
-//! Wake-ups reach every process, and losing one loses nothing: the next poll, or the reconnected listener, sees all.
+//! Notifications reach every process, and losing one loses nothing: the next poll, or the reconnected listener, sees
+//! all.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use crate::environment::{TestEnvironment, block_on};
 use crate::fixture::{Note, eventually, written};
 use crate::raw::RawDatabase;
 
-/// Takes what has rung so far.
-async fn hush(notifications: &mut Notifications) {
+/// Consumes earlier notifications.
+async fn drain(notifications: &mut Notifications) {
     while timeout(Duration::from_millis(20), notifications.next()).await.is_ok() {}
 }
 
@@ -20,37 +21,37 @@ fn work(kind: WorkKind) -> NewWork {
     NewWork::new(Uuid::now_v7(), Uuid::now_v7(), kind)
 }
 
-/// Waits for a wake-up, and says how long it took.
-async fn woken(notifications: &mut Notifications) -> Duration {
+/// Waits for a notification; returns how long it took.
+async fn notified(notifications: &mut Notifications) -> Duration {
     let start = tokio::time::Instant::now();
     timeout(SAFETY_POLL * 4, notifications.next()).await.expect("no wake-up came");
     start.elapsed()
 }
 
-/// Each topic is rung by what `writer` writes of it, for whoever waits at `hearer`.
-async fn each_topic_rings(writer: &Store, hearer: &Store) {
-    let mut feed = hearer.notifications(Topic::Feed);
-    let mut operations = hearer.notifications(Topic::Work(WorkKind::Operation));
-    let mut manifests = hearer.notifications(Topic::Work(WorkKind::Manifest));
+/// Writes of `writer` to each topic notify the waiters at `listener`.
+async fn each_topic_notifies(writer: &Store, listener: &Store) {
+    let mut feed = listener.notifications(Topic::Feed);
+    let mut operations = listener.notifications(Topic::Work(WorkKind::Operation));
+    let mut manifests = listener.notifications(Topic::Work(WorkKind::Manifest));
     for notifications in [&mut feed, &mut operations, &mut manifests] {
-        hush(notifications).await;
+        drain(notifications).await;
     }
     writer.enqueue(vec![work(WorkKind::Operation)]).await.unwrap();
-    woken(&mut operations).await;
+    notified(&mut operations).await;
     writer.enqueue(vec![work(WorkKind::Manifest)]).await.unwrap();
-    woken(&mut manifests).await;
+    notified(&mut manifests).await;
     written(writer, &Note::fresh()).await;
-    woken(&mut feed).await;
+    notified(&mut feed).await;
 }
 
 on_both_engines! {
     async fn a_write_wakes_those_who_wait_for_its_topic(env: &TestEnvironment) {
-        each_topic_rings(&env.store, &env.store).await;
+        each_topic_notifies(&env.store, &env.store).await;
     }
 }
 
 #[test]
-fn within_a_process_nobody_is_woken_for_nothing() {
+fn within_a_process_nobody_is_notified_without_a_write() {
     block_on(async {
         let env = TestEnvironment::sqlite().await;
         let mut operations = env.store.notifications(Topic::Work(WorkKind::Operation));
@@ -59,7 +60,7 @@ fn within_a_process_nobody_is_woken_for_nothing() {
         let refused = env.store.commit(Transaction::new().expedite(Uuid::new_v4())).await;
         assert!(refused.is_err());
         written(&env.store, &Note::fresh()).await;
-        woken(&mut feed).await;
+        notified(&mut feed).await;
         assert!(timeout(Duration::ZERO, operations.next()).await.is_err(), "a bell rang without reason");
     });
 }
@@ -73,12 +74,12 @@ fn a_write_wakes_those_who_wait_in_another_process() {
             let sql = "select count(*) from pg_stat_activity where datname = current_database() and query like 'listen%'";
             (RawDatabase::connect(&env).await.one(sql).await == "2").then_some(())
         }).await;
-        each_topic_rings(&env.store, &another).await;
-        each_topic_rings(&another, &env.store).await;
+        each_topic_notifies(&env.store, &another).await;
+        each_topic_notifies(&another, &env.store).await;
     });
 }
 
-/// Ends every connection that listens on this database; how many there were.
+/// Terminates every listening connection on this database; returns how many.
 async fn cut_listeners(raw: &RawDatabase) -> usize {
     let sql = "select pg_terminate_backend(pid) from pg_stat_activity
                where datname = current_database() and pid <> pg_backend_pid()
@@ -94,7 +95,7 @@ fn a_listener_that_was_cut_off_hears_again_and_work_is_still_picked_up_within_th
         let mut notifications = another.notifications(Topic::Work(WorkKind::Manifest));
         for round in 0..3 {
             eventually("a listener is cut off", async || (cut_listeners(&raw).await > 0).then_some(())).await;
-            // As a worker does: claim; if nothing is there, wait for a wake-up, at most for the poll interval.
+            // As a worker does: claim; if nothing is due, wait for a notification, at most for the poll interval.
             let written_at = tokio::time::Instant::now();
             let asked = work(WorkKind::Manifest);
             env.store.enqueue(vec![asked.clone()]).await.unwrap();
@@ -108,14 +109,14 @@ fn a_listener_that_was_cut_off_hears_again_and_work_is_still_picked_up_within_th
             assert_eq!(claimed[0].lease.work, asked.id, "round {round}");
             assert!(written_at.elapsed() <= SAFETY_POLL + Duration::from_secs(1), "round {round}");
         }
-        // Listeners come back by themselves, and then wake-ups are quick again.
+        // Listeners reconnect by themselves, and then notifications are quick again.
         eventually("a wake-up crosses again", async || {
-            hush(&mut notifications).await;
+            drain(&mut notifications).await;
             env.store.enqueue(vec![work(WorkKind::Manifest)]).await.unwrap();
             timeout(Duration::from_millis(500), notifications.next()).await.ok()
         })
         .await;
-        each_topic_rings(&env.store, &another).await;
+        each_topic_notifies(&env.store, &another).await;
     });
 }
 
@@ -128,7 +129,7 @@ fn a_listener_that_comes_back_rings_once_for_what_it_may_have_missed() {
             Topic::ALL.into_iter().map(|topic| env.store.notifications(topic)).collect();
         eventually("the listener is cut off", async || (cut_listeners(&raw).await > 0).then_some(())).await;
         for notifications in &mut all_notifications {
-            woken(notifications).await;
+            notified(notifications).await;
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Who comes next: inside a lane class, start, priority, id; among lanes the age of their heads.
+//! Order: inside a lane class, start, priority, id; among lanes the age of their heads.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use store::{
 use uuid::Uuid;
 
 use crate::queue_fixture::{
-    Asked as _, claim, done, finish, future, manifest, next, operation, past, rest, work_off,
+    WorkProperties as _, claim, complete_all, done, finish, future, manifest, next, operation, past, rest,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -34,12 +34,12 @@ on_both_engines! {
         let expected: Vec<Uuid> = order.iter().map(|work| work.id).collect();
         let pending: Vec<Uuid> = store.pending(lane, 100).await.unwrap().iter().map(|work| work.id).collect();
         assert_eq!(pending, expected);
-        assert_eq!(work_off(store, WorkKind::Manifest).await, expected);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, expected);
     }
 }
 
 on_both_engines! {
-    async fn operations_go_before_begun_manifests_and_these_before_fresh_ones(env: &TestEnvironment) {
+    async fn operations_precede_started_manifests_and_these_precede_unstarted_ones(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let (started, fresh) = (manifest(lane), manifest(lane).after(past(0)).priority(-7));
         store.enqueue(vec![started.clone()]).await.unwrap();
@@ -49,20 +49,20 @@ on_both_engines! {
         store.enqueue(vec![fresh.clone(), asked.clone()]).await.unwrap();
         rest(store, lease, Duration::ZERO).await;
         assert!(next(store, WorkKind::Manifest).await.is_none());
-        assert_eq!(work_off(store, WorkKind::Operation).await, [asked.id]);
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [started.id, fresh.id]);
+        assert_eq!(complete_all(store, WorkKind::Operation).await, [asked.id]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [started.id, fresh.id]);
     }
 }
 
 on_both_engines! {
-    async fn what_becomes_due_later_never_hides_what_is_due_now(env: &TestEnvironment) {
+    async fn work_due_later_never_hides_work_due_now(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let due = manifest(lane).priority(1000);
         let later = manifest(lane).after(future(0)).priority(i32::MIN);
         store.enqueue(vec![later.clone()]).await.unwrap();
         assert!(store.until_due(WorkKind::Manifest).await.unwrap().unwrap() > HOUR);
         store.enqueue(vec![due.clone()]).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [due.id]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [due.id]);
         assert_eq!(store.work(later.id).await.unwrap().unwrap().state, WorkState::Pending);
         assert_eq!(store.lane(lane).await.unwrap().unwrap().head_at, later.run_after);
     }
@@ -75,11 +75,11 @@ on_both_engines! {
         store.enqueue(vec![operation(lane), waiting.clone(), other.clone()]).await.unwrap();
         let lease = next(store, WorkKind::Operation).await.unwrap().lease;
         rest(store, lease, HOUR).await;
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [other.id]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [other.id]);
         assert!(next(store, WorkKind::Operation).await.is_none());
         store.commit(Transaction::new().expedite(lease.work)).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Operation).await, [lease.work]);
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [waiting.id]);
+        assert_eq!(complete_all(store, WorkKind::Operation).await, [lease.work]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [waiting.id]);
     }
 }
 
@@ -104,7 +104,7 @@ on_both_engines! {
         let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         assert_eq!(lease.work, first.id);
         rest(store, lease, HOUR).await;
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [second.id]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [second.id]);
         let seen = store.work(first.id).await.unwrap().unwrap();
         assert_eq!((seen.run_after, seen.attempt), (past(1), 1), "what was asked stays what was asked");
         assert!(seen.due_at > seen.run_after);
@@ -136,7 +136,7 @@ on_both_engines! {
         assert_eq!(store.work(lease.work).await.unwrap().unwrap().state, WorkState::Pending);
         assert!(store.until_due(WorkKind::Manifest).await.unwrap().unwrap() > HOUR);
         store.commit(Transaction::new().expedite(lease.work)).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [lease.work]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [lease.work]);
     }
 }
 
@@ -185,12 +185,12 @@ on_both_engines! {
         let work: Vec<NewWork> = [i32::MAX, 0, i32::MIN, -1, 1].map(of).to_vec();
         store.enqueue(work.clone()).await.unwrap();
         let expected: Vec<Uuid> = [2, 3, 1, 4, 0].map(|place: usize| work[place].id).to_vec();
-        assert_eq!(work_off(store, WorkKind::Manifest).await, expected);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, expected);
     }
 }
 
 on_both_engines! {
-    async fn a_claim_takes_no_more_than_it_was_asked_for(env: &TestEnvironment) {
+    async fn a_claim_takes_no_more_than_requested(env: &TestEnvironment) {
         let (store, me) = (&env.store, Uuid::new_v4());
         let work: Vec<NewWork> = (0..CLAIM_MAX + 10).map(|_| manifest(Uuid::new_v4())).collect();
         store.enqueue(work).await.unwrap();
@@ -204,7 +204,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn work_that_is_known_is_not_enqueued_again_and_nothing_of_the_transaction_is_kept(env: &TestEnvironment) {
+    async fn existing_work_is_not_enqueued_again_and_the_transaction_is_rolled_back(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let known = manifest(lane);
         store.enqueue(vec![known.clone()]).await.unwrap();
@@ -230,7 +230,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn work_given_twice_ends_once(env: &TestEnvironment) {
+    async fn work_passed_twice_completes_once(env: &TestEnvironment) {
         let store = &env.store;
         store.enqueue(vec![manifest(Uuid::new_v4()), manifest(Uuid::new_v4())]).await.unwrap();
         let claimed = claim(store, WorkKind::Manifest, 2).await;
@@ -242,7 +242,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn ends_and_a_claim_of_what_takes_their_place_go_together(env: &TestEnvironment) {
+    async fn completions_and_a_claim_are_sent_together(env: &TestEnvironment) {
         let (store, me) = (&env.store, Uuid::new_v4());
         let (busy, free) = (Uuid::new_v4(), Uuid::new_v4());
         let due = |lane: Uuid, at: i64| manifest(lane).after(past(at));
@@ -253,7 +253,7 @@ on_both_engines! {
         let turn = store.complete_and_claim(&[end.clone(), end], WorkKind::Manifest, 9, me, LEASE).await;
         assert_eq!(turn.completed.unwrap(), [CompletionOutcome::Done, CompletionOutcome::Lost]);
         let mut claimed = turn.claimed.unwrap();
-        // The lane that the end frees may be among them, and is free in any case.
+        // The lane freed by the completion may be among them, and is free in any case.
         claimed.extend(store.claim(WorkKind::Manifest, 9, me).await.unwrap());
         let mut lanes: Vec<Uuid> = claimed.iter().map(|it| it.lease.lane).collect();
         lanes.sort_unstable();
@@ -277,7 +277,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_end_that_cannot_be_stored_is_refused_before_anybody_waits_for_it(env: &TestEnvironment) {
+    async fn a_completion_that_cannot_be_stored_is_rejected_before_it_is_queued(env: &TestEnvironment) {
         let store = &env.store;
         store.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
         let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
@@ -296,7 +296,7 @@ on_both_engines! {
         store.commit(Transaction::new().enqueue(successor.clone()).complete(done(lease))).await.unwrap();
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
         assert_eq!((claimed.lease.work, claimed.lease.fence), (successor.id, lease.fence + 1));
-        // Who has lost the right to write adds nothing either.
+        // A lost lease adds nothing either.
         let unwanted = manifest(lane);
         let late = store.commit(Transaction::new().enqueue(unwanted.clone()).complete(done(lease))).await;
         assert!(matches!(late, Err(StoreError::LostLease { work }) if work == lease.work), "{late:?}");

@@ -1,5 +1,5 @@
-//! The database goes away and comes back: no answered write is lost, nobody waits without end, and nothing has to be
-//! started again.
+//! The database goes away and comes back: no acknowledged write is lost, no call waits for ever, and no process has
+//! to be restarted.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::environment::{block_on, options, short_or_long};
 use crate::fixture::{Note, assert_sound, context, eventually, written};
 use crate::load::Load;
 
-/// Longer than any call may take: the time that one waits for a connection and the time that a statement may take.
+/// Longer than any call may take: the wait for a connection plus the time of a statement.
 const BOUND: Duration = Duration::from_secs(20);
 
 fn server(options: PostgresOptions) -> Option<TestPostgres> {
@@ -26,20 +26,20 @@ fn server(options: PostgresOptions) -> Option<TestPostgres> {
     server
 }
 
-/// What blocks the thread: a server that is started or stopped.
+/// Runs what blocks the thread: starting or stopping a server.
 async fn outside<T: Send + 'static>(work: impl FnOnce() -> T + Send) -> T {
     tokio::task::block_in_place(work)
 }
 
 #[test]
 fn a_holder_knows_by_its_own_clock_before_anybody_takes_over() {
-    // It renews often enough to miss one, and stops by itself with time to spare for the step in hand.
+    // It renews often enough to miss one, and stops by itself with time left for the current step.
     const { assert!(RENEWAL.as_secs() * 2 <= SELF_STOP.as_secs()) };
     const { assert!(SELF_STOP.as_secs() + RENEWAL.as_secs() <= LEASE.as_secs()) };
 }
 
 #[test]
-fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answered() {
+fn a_server_stopped_and_killed_under_load_loses_no_acknowledged_write() {
     block_on(async {
         let Some(server) = server(PostgresOptions::default()) else { return };
         let database = server.database().unwrap();
@@ -48,7 +48,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         let load = Load::start(&store, 4, 100).await;
         load.answers(100).await;
 
-        // Work is held over the outage; its lease runs out meanwhile.
+        // Work is held over the outage; its lease expires meanwhile.
         let (me, other) = (Uuid::new_v4(), Uuid::new_v4());
         let held = NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest);
         store.enqueue(vec![held.clone()]).await.unwrap();
@@ -56,7 +56,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         let lease = store.claim_for(WorkKind::Manifest, 1, me, duration).await.unwrap()[0].lease;
         store.checkpoint(lease, "before the outage", json!({ "n": 1 })).await.unwrap();
 
-        // Stopped for a while: each call is refused in time, as something that may heal.
+        // Stopped for a while: each call fails in time, as a temporary error.
         outside(|| server.stop(StopMode::Fast).unwrap()).await;
         let refused =
             timeout(BOUND, store.renew_for(me, vec![lease.lane], duration)).await.expect("a renewal hangs");
@@ -73,7 +73,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
         outside(|| server.restart().unwrap()).await;
         load.answers(100).await;
 
-        // Nobody believed the lease beyond its time: another process has it, and the old hold can do nothing.
+        // Nobody trusted the lease beyond its time: another process has it, and the old lease is rejected.
         let second = Store::open(place.clone()).await.unwrap();
         let taken = eventually("the work is taken over", async || {
             second
@@ -100,7 +100,7 @@ fn a_server_that_is_stopped_and_killed_under_load_loses_nothing_that_was_answere
             outside(|| server.restart().unwrap()).await;
             load.answers(50).await;
         }
-        // Wake-ups come again too.
+        // Notifications arrive again too.
         let mut notifications = second.notifications(Topic::Work(WorkKind::Operation));
         eventually("a wake-up crosses again", async || {
             store
@@ -121,7 +121,7 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
         let database = server.database().unwrap();
         let store = Store::open(options(database.url().parse().unwrap())).await.unwrap();
         let note = written(&store, &Note::fresh()).await;
-        // All its processes stand still, though every connection is up: the worst of outages.
+        // All its processes are stopped, though every connection is up: the worst kind of outage.
         let mut pids = vec![server.pid().unwrap().to_string()];
         let children = format!("/proc/{0}/task/{0}/children", pids[0]);
         pids.extend(std::fs::read_to_string(children).unwrap().split_whitespace().map(str::to_owned));
@@ -142,7 +142,7 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
 }
 
 #[test]
-fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
+fn a_failover_to_a_synchronous_standby_loses_no_acknowledged_write() {
     block_on(async {
         let Some(primary) = server(PostgresOptions::default()) else { return };
         let database = primary.database().unwrap();
@@ -163,12 +163,12 @@ fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
         load.refusals(1).await;
         outside(|| standby.promote().unwrap()).await;
         load.answers(100).await;
-        // The queue goes on where it was, under the same hold; the feed has everything, in order.
+        // The queue continues under the same lease; the feed has everything, in order.
         store.checkpoint(lease, "on the standby", json!({})).await.unwrap();
         store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
         assert_eq!(store.work(held.id).await.unwrap().unwrap().step.as_deref(), Some("on the standby"));
         load.settle(&store, BOUND).await;
-        // Another standby might have lagged behind: whoever opens the store now makes the readers list everything once.
+        // Another standby might have lagged behind: the next opening makes the readers start over.
         let second = Store::open(place).await.unwrap();
         assert!(matches!(second.feed_after(position, 10).await, Err(FeedError::Gone { .. })));
         drop(standby);
@@ -176,7 +176,7 @@ fn a_failover_to_a_synchronous_standby_loses_nothing_that_was_answered() {
 }
 
 #[test]
-fn a_server_whose_disk_is_full_loses_nothing_that_was_answered() {
+fn a_server_whose_disk_is_full_loses_no_acknowledged_write() {
     block_on(async {
         let Some(disk) = SmallDisk::new(192 << 20) else {
             return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
@@ -192,7 +192,7 @@ fn a_server_whose_disk_is_full_loses_nothing_that_was_answered() {
         let filler = disk.path().join("filler");
         fill(&filler);
         load.refusals(20).await;
-        // The server may have given up altogether: it needs space to write that it does.
+        // The server may have stopped altogether: it needs space to record that.
         std::fs::remove_file(&filler).unwrap();
         let back = eventually("the server runs", async || {
             if server.pid().is_none() {

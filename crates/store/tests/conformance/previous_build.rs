@@ -1,4 +1,4 @@
-//! A store that the build before wrote: it opens, and what is in it goes on.
+//! A store written by the previous build opens, and its work continues.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use crate::environment::{TestEnvironment, block_on};
 use crate::fixture::{Folder, assert_sound, close};
-use crate::queue_fixture::work_off;
+use crate::queue_fixture::complete_all;
 use crate::raw::RawDatabase;
 
-/// The steps that the build before knew, by the files that each is made of.
+/// Migrations of the previous build, by their files.
 const STEPS: [(&str, &[&str]); 5] = [
     ("keel", &["0001_keel", "0001_queue", "0001_sweeps", "0001_records"]),
     ("entries", &["0002_entries", "0002_queue"]),
@@ -21,7 +21,7 @@ const STEPS: [(&str, &[&str]); 5] = [
     ("ending", &["0005_ending"]),
 ];
 
-/// Makes an empty database what the build before made of it.
+/// Migrates an empty database to the previous build's schema.
 pub(crate) async fn schema(raw: &RawDatabase, engine: &str) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("migrations").join(engine);
     if engine == "sqlite" {
@@ -31,7 +31,7 @@ pub(crate) async fn schema(raw: &RawDatabase, engine: &str) {
     for (number, (name, files)) in (1..).zip(STEPS) {
         let text = |file: &&str| std::fs::read_to_string(folder.join(format!("{file}.sql"))).ok();
         let sql: String = files.iter().filter_map(text).collect();
-        // What is built beside writers is built outside of a transaction.
+        // Concurrent index builds run outside of a transaction.
         let (inside, outside) = sql.split_once("-- concurrently").unwrap_or((&sql, ""));
         raw.execute(inside).await;
         for statement in outside.split(';').filter(|it| !it.trim().is_empty()) {
@@ -47,7 +47,8 @@ pub(crate) async fn schema(raw: &RawDatabase, engine: &str) {
     raw.execute("insert into meta (key, value) values ('generation', '1'), ('feed_floor', '0-0'), ('store_id', 'old')").await;
 }
 
-/// A lane that the build before parked, because the task of its first manifest was stopped; another one goes on behind it.
+/// A lane that the previous build parked, because the task of its first manifest was stopped; another manifest waits
+/// behind it.
 async fn parked_lane(raw: &RawDatabase) {
     let id = |number: u128| raw.uuid(Uuid::from_u128(number));
     let budgets = |task: &str| match raw {
@@ -67,14 +68,14 @@ async fn parked_lane(raw: &RawDatabase) {
 
 async fn goes_on(store: &Store) {
     assert_sound(store).await;
-    assert_eq!(work_off(store, WorkKind::Manifest).await, [Uuid::from_u128(2)]);
+    assert_eq!(complete_all(store, WorkKind::Manifest).await, [Uuid::from_u128(2)]);
     store.set_budget("task/bad", Some(1), None).await.unwrap();
-    assert_eq!(work_off(store, WorkKind::Manifest).await, [Uuid::from_u128(1)]);
+    assert_eq!(complete_all(store, WorkKind::Manifest).await, [Uuid::from_u128(1)]);
     assert_sound(store).await;
 }
 
 #[test]
-fn a_lane_that_a_stopped_task_had_parked_goes_on_on_sqlite() {
+fn a_lane_that_a_stopped_task_had_parked_continues_on_sqlite() {
     block_on(async {
         let folder = Folder::new();
         let raw = RawDatabase::to(&folder.options.location).await;
@@ -87,7 +88,7 @@ fn a_lane_that_a_stopped_task_had_parked_goes_on_on_sqlite() {
 }
 
 #[test]
-fn a_lane_that_a_stopped_task_had_parked_goes_on_on_postgresql() {
+fn a_lane_that_a_stopped_task_had_parked_continues_on_postgresql() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let raw = RawDatabase::connect(&env).await;

@@ -1,4 +1,4 @@
-//! Work and holds, said briefly, for the tests of the queue.
+//! Short forms for work and leases, for the tests of the queue.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use store::{ClaimedWork, Completion, CompletionOutcome, NewWork, Release, Store,
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Longer than anything takes that a test waits for, on a machine that does something else as well.
+/// Longer than any wait of a test, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// A manifest that may begin at once.
+/// A manifest that may start at once.
 pub(crate) fn manifest(lane: Uuid) -> NewWork {
     NewWork::new(Uuid::now_v7(), lane, WorkKind::Manifest)
 }
 
-/// An operation that may begin at once.
+/// An operation that may start at once.
 pub(crate) fn operation(lane: Uuid) -> NewWork {
     NewWork::new(Uuid::now_v7(), lane, WorkKind::Operation)
 }
 
-/// What else can be asked of work.
-pub(crate) trait Asked {
-    /// Not before.
+/// Further properties of work.
+pub(crate) trait WorkProperties {
+    /// Earliest start.
     fn after(self, at: Timestamp) -> NewWork;
-    /// Never begun at or after.
+    /// Latest start, exclusive.
     fn before(self, at: Timestamp) -> NewWork;
-    /// Among equals.
+    /// Priority.
     fn priority(self, priority: i32) -> NewWork;
-    /// Counted by these budgets.
+    /// Budgets.
     fn counted(self, budgets: &[&str]) -> NewWork;
 }
 
-impl Asked for NewWork {
+impl WorkProperties for NewWork {
     fn after(self, at: Timestamp) -> NewWork {
         NewWork { run_after: Some(at), ..self }
     }
@@ -52,33 +52,33 @@ impl Asked for NewWork {
     }
 }
 
-/// A moment that has passed for every clock; a larger number is later.
+/// A moment in the past for every clock; a larger number is later.
 pub(crate) fn past(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
 }
 
-/// A moment that no test lives to see; a larger number is later.
+/// A moment in the far future; a larger number is later.
 pub(crate) fn future(second: u64) -> Timestamp {
     "2190-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + Duration::from_secs(second)
 }
 
-/// The end of work that went well.
+/// A successful completion.
 pub(crate) fn done(lease: WorkLease) -> Completion {
     Completion::new(lease, Ending::Completed, json!({}))
 }
 
-/// Ends work that is held.
+/// Completes claimed work.
 pub(crate) async fn finish(store: &Store, lease: WorkLease) {
     assert_eq!(store.complete(&[done(lease)]).await.unwrap(), [CompletionOutcome::Done]);
 }
 
-/// Gives work back for so long; the attempt counts.
+/// Releases work for that long; the attempt counts.
 pub(crate) async fn rest(store: &Store, lease: WorkLease, rest: Duration) {
     store.release(Release::new(lease, rest, true)).await.unwrap();
 }
 
-/// Claims as a process with `slots` free slots does: until they are taken or nothing more is due. A lane whose
-/// budget is full, or whose head was late, takes a place in a claim and gives nothing.
+/// Claims as a process with `slots` free slots does: until they are taken or nothing more is due. A lane whose budget
+/// is full, or whose head was late, takes a place in a claim and returns nothing.
 pub(crate) async fn claim(store: &Store, kind: WorkKind, slots: usize) -> Vec<ClaimedWork> {
     let owner = Uuid::new_v4();
     let mut claimed = Vec::new();
@@ -88,13 +88,13 @@ pub(crate) async fn claim(store: &Store, kind: WorkKind, slots: usize) -> Vec<Cl
     claimed
 }
 
-/// The next piece of work of that kind.
+/// Next piece of work of that kind.
 pub(crate) async fn next(store: &Store, kind: WorkKind) -> Option<ClaimedWork> {
     claim(store, kind, 1).await.pop()
 }
 
-/// Claims and ends one piece of work after the other until none is due; their ids in that order.
-pub(crate) async fn work_off(store: &Store, kind: WorkKind) -> Vec<Uuid> {
+/// Claims and completes one piece of work after the other until none is due; returns their ids in that order.
+pub(crate) async fn complete_all(store: &Store, kind: WorkKind) -> Vec<Uuid> {
     let mut order = Vec::new();
     while let Some(claimed) = next(store, kind).await {
         order.push(claimed.lease.work);
@@ -103,7 +103,7 @@ pub(crate) async fn work_off(store: &Store, kind: WorkKind) -> Vec<Uuid> {
     order
 }
 
-/// Walks all lanes as the repair does; how many heads were wrong.
+/// Repairs all lanes; returns how many heads were wrong.
 pub(crate) async fn repaired(store: &Store) -> usize {
     let (mut changed, mut after) = (0, None);
     loop {
@@ -116,7 +116,7 @@ pub(crate) async fn repaired(store: &Store) -> usize {
     }
 }
 
-/// Walks all work as the slow sweep does; how much of it was too late.
+/// Sweeps all work; returns how much of it was late.
 pub(crate) async fn expired(store: &Store) -> usize {
     let (mut changed, mut after) = (0, None);
     loop {
@@ -129,7 +129,7 @@ pub(crate) async fn expired(store: &Store) -> usize {
     }
 }
 
-/// Looks again and again until `look` finds something, at most for `deadline`.
+/// Polls until `look` returns a value, at most for `deadline`.
 pub(crate) async fn eventually<T>(
     what: &str,
     deadline: Duration,

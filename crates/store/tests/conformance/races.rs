@@ -1,4 +1,4 @@
-//! Writes that meet on one lane. The counter of repaired heads stays at nought.
+//! Concurrent writes to one lane. The number of repaired heads stays zero.
 
 use api::work::{WorkKind, WorkState};
 use futures_util::future::join_all;
@@ -7,11 +7,13 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::environment::{TestEnvironment, block_on, short_or_long};
-use crate::queue_fixture::{Asked as _, claim, done, finish, manifest, next, operation, repaired, work_off};
+use crate::queue_fixture::{
+    WorkProperties as _, claim, complete_all, done, finish, manifest, next, operation, repaired,
+};
 
 const MANIFEST: WorkKind = WorkKind::Manifest;
 
-/// Two ways to the same store: two processes where the engine allows it.
+/// Two handles of the same store: two processes where the engine allows it.
 async fn two(env: &TestEnvironment) -> [Store; 2] {
     let other = if env.is_shared() { env.another().await } else { env.store.clone() };
     [env.store.clone(), other]
@@ -28,7 +30,7 @@ on_both_engines! {
             assert_eq!(held.len(), lanes.len(), "round {round}: a lane has work and does not show it");
             let successors: Vec<NewWork> = lanes.iter().map(|lane| manifest(*lane)).collect();
             asked.extend(successors.clone());
-            // On each lane the end of one piece and the coming of the next meet, and on all lanes at once.
+            // On each lane the completion of one piece meets the enqueue of the next, on all lanes at once.
             let completing = join_all(held.iter().map(async |it| one.complete(&[done(it.lease)]).await));
             let enqueuing = join_all(successors.into_iter().map(|work| two.enqueue(vec![work])));
             let (completed, enqueued) = tokio::join!(completing, enqueuing);
@@ -36,7 +38,7 @@ on_both_engines! {
             enqueued.into_iter().for_each(|outcome| outcome.unwrap());
         }
         assert_eq!(repaired(&one).await, 0);
-        assert_eq!(work_off(&one, MANIFEST).await.len(), lanes.len());
+        assert_eq!(complete_all(&one, MANIFEST).await.len(), lanes.len());
         for block in asked.chunks(500) {
             let seen = one.works(block.iter().map(|work| work.id).collect()).await.unwrap();
             assert_eq!(seen.len(), block.len());
@@ -59,10 +61,10 @@ on_both_engines! {
                 let signals = one.checkpoint(claimed.lease, "safe", serde_json::json!(null)).await.unwrap();
                 assert!(signals.preempt, "round {round}");
                 finish(&one, claimed.lease).await;
-                assert_eq!(work_off(&one, WorkKind::Operation).await, [asked.id]);
+                assert_eq!(complete_all(&one, WorkKind::Operation).await, [asked.id]);
             } else {
-                assert_eq!(work_off(&one, WorkKind::Operation).await, [asked.id], "round {round}");
-                assert_eq!(work_off(&one, MANIFEST).await, [waiting.id], "round {round}");
+                assert_eq!(complete_all(&one, WorkKind::Operation).await, [asked.id], "round {round}");
+                assert_eq!(complete_all(&one, MANIFEST).await, [waiting.id], "round {round}");
             }
         }
         assert_eq!(repaired(&one).await, 0);
@@ -132,13 +134,13 @@ fn heads_and_lanes_that_are_wrong_are_repaired_and_counted_on_sqlite() {
         let env = TestEnvironment::sqlite().await;
         let work: Vec<NewWork> = (0..9).map(|_| manifest(Uuid::new_v4())).collect();
         env.store.enqueue(work.clone()).await.unwrap();
-        // Nothing in the store does this; somebody with a tool can.
+        // Nothing in the store does this; an administrator with a tool can.
         let vandal = rusqlite::Connection::open(env.path()).unwrap();
         vandal.execute("delete from lanes where lane in (?1, ?2)", [work[0].lane, work[5].lane]).unwrap();
         vandal.execute("update lanes set head_kind = null where lane = ?1", [work[3].lane]).unwrap();
         drop(vandal);
-        assert_eq!(work_off(&env.store, MANIFEST).await.len(), 6);
-        // In blocks smaller than what is wrong, so that each block goes on where the last one ended.
+        assert_eq!(complete_all(&env.store, MANIFEST).await.len(), 6);
+        // In blocks smaller than the number of faults, so that each block continues where the last one ended.
         let (mut changed, mut after) = (0, None);
         loop {
             let walk = env.store.repair(after, 2).await.unwrap();
@@ -149,7 +151,7 @@ fn heads_and_lanes_that_are_wrong_are_repaired_and_counted_on_sqlite() {
             }
         }
         assert_eq!(changed, 3);
-        assert_eq!(work_off(&env.store, MANIFEST).await.len(), 3);
+        assert_eq!(complete_all(&env.store, MANIFEST).await.len(), 3);
         env.assert_sound().await;
     });
 }

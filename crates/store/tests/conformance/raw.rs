@@ -1,4 +1,4 @@
-//! The database itself, past the store: for tests that look at what is really there, or tamper with it.
+//! Direct access to the database, past the store: for tests that check the data, or tamper with it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use uuid::Uuid;
 
 use crate::environment::TestEnvironment;
 
-/// A connection of one's own to the database of a store.
+/// A direct connection to the database of a store.
 pub(crate) enum RawDatabase {
     Sqlite(PathBuf),
     Postgres { client: Client, _connection: JoinSet<()> },
 }
 
 impl RawDatabase {
-    /// To the database of that store.
+    /// Connects to the database of that store.
     pub(crate) async fn connect(env: &TestEnvironment) -> RawDatabase {
         RawDatabase::to(&env.options.location).await
     }
 
-    /// To that database.
+    /// Connects to that database.
     pub(crate) async fn to(location: &Location) -> RawDatabase {
         match location {
             Location::Sqlite(path) => RawDatabase::Sqlite(path.clone()),
@@ -31,7 +31,7 @@ impl RawDatabase {
                 let (client, connection) = tokio_postgres::connect(url.expose(), NoTls).await.unwrap();
                 let mut tasks = JoinSet::new();
                 tasks.spawn(async move {
-                    // Its end is the test's: a server that was killed ends it with an error.
+                    // A killed server ends it with an error, which the test expects.
                     let _ = connection.await;
                 });
                 RawDatabase::Postgres { client, _connection: tasks }
@@ -81,7 +81,7 @@ impl RawDatabase {
         rows[0][0].clone()
     }
 
-    /// A uuid as this engine's SQL spells it.
+    /// A uuid in this engine's SQL.
     pub(crate) fn uuid(&self, uuid: Uuid) -> String {
         match self {
             RawDatabase::Sqlite(_) => format!("x'{}'", uuid.simple()),
@@ -90,7 +90,7 @@ impl RawDatabase {
     }
 }
 
-/// A second connection to an SQLite file; nobody may copy it while a store is about to reset its log.
+/// A second connection to an SQLite file; nobody may copy it while a store is about to reset its WAL.
 pub(crate) fn open(path: &Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();

@@ -1,5 +1,5 @@
-//! What is old leaves: the feed by time and never by its slowest reader, tombstones behind their feed rows, finished
-//! work with its documents, the audit log from its old end. What is young, or the last of its kind, stays.
+//! Retention: the feed by time and never by its slowest reader, tombstones behind their feed rows, finished work with
+//! its documents, the audit log from its start. Young rows, and the last of their kind, stay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::fixture::{
 };
 use crate::raw::RawDatabase;
 
-/// One whole round of housekeeping: it is under way once the lease is taken, and whoever is told to stop ends it first.
+/// One whole round of housekeeping: it is under way once the lease is taken, and a shutdown finishes it first.
 pub(crate) async fn keep_house(store: &Store, raw: &RawDatabase, retention: Retention) {
     let (stop, mut keeper) = (CancellationToken::new(), JoinSet::new());
     keeper.spawn(housekeeping::run(store.clone(), retention, Metrics::default(), stop.clone()));
@@ -50,7 +50,7 @@ async fn finish(store: &Store, kind: WorkKind) {
 }
 
 #[test]
-fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
+fn each_kind_of_data_is_kept_for_its_retention_and_then_removed() {
     block_on(async {
         let clock = ManualClock::at(Timestamp::from_second(1_800_000_000).unwrap());
         let folder = Folder::new();
@@ -75,7 +75,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
         written(&store, &Note::fresh()).await;
         let last = feed_from(&store, start).await.unwrap().last().unwrap().position;
 
-        // Six days later nothing has left.
+        // Six days later nothing is removed.
         pass(6 * 24);
         keep_house(&store, &raw, keep).await;
         assert!(store.feed_after(start, 10).await.is_ok());
@@ -83,7 +83,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
         assert_eq!(count(&raw, "history").await, 2);
         assert_eq!(store.entries(order.id, None, 9).await.unwrap().len(), 1);
 
-        // After eight the feed has, but for its newest row; then the tombstone; and the finished operation.
+        // After eight days the feed is, except for its newest row; then the tombstone; and the finished operation.
         pass(2 * 24);
         keep_house(&store, &raw, keep).await;
         assert!(matches!(store.feed_after(start, 10).await, Err(FeedError::Gone { .. })));
@@ -105,7 +105,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
             store.manifests().view(order.id).await.unwrap().unwrap().work.unwrap().state,
             WorkState::Completed
         );
-        // The operation's tombstone stays as long as its feed row does.
+        // The operation's tombstone stays as long as its feed row.
         assert_eq!(count(&raw, "documents where deleted_at is not null").await, 1);
         pass(1);
         written(&store, &Note::fresh()).await;
@@ -114,7 +114,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
         assert_eq!(count(&raw, "documents where deleted_at is not null").await, 0);
         assert_eq!(count(&raw, "feed").await, 1);
 
-        // Manifests and their work leave after ninety days, the audit log after four hundred.
+        // Manifests and their work are removed after ninety days, the audit log after four hundred.
         let audited =
             store.audit_list(AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap().len();
         pass(90 * 24);
@@ -127,7 +127,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
         assert_eq!(count(&raw, "audit").await, 1);
         assert_eq!(store.verify_audit(None).await.unwrap().faults, Vec::<String>::new());
 
-        // Sequence numbers are never given twice, however empty the feed is.
+        // Sequence numbers are never reused, however empty the feed is.
         let before: i64 = raw.one("select max(seq) from feed").await.parse().unwrap();
         written(&store, &Note::fresh()).await;
         assert!(raw.one("select max(seq) from feed").await.parse::<i64>().unwrap() > before);
@@ -136,7 +136,7 @@ fn each_thing_is_kept_as_long_as_it_was_promised_and_then_leaves() {
 }
 
 #[test]
-fn old_work_is_found_among_more_young_work_than_one_round_looks_at() {
+fn old_work_is_found_among_more_young_work_than_one_round_checks() {
     block_on(async {
         let clock = ManualClock::at(Timestamp::from_second(1_800_000_000).unwrap());
         let folder = Folder::new();
@@ -144,7 +144,7 @@ fn old_work_is_found_among_more_young_work_than_one_round_looks_at() {
             Options { clock: Arc::clone(&clock) as api::clock::SharedClock, ..folder.options.clone() };
         let (store, raw) =
             (Store::open(options.clone()).await.unwrap(), RawDatabase::to(&options.location).await);
-        // Spread over all that an id can be, as those of real work are.
+        // Spread over the whole range of ids, like those of real work.
         let at = |number: u128| Uuid::from_u128(number * (u128::MAX / 100_000));
         let ended = async |ids: std::ops::Range<u128>| {
             let lane = Uuid::new_v4();
@@ -209,16 +209,16 @@ on_both_engines! {
         store.collection().delete(&gone, &context()).await.unwrap();
         eventually("everything has left", async || {
             keep_house(store, &raw, none).await;
-            // The newest row of the feed stays, and with it the tombstone that it tells of, until something else is written.
+            // The newest row of the feed stays, and with it its tombstone, until something else is written.
             written(store, &Note::fresh()).await;
             let left = (count(&raw, "history").await, count(&raw, "documents where deleted_at is not null").await);
-            // On PostgreSQL a neighbour's open transaction may keep rows in the feed for one more round.
+            // On PostgreSQL another open transaction may keep rows in the feed for one more round.
             let is_gone = matches!(store.feed_after(start, 1).await, Err(FeedError::Gone { .. }));
             (left == (0, 0) && is_gone && count(&raw, "feed").await <= 3).then_some(())
         }).await;
         assert!(store.get_many(dead).await.unwrap().is_empty());
         assert_eq!(count(&raw, "entries").await, 0);
-        // What lives, stays: documents, their keys, pending work; and the log verifies.
+        // Live data stays: documents, their keys, pending work; and the log verifies.
         assert!(store.get(living.uuid).await.unwrap().is_some());
         assert!(store.collection().create(&Note::fresh().holding("kept"), &context()).await.is_err());
         assert_eq!(store.work(pending.id).await.unwrap().unwrap().state, WorkState::Pending);
@@ -227,10 +227,10 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn one_duty_that_fails_keeps_the_others_from_nothing(env: &TestEnvironment) {
+    async fn a_failed_duty_does_not_stop_the_others(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let start = store.feed_end().await.unwrap();
-        // Somebody changed the log's head, so that it cannot be sealed; and late work waits.
+        // The log's head was tampered with, so that it cannot be sealed; and late work waits.
         let head = raw.one("select value from meta where key = 'audit_head'").await;
         raw.execute("update meta set value = 'x' where key = 'audit_head'").await;
         let note = written(store, &Note::fresh()).await;
@@ -278,15 +278,15 @@ on_both_engines! {
         assert_eq!(left, [["actuator/living"], ["actuator/resting"]]);
         let left = store.health(vec![living.uuid, gone.uuid, unknown]).await.unwrap();
         assert_eq!(left.iter().map(|it| it.cluster).collect::<Vec<_>>(), [living.uuid]);
-        // Who comes back under a name that was forgotten has a fence that nobody had before.
+        // A lease whose name was removed gets a fence that nobody had before.
         assert!(store.take_lease("actuator/dead", other, hour).await.unwrap().unwrap() > dead);
     }
 }
 
-/// While a block of finished work is being removed, a transaction that began later changes one of its documents.
-/// The removal's own transaction is the older one; still its word must come last.
+/// While a block of finished work is removed, a transaction that started later changes one of its documents. The
+/// removal's own transaction is the older one; still its feed row must come last.
 #[test]
-fn the_removal_of_a_document_is_told_behind_every_change_of_it() {
+fn the_removal_of_a_document_is_its_last_change_in_the_feed() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let (store, raw, other) =
@@ -304,7 +304,7 @@ fn the_removal_of_a_document_is_told_behind_every_change_of_it() {
         let [first, middle, last] = [0, 1, 2].map(|at| orders[at].0.id);
         let read: VersionedDocument<api::doc::Manifest> = store.manifests().get(last).await.unwrap().unwrap();
 
-        // Somebody holds the middle one, so that the removal waits between the first and the last.
+        // Another transaction holds the middle one, so that the removal waits between the first and the last.
         other
             .execute(&format!(
                 "begin; select 1 from documents where uuid = {} for update",
@@ -330,7 +330,7 @@ fn the_removal_of_a_document_is_told_behind_every_change_of_it() {
         stop.cancel();
         keeper.join_all().await;
 
-        // It may have been left for the next round; when it is gone, that is the last that is told of it.
+        // It may have been left for the next round; when it is removed, that is its last feed row.
         let second_round = async || keep_house(store, &raw, none).await;
         second_round().await;
         assert!(store.get(last).await.unwrap().is_none() && store.get(first).await.unwrap().is_none());

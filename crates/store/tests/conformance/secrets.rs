@@ -1,5 +1,5 @@
-//! Secrets: sealed before they reach the database, never told to anyone who did not ask for them by name, and
-//! sealed anew with another key while everybody goes on.
+//! Secrets: sealed before they reach the database, never shown unless requested by name, and sealed again with
+//! another key while everything continues.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn secret(store: &Reader, owner: Uuid, name: &str) -> Vec<u8> {
     store.secret(owner, name).await.unwrap().unwrap().expose().clone()
 }
 
-/// A store of either engine whose keys are in a file, so that a second process can learn of new ones.
+/// A store of either engine whose keys are in a file, so that a second process can read new ones.
 struct Keyed {
     store: Store,
     options: Options,
@@ -34,7 +34,7 @@ struct Keyed {
 }
 
 impl Keyed {
-    /// Beside the bed's own store, whose key is in no file.
+    /// Beside the environment's own store, whose key is in no file.
     async fn beside(env: &TestEnvironment) -> Keyed {
         let folder = tempfile::tempdir().unwrap();
         let keyring = Keyring::read_or_create(&folder.path().join("keys")).unwrap();
@@ -47,7 +47,7 @@ impl Keyed {
         Keyed { store: Store::open(options.clone()).await.unwrap(), options, folder, _database: database }
     }
 
-    /// The same store, as another process has it: with a key ring of its own, read from the same file.
+    /// The same store as another process has it: with a key ring of its own, read from the same file.
     async fn in_another_process(&self) -> Store {
         let keyring = Keyring::read(&self.folder.path().join("keys")).unwrap();
         Store::open(Options { keyring, ..self.options.clone() }).await.unwrap()
@@ -82,7 +82,7 @@ fn a_secret_is_in_no_byte_of_the_files() {
             )
             .await
             .unwrap();
-        // The test itself would find it: the body is there, in the log, before and after it is folded into the file.
+        // The search works: the body is found, in the WAL, before and after the checkpoint.
         for round in ["in the log", "in the file"] {
             assert!(!found_in(&home, b"visible in the file").is_empty(), "{round}");
             assert_eq!(found_in(&home, PLAIN), Vec::<String>::new(), "{round}");
@@ -95,7 +95,7 @@ fn a_secret_is_in_no_byte_of_the_files() {
 }
 
 on_both_engines! {
-    async fn a_secret_is_told_only_to_whoever_asks_for_it_by_name(env: &TestEnvironment) {
+    async fn a_secret_is_returned_only_when_requested_by_name(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let start = store.feed_end().await.unwrap();
         let note = written(store, &Note::fresh()).await;
@@ -115,7 +115,7 @@ on_both_engines! {
             assert!(!text.contains("horse"), "{text}");
             assert!(!text.contains("686f727365"), "{text}");
         }
-        // A secret moved to another place, or damaged, is refused without showing anything of it.
+        // A moved or damaged secret is rejected without showing anything of it.
         let other = written(store, &Note::fresh()).await;
         raw.execute(&format!("insert into secrets (owner, name, sealed, key_id, changed)
             select {}, name, sealed, key_id, changed from secrets where owner = {}", raw.uuid(other.uuid), raw.uuid(note.uuid))).await;
@@ -127,7 +127,7 @@ on_both_engines! {
         assert_eq!(faults[0].invariant, "every secret can be opened");
         store.commit(Transaction::new().drop_secret(other.uuid, "s").drop_secret(other.uuid, "none")).await.unwrap();
         assert!(store.secret(other.uuid, "s").await.unwrap().is_none());
-        // It goes with its document.
+        // It is removed with its document.
         store.collection().delete(&note, &context()).await.unwrap();
         assert!(store.secret(note.uuid, "s").await.unwrap().is_none());
     }
@@ -141,7 +141,7 @@ on_both_engines! {
         for number in 0..50 {
             put(store, note.uuid, &format!("old-{number}"), PLAIN).await;
         }
-        // Another process has the same file, and does not know of the new key until the store tells it.
+        // Another process has the same file, and does not know the new key until the store rejects the old one.
         let writers: Vec<Store> = match env.is_shared() {
             true => vec![keyed.in_another_process().await, store.clone(), store.clone()],
             false => vec![store.clone(), store.clone()],
@@ -166,7 +166,7 @@ on_both_engines! {
             assert!(rotation.resealed >= 50, "{rotation:?}");
             assert!(!keys.contains(&rotation.key_id));
             keys.push(rotation.key_id);
-            // Whoever opens it now finds a key that fits.
+            // Opening it now finds the right key.
             let keyring = Keyring::read(&keyed.folder.path().join("keys")).unwrap();
             let reader = Reader::open(Options { keyring, ..options.clone() }).await.unwrap();
             assert_eq!(secret(&reader, note.uuid, "old-0").await, PLAIN);
@@ -176,7 +176,7 @@ on_both_engines! {
         let written = tasks.join_all().await;
         assert!(written.iter().all(|it| *it > 0), "{written:?}");
 
-        // Everything is sealed with the newest key and opens; the old keys can go, and then the rest still opens.
+        // Everything is sealed with the newest key and opens; the old keys can be removed, and the rest still opens.
         assert_sound(store).await;
         let raw = RawDatabase::to(&options.location).await;
         assert_eq!(raw.rows("select distinct key_id from secrets").await, [[keys.last().unwrap().clone()]]);
@@ -202,14 +202,14 @@ on_both_engines! {
         let raw = RawDatabase::to(&options.location).await;
         let old = options.keyring.current();
         let left = async || raw.one(&format!("select count(*) from secrets where key_id = '{old}'")).await.parse::<usize>().unwrap();
-        // Interrupted at any moment at which some are sealed anew and some are not.
+        // Interrupted at any moment at which only some are sealed again.
         let mut rotating = JoinSet::new();
         let rotator = store.clone();
         rotating.spawn(async move { rotator.rotate_key(None, &context()).await });
         eventually("some are sealed anew", async || (left().await < 60).then_some(())).await;
         rotating.shutdown().await;
         if left().await == 0 {
-            // Too quick for us: as if it had been interrupted just before the last one.
+            // Too quick: as if it had been interrupted just before the last one.
             println!("the rotation was over before it could be interrupted");
         } else {
             let refusal = store.remove_old_keys().await.unwrap_err().to_string();
@@ -219,7 +219,7 @@ on_both_engines! {
             assert_eq!(faults.len(), 1);
             assert_eq!(faults[0].invariant, "secrets are sealed with the store's current key");
         }
-        // All open meanwhile, whichever key they are under, and a new one takes the new key.
+        // All open meanwhile, under either key, and a new one takes the new key.
         for number in 0..60 {
             assert_eq!(secret(store, note.uuid, &format!("s-{number}")).await, PLAIN);
         }
@@ -246,7 +246,7 @@ on_both_engines! {
         let both = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(one.rotate_key(None, &context), two.rotate_key(None, &context)) });
         let (one, two) = both.await.expect("they undo each other's work for ever");
         assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
-        // Whatever they left is finished by one more.
+        // One more run finishes the rest.
         store.rotate_key(Some(&options.keyring.current()), &context).await.unwrap();
         assert_sound(store).await;
     }
@@ -274,7 +274,7 @@ fn two_processes_change_the_key_in_turn_and_every_secret_still_opens() {
         for number in 0..5 {
             put(one, note.uuid, &number.to_string(), PLAIN).await;
         }
-        // Each in its turn, without having looked at the file since.
+        // Each in its turn, without having read the file since.
         for store in [one, &two, one, &two] {
             assert_eq!(
                 store.rotate_key(None, &context()).await.unwrap().resealed,
@@ -293,7 +293,7 @@ fn two_processes_change_the_key_in_turn_and_every_secret_still_opens() {
 }
 
 on_both_engines! {
-    async fn a_key_file_that_does_not_fit_is_refused_at_open(env: &TestEnvironment) {
+    async fn a_key_file_that_does_not_match_is_rejected_at_open(env: &TestEnvironment) {
         let Keyed { store, options, folder, _database } = Keyed::beside(env).await;
         let note = written(&store, &Note::fresh()).await;
         put(&store, note.uuid, "s", PLAIN).await;
@@ -309,13 +309,13 @@ on_both_engines! {
             assert_eq!(Reader::open(options).await.unwrap_err().to_string(), sentence);
         };
         refused(Keyring::ephemeral().unwrap()).await;
-        // The right name on a wrong key is noticed too.
+        // A wrong key under the right id is detected too.
         let impostor = folder.path().join("impostor");
         std::fs::write(&impostor, format!("{key} AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")).unwrap();
         std::fs::set_permissions(&impostor, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         refused(Keyring::read(&impostor).unwrap()).await;
 
-        // The right one, even behind another, opens it; and new secrets are sealed with what the store wants.
+        // The right one, even behind another, opens it; and new secrets are sealed with the store's current key.
         let text = std::fs::read_to_string(folder.path().join("keys")).unwrap();
         std::fs::write(&impostor, format!("other AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n{text}")).unwrap();
         let store = Store::open(Options { keyring: Keyring::read(&impostor).unwrap(), ..options.clone() }).await.unwrap();
@@ -337,7 +337,7 @@ on_both_engines! {
                 Some(database) => database.url().parse().unwrap(),
                 None => Location::Sqlite(folder.path().join("store.db")),
             };
-            // As processes of one host do: none has seen a key file, and each would make one.
+            // As processes of one host do: none has seen a key file, and each would create one.
             let rings: Vec<Keyring> = (0..6).map(|_| Keyring::read_or_draft(&keys).unwrap()).collect();
             assert!(!keys.exists());
             let mut opening = JoinSet::new();
@@ -346,7 +346,7 @@ on_both_engines! {
             }
             let opened = opening.join_all().await;
             let stores: Vec<&Store> = opened.iter().flatten().collect();
-            // SQLite is for one process; the others are refused, and take nothing with them.
+            // SQLite is for one process; the others fail, and remove nothing.
             assert!(stores.len() == if env.is_shared() { 6 } else { 1 }, "{opened:?}");
             put(stores[0], Uuid::nil(), "s", PLAIN).await;
             for store in &stores {
@@ -357,7 +357,7 @@ on_both_engines! {
                 store.close().await;
             }
             drop(opened);
-            // The file has the one key, and it is that of the store.
+            // The file has the one key, that of the store.
             let keyring = Keyring::read(&keys).unwrap();
             assert_eq!(keyring.ids().len(), 1);
             let store = Store::open(Options { keyring, location, ..env.options.clone() }).await.unwrap();
@@ -368,7 +368,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn whoever_has_lost_the_key_file_is_refused_and_no_other_takes_its_place(env: &TestEnvironment) {
+    async fn opening_without_the_key_file_fails_and_creates_no_other(env: &TestEnvironment) {
         let keyed = Keyed::beside(env).await;
         let (keys, kept) = (keyed.folder.path().join("keys"), keyed.folder.path().join("kept"));
         keyed.store.close().await;
@@ -376,7 +376,7 @@ on_both_engines! {
         let lost = Options { keyring: Keyring::read_or_draft(&keys).unwrap(), ..keyed.options.clone() };
         assert!(matches!(Store::open(lost.clone()).await, Err(OpenError::WrongKey { .. })));
         assert!(!keys.exists());
-        // Put back while somebody waits to open the store, it is used.
+        // Restored while another process waits to open the store, it is used.
         std::fs::rename(&kept, &keys).unwrap();
         let text = std::fs::read(&keys).unwrap();
         Store::open(lost).await.unwrap().close().await;
@@ -385,7 +385,7 @@ on_both_engines! {
 }
 
 #[test]
-fn of_two_hosts_that_make_a_store_at_once_one_is_refused_and_keeps_its_own_file() {
+fn of_two_hosts_that_create_a_store_at_once_one_fails_and_keeps_its_own_file() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         for _ in 0..short_or_long(5, 50) {
@@ -411,7 +411,7 @@ fn of_two_hosts_that_make_a_store_at_once_one_is_refused_and_keeps_its_own_file(
 }
 
 on_both_engines! {
-    async fn the_audit_log_tells_of_a_change_of_key_and_who_made_it(env: &TestEnvironment) {
+    async fn a_key_rotation_and_its_actor_are_in_the_audit_log(env: &TestEnvironment) {
         let keyed = Keyed::beside(env).await;
         let rotation = keyed.store.rotate_key(None, &context()).await.unwrap();
         let told = keyed.store.audit_list(AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();

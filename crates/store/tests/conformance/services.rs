@@ -1,5 +1,5 @@
-//! What the frontend and the backend ask of the store beside documents: subscriptions whose clusters go, operations that are
-//! asked to end, and what is billed by whoever holds the work.
+//! Requests of the frontend and the backend beside documents: deleted subscriptions, operations that are requested to
+//! cancel, and billing under a lease.
 
 use api::admin::EntryEvent;
 use api::doc::{Document as _, Subscription, SubscriptionState, Verb};
@@ -21,7 +21,7 @@ fn subscription(state: SubscriptionState) -> Subscription {
     }
 }
 
-/// The only piece of operational work there is, claimed.
+/// Claims the only operation.
 async fn claim(store: &Store) -> WorkLease {
     let mut claimed = store.claim(WorkKind::Operation, 10, Uuid::new_v4()).await.unwrap();
     assert_eq!(claimed.len(), 1);
@@ -29,7 +29,7 @@ async fn claim(store: &Store) -> WorkLease {
 }
 
 on_both_engines! {
-    async fn a_subscription_is_put_as_often_as_it_is_said_and_its_removal_is_enqueued_once(env: &TestEnvironment) {
+    async fn repeated_puts_of_a_deleted_subscription_enqueue_its_removal_once(env: &TestEnvironment) {
         use SubscriptionState::{Deleted, Registered, Warned};
         let store = &env.store;
         let subscriptions = store.subscriptions();
@@ -42,7 +42,7 @@ on_both_engines! {
         subscriptions.put(&subscription(Registered), Some(second), &context()).await.unwrap();
         assert_eq!(store.queue(WorkKind::Operation).await.unwrap().pending, 0);
 
-        // Twice Deleted is one removal; its lane is the subscription itself.
+        // Setting Deleted twice is one removal; its lane is the subscription itself.
         for _ in 0..2 {
             subscriptions.put(&subscription(Deleted), None, &context()).await.unwrap();
         }
@@ -72,7 +72,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn no_cluster_is_made_in_a_subscription_that_was_changed_since_it_was_looked_at(env: &TestEnvironment) {
+    async fn no_cluster_is_created_in_a_subscription_that_changed_since_it_was_read(env: &TestEnvironment) {
         let (store, path) = (&env.store, subscription(SubscriptionState::Registered).path());
         store.subscriptions().create(&subscription(SubscriptionState::Registered), &context()).await.unwrap();
         let again = store.subscriptions().create(&subscription(SubscriptionState::Registered), &context()).await;
@@ -92,7 +92,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn whoever_sees_a_subscription_gone_sees_every_cluster_that_was_made_in_it(env: &TestEnvironment) {
+    async fn a_reader_that_sees_a_subscription_deleted_sees_all_its_clusters(env: &TestEnvironment) {
         let (store, path) = (&env.store, subscription(SubscriptionState::Registered).path());
         for round in 0..20 {
             store.subscriptions().create(&subscription(SubscriptionState::Registered), &context()).await.unwrap();
@@ -122,7 +122,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_operation_is_asked_to_end_whether_it_runs_or_rests(env: &TestEnvironment) {
+    async fn an_operation_is_requested_to_cancel_whether_running_or_pending(env: &TestEnvironment) {
         let store = &env.store;
         let lane = Uuid::now_v7();
         let asked = operation(lane, Verb::Create);
@@ -133,7 +133,7 @@ on_both_engines! {
             log.into_iter().filter(|(_, it)| it.event == EntryEvent::CancelRequested).map(|(_, it)| (it.actor, it.message)).collect::<Vec<_>>()
         };
 
-        // One that rests until much later is due at once, and its log says why.
+        // A delayed one is due at once, and its history states why.
         let lease = claim(store).await;
         let rest = std::time::Duration::from_secs(3600);
         store.release(Release::new(lease, rest, false)).await.unwrap();
@@ -141,13 +141,13 @@ on_both_engines! {
         store.operations().request_cancel(asked.id, at, &context()).await.unwrap();
         assert_eq!(told().await, [("tester".to_owned(), Some("a test".to_owned()))]);
 
-        // One that runs is told by its next checkpoint.
+        // A running one gets the signal with its next checkpoint.
         let lease = claim(store).await;
         assert!(!store.checkpoint(lease, "s", json!({})).await.unwrap().cancel);
         store.operations().request_cancel(asked.id, at, &context()).await.unwrap();
         assert!(store.checkpoint(lease, "s", json!({})).await.unwrap().cancel);
 
-        // One that has ended, and one that never was, are left alone.
+        // A finished one, and an unknown one, are left alone.
         store.complete(&[Completion::new(lease, Ending::Cancelled, json!({}))]).await.unwrap();
         let before = told().await;
         store.operations().request_cancel(asked.id, at, &context()).await.unwrap();
@@ -158,7 +158,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_is_billed_under_a_hold_is_written_by_its_holder_only(env: &TestEnvironment) {
+    async fn billing_under_a_lease_is_written_by_its_holder_only(env: &TestEnvironment) {
         let store = &env.store;
         let lane = Uuid::now_v7();
         store.clusters().start_create(&cluster("one"), &operation(lane, Verb::Create), &Secrets::new(), &context()).await.unwrap();

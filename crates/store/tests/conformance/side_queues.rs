@@ -1,4 +1,4 @@
-//! A budget of a task holds up the task's work and nothing else: the cluster's other manifests go on, in order.
+//! A budget of a task blocks the task's work and nothing else: the cluster's other manifests continue, in order.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use store::{NewWork, Release, Store, Transaction};
 use uuid::Uuid;
 
 use crate::queue_fixture::{
-    Asked as _, claim, expired, finish, manifest, next, operation, past, repaired, rest, work_off,
+    WorkProperties as _, claim, complete_all, expired, finish, manifest, next, operation, past, repaired,
+    rest,
 };
 use crate::raw::RawDatabase;
 
@@ -32,13 +33,13 @@ async fn parked(store: &Store, key: &str) -> u32 {
 }
 
 on_both_engines! {
-    async fn a_stopped_task_holds_up_only_its_own_manifests_and_they_go_on_when_it_is_let_go(env: &TestEnvironment) {
+    async fn a_stopped_task_blocks_only_its_own_manifests_and_they_continue_when_it_is_resumed(env: &TestEnvironment) {
         let store = &env.store;
         let lane = Uuid::new_v4();
         let work = lane_of(lane, &[STOPPED, "task/a", STOPPED, "task/b", "task/a"]);
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         store.enqueue(work.clone()).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[1, 3, 4]), "the others go on, in order");
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[1, 3, 4]), "the others go on, in order");
         assert_eq!(store.until_due(MANIFEST).await.unwrap(), None, "what is set aside is not due");
         assert_eq!(parked(store, STOPPED).await, 1, "one lane waits for it");
         let shown = store.lane(lane).await.unwrap().unwrap();
@@ -48,23 +49,23 @@ on_both_engines! {
         env.assert_sound().await;
         assert_eq!(repaired(store).await, 0);
         store.set_budget(STOPPED, Some(1), None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0, 2]));
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[0, 2]));
     }
 }
 
 on_both_engines! {
-    async fn what_is_set_aside_keeps_its_place_before_younger_work(env: &TestEnvironment) {
+    async fn work_in_a_side_queue_keeps_its_place_before_younger_work(env: &TestEnvironment) {
         let store = &env.store;
         let work = lane_of(Uuid::new_v4(), &[STOPPED, "task/a", "task/a", STOPPED, "task/a"]);
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         store.enqueue(work.clone()).await.unwrap();
         let first = next(store, MANIFEST).await.unwrap().lease;
         assert_eq!(first.work, work[1].id);
-        // It is let go while the lane is busy; whoever releases the lane sees it.
+        // It is un-parked while the lane is busy; releasing the lane sees it.
         store.set_budget(STOPPED, Some(1), None).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none(), "a lane runs one piece at a time");
         finish(store, first).await;
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0, 2, 3, 4]));
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[0, 2, 3, 4]));
     }
 }
 
@@ -102,7 +103,7 @@ on_both_engines! {
         }
         assert!(next(store, MANIFEST).await.is_none());
         finish(store, running[0].lease).await;
-        let order = work_off(store, MANIFEST).await;
+        let order = complete_all(store, MANIFEST).await;
         let of_task: Vec<Uuid> = order.into_iter().filter(|id| *id != others[0].id).collect();
         assert_eq!(of_task, ids(&work, &[1, 2, 3]));
     }
@@ -119,18 +120,18 @@ on_both_engines! {
         assert!(next(store, MANIFEST).await.is_none());
         assert_eq!(store.lane(lane).await.unwrap().unwrap().parked_on.as_deref(), Some("fleet"));
         store.set_budget("fleet", Some(1), None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[1]));
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[1]));
         // The first of the lane fits the task's budget and not the fleet's: the lane waits, and so does what follows.
         store.set_budget("fleet", Some(0), None).await.unwrap();
         store.set_budget(STOPPED, Some(1), None).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none());
         store.set_budget("fleet", None, None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0]));
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[0]));
     }
 }
 
 on_both_engines! {
-    async fn begun_work_of_a_full_task_keeps_its_place_and_passes_when_it_is_asked_to_end(env: &TestEnvironment) {
+    async fn started_work_of_a_full_task_keeps_its_place_and_passes_when_it_is_cancelled(env: &TestEnvironment) {
         let store = &env.store;
         let work = lane_of(Uuid::new_v4(), &[STOPPED, "task/a"]);
         store.enqueue(work.clone()).await.unwrap();
@@ -140,12 +141,12 @@ on_both_engines! {
         store.release(back).await.unwrap();
         assert!(next(store, MANIFEST).await.is_none(), "nothing else starts on a half-changed cluster");
         store.commit(Transaction::new().request_cancel(work[0].id)).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[0, 1]));
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[0, 1]));
     }
 }
 
 on_both_engines! {
-    async fn what_is_set_aside_can_be_withdrawn_expedited_and_timed_out(env: &TestEnvironment) {
+    async fn work_in_a_side_queue_can_be_withdrawn_expedited_and_timed_out(env: &TestEnvironment) {
         let store = &env.store;
         let lane = Uuid::new_v4();
         let stopped = |n| manifest(lane).after(past(n)).counted(&[STOPPED]);
@@ -165,9 +166,9 @@ on_both_engines! {
         assert!(next(store, MANIFEST).await.is_none());
         let asked = operation(lane);
         store.enqueue(vec![asked.clone()]).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Operation).await, [asked.id]);
+        assert_eq!(complete_all(store, WorkKind::Operation).await, [asked.id]);
         store.set_budget(STOPPED, Some(1), None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, [work[2].id, work[1].id]);
+        assert_eq!(complete_all(store, MANIFEST).await, [work[2].id, work[1].id]);
         store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
     }
 }
@@ -183,7 +184,7 @@ on_both_engines! {
         store.enqueue(vec![first, second, third.clone()]).await.unwrap();
         let running = claim(store, MANIFEST, 9).await;
         assert_eq!(running.len(), 1);
-        // The second lane waited longest for the room; an operation takes the lane before the room is there.
+        // The second lane waited longest for the capacity; an operation takes the lane before the capacity is there.
         store.enqueue(vec![operation(two)]).await.unwrap();
         let busy = next(store, WorkKind::Operation).await.unwrap().lease;
         finish(store, running[0].lease).await;
@@ -200,7 +201,7 @@ on_both_engines! {
         let lease = next(store, MANIFEST).await.unwrap().lease;
         rest(store, lease, Duration::from_secs(3600)).await;
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[1]));
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[1]));
         assert!(store.until_due(MANIFEST).await.unwrap().is_some_and(|it| it > Duration::ZERO));
     }
 }
@@ -216,9 +217,9 @@ on_both_engines! {
         named.push("task/free");
         let work = lane_of(Uuid::new_v4(), &named);
         store.enqueue(work.clone()).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[30]));
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[30]));
         store.set_budget("task/7", Some(1), None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, ids(&work, &[7]));
+        assert_eq!(complete_all(store, MANIFEST).await, ids(&work, &[7]));
     }
 }
 
@@ -239,6 +240,6 @@ on_both_engines! {
         assert_eq!(found[0].lease.work, work[250].id);
         finish(store, found[0].lease).await;
         store.set_budget(STOPPED, None, None).await.unwrap();
-        assert_eq!(work_off(store, MANIFEST).await, work[..250].iter().map(|it| it.id).collect::<Vec<_>>());
+        assert_eq!(complete_all(store, MANIFEST).await, work[..250].iter().map(|it| it.id).collect::<Vec<_>>());
     }
 }

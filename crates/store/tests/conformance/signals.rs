@@ -1,4 +1,4 @@
-//! What a holder is asked while it works, and what is taken out of a lane before it ran.
+//! Signals to a holder, and work that is withdrawn before it runs.
 
 use std::time::Duration;
 
@@ -7,7 +7,9 @@ use serde_json::json;
 use store::{Completion, Release, Signals, StoreError, Topic, Transaction};
 use uuid::Uuid;
 
-use crate::queue_fixture::{Asked as _, SOON, finish, future, manifest, next, operation, past, work_off};
+use crate::queue_fixture::{
+    SOON, WorkProperties as _, complete_all, finish, future, manifest, next, operation, past,
+};
 
 on_both_engines! {
     async fn withdrawn_work_never_runs(env: &TestEnvironment) {
@@ -18,13 +20,13 @@ on_both_engines! {
         let seen = store.work(first.id).await.unwrap().unwrap();
         assert_eq!((seen.state, seen.started), (WorkState::Cancelled, None));
         assert_eq!(seen.result, Some(json!({ "why": "not wanted" }).into()));
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [second.id]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [second.id]);
         assert_eq!(store.lane(lane).await.unwrap().unwrap().head_kind, None);
     }
 }
 
 on_both_engines! {
-    async fn work_that_rests_half_done_is_not_withdrawn_but_asked_to_end_and_due_at_once(env: &TestEnvironment) {
+    async fn half_done_pending_work_is_not_withdrawn_but_gets_a_cancel_request_and_is_due_at_once(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let (started, parked) = (manifest(lane).after(past(1)), manifest(Uuid::new_v4()).after(past(0)));
         store.enqueue(vec![started.clone(), parked.clone()]).await.unwrap();
@@ -65,7 +67,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn only_pending_work_is_withdrawn_and_only_running_work_is_asked_to_stop(env: &TestEnvironment) {
+    async fn only_pending_work_is_withdrawn_and_only_running_work_gets_a_cancel_request(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let (running, waiting) = (manifest(lane).after(past(0)), manifest(lane));
         store.enqueue(vec![running.clone(), waiting.clone()]).await.unwrap();
@@ -84,10 +86,10 @@ on_both_engines! {
         for outcome in [withdraw(Uuid::now_v7()).await, stop(Uuid::now_v7()).await] {
             assert!(matches!(outcome, Err(StoreError::NoSuchWork { .. })), "{outcome:?}");
         }
-        // One that is refused takes the others of its transaction with it.
+        // A rejected one fails the others of its transaction.
         let both = Transaction::new().withdraw(waiting.id, json!({})).withdraw(running.id, json!({}));
         refused(store.commit(both).await);
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [waiting.id]);
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [waiting.id]);
     }
 }
 
@@ -106,8 +108,8 @@ on_both_engines! {
         assert!(store.checkpoint(lease, "safe", json!(null)).await.unwrap().cancel);
         let ending = Completion::new(lease, Ending::Cancelled, json!({ "undone": true }));
         store.commit(Transaction::new().complete(ending)).await.unwrap();
-        assert_eq!(work_off(store, WorkKind::Manifest).await, [other.id]);
-        // What comes later starts with a clean slate; a lane that nobody knows is withdrawn as well.
+        assert_eq!(complete_all(store, WorkKind::Manifest).await, [other.id]);
+        // Later work starts without signals; withdrawing an unknown lane succeeds.
         let both = Transaction::new().withdraw_lane(lane, json!({})).withdraw_lane(Uuid::new_v4(), json!({}));
         store.commit(both).await.unwrap();
         store.enqueue(vec![manifest(lane)]).await.unwrap();
@@ -117,11 +119,11 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_holder_learns_from_checkpoint_renewal_and_guard_what_it_is_asked(env: &TestEnvironment) {
+    async fn checkpoint_renewal_and_guard_return_the_signals_to_a_holder(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
         let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
-        let mut woken = store.notifications(Topic::Work(WorkKind::Manifest));
+        let mut notified = store.notifications(Topic::Work(WorkKind::Manifest));
         let asked = async |expected: Signals| {
             assert_eq!(store.checkpoint(lease, "step", json!(null)).await.unwrap(), expected);
             assert_eq!(store.renew(lease.owner, vec![lane]).await.unwrap()[0].signals, expected);
@@ -134,7 +136,7 @@ on_both_engines! {
         asked(Signals::default()).await;
         store.enqueue(vec![operation(lane)]).await.unwrap();
         asked(Signals { preempt: true, cancel: false }).await;
-        tokio::time::timeout(SOON, woken.next()).await.expect("a holder that makes way is woken");
+        tokio::time::timeout(SOON, notified.next()).await.expect("a holder that makes way is woken");
         store.commit(Transaction::new().request_cancel(lease.work)).await.unwrap();
         asked(Signals { preempt: true, cancel: true }).await;
         store.release(Release::new(lease, Duration::ZERO, false)).await.unwrap();
@@ -154,7 +156,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn who_takes_over_is_asked_what_the_lost_holder_was_asked(env: &TestEnvironment) {
+    async fn a_takeover_inherits_the_signals_of_the_lost_holder(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         store.enqueue(vec![manifest(lane)]).await.unwrap();
         let lost = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), Duration::ZERO).await.unwrap()[0].lease;
@@ -187,7 +189,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_hand_back_does_not_lose_a_wish_for_the_end(env: &TestEnvironment) {
+    async fn a_release_does_not_lose_a_cancel_request(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let work = manifest(lane).after(past(0));
         store.enqueue(vec![work.clone()]).await.unwrap();
@@ -204,7 +206,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn work_that_was_given_back_before_it_took_effect_may_still_be_too_late_to_begin(env: &TestEnvironment) {
+    async fn work_released_before_it_took_effect_may_still_time_out(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let work = manifest(lane).after(past(0));
         store.enqueue(vec![work.clone()]).await.unwrap();

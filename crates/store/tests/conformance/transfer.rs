@@ -1,5 +1,4 @@
-//! Moving a whole store, and copying one: everything arrives or nothing does, and whoever followed the old one
-//! learns that it must list everything again.
+//! Moving and copying a whole store: everything arrives or nothing does, and followers of the old one start over.
 
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ struct Moved {
     export: String,
     notes: Vec<(Uuid, String)>,
     imported: Uuid,
-    /// Work that ran when the store was exported, with the step that it had come to.
+    /// Work that ran when the store was exported, with its last step.
     running: Uuid,
     resting: Uuid,
     ended: Uuid,
@@ -43,7 +42,7 @@ fn said(event: EntryEvent) -> Entry {
     }
 }
 
-/// Fills a store with something of everything, and exports it.
+/// Fills a store with every kind of data, and exports it.
 async fn export(store: &Store, keyring: Keyring) -> Moved {
     let mut notes = Vec::new();
     for number in 0..700 {
@@ -119,7 +118,7 @@ async fn export(store: &Store, keyring: Keyring) -> Moved {
     }
 }
 
-/// Everything that was exported is there, and goes on.
+/// Asserts that everything exported is there, and continues.
 async fn arrived(store: &Store, moved: &Moved) {
     for (uuid, text) in &moved.notes {
         assert_eq!(store.documents::<Note>().get(*uuid).await.unwrap().unwrap().document.text, *text);
@@ -141,7 +140,7 @@ async fn arrived(store: &Store, moved: &Moved) {
     assert_eq!(store.entries(moved.running, None, 9).await.unwrap(), [(1, said(EntryEvent::StepFinished))]);
     assert_eq!(store.pending_for_origin("weekly", None, 9).await.unwrap().len(), 2);
 
-    // Whoever ran it is not here: it is pending, and goes on behind its last step, under a newer fence.
+    // Its holder is not here: it is pending, and continues behind its last step, under a newer fence.
     let running = store.work(moved.running).await.unwrap().unwrap();
     assert_eq!((running.state, running.step.as_deref()), (WorkState::Pending, Some("step one")));
     assert_eq!(store.work(moved.resting).await.unwrap().unwrap().state, WorkState::Pending);
@@ -164,7 +163,7 @@ async fn arrived(store: &Store, moved: &Moved) {
         matches!(store.feed_after(moved.position, 10).await, Err(FeedError::Gone { .. })),
         "an old position is still taken"
     );
-    // A reader that lists from here on misses nothing, and the log goes on.
+    // A reader that lists from here on misses nothing, and the log continues.
     let position = store.feed_end().await.unwrap();
     let next = written(store, &Note::fresh()).await;
     crate::fixture::eventually("the next change is told", async || {
@@ -217,7 +216,7 @@ fn a_store_moves_from_sqlite_to_postgresql_and_back() {
         let third = Store::open(third).await.unwrap();
         let counts_there = import(&third, &moved.export).await.unwrap();
         assert_eq!(counts_there, counts);
-        // Out of PostgreSQL again it is the same, line by line, but for where it was and how often it moved.
+        // Exported from PostgreSQL again it is the same, line by line, except for its location and generation.
         let mut out = Vec::new();
         third.export(&mut out).await.unwrap();
         let back = String::from_utf8(out).unwrap();
@@ -235,7 +234,7 @@ fn a_store_moves_from_sqlite_to_postgresql_and_back() {
 }
 
 on_both_engines! {
-    async fn an_import_into_a_store_that_is_not_empty_is_refused(env: &TestEnvironment) {
+    async fn an_import_into_a_store_that_is_not_empty_fails(env: &TestEnvironment) {
         let (_place, source) = empty(&env.options.keyring).await;
         written(&source, &Note::at("one")).await;
         let mut out = Vec::new();
@@ -254,7 +253,7 @@ on_both_engines! {
         let note = written(&source, &Note::at("one")).await;
         let mut out = Vec::new();
         source.export(&mut out).await.unwrap();
-        // As `shipshape up` does once, before somebody decides to import.
+        // As `shipshape up` does once, before an import.
         let (stop, mut keeper) = (tokio_util::sync::CancellationToken::new(), JoinSet::new());
         keeper.spawn(store::housekeeping::run(env.store.clone(), store::Retention::default(), store::housekeeping::Metrics::default(), stop.clone()));
         let raw = RawDatabase::connect(env).await;
@@ -269,7 +268,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn an_export_that_is_damaged_cut_or_foreign_is_refused_by_line_and_nothing_is_stored(env: &TestEnvironment) {
+    async fn a_damaged_truncated_or_foreign_export_is_rejected_by_line_and_nothing_is_stored(env: &TestEnvironment) {
         let (_place, source) = empty(&env.options.keyring).await;
         for number in 0..3 {
             written(&source, &Note::at(&number.to_string())).await;
@@ -304,14 +303,14 @@ on_both_engines! {
         let without: Vec<&str> = lines.iter().enumerate().filter(|(at, _)| *at != 2).map(|(_, line)| *line).collect();
         let rows = lines.len() - 2;
         refused(without.join("\n"), &format!("import: holds {} rows, {rows} were exported", rows - 1)).await;
-        // A value of another kind, a value that is missing, a column that is not known: by line as well.
+        // A value of another type, a missing value, an unknown column: reported by line as well.
         let changed = |from: &str, to: &str| with(2, &lines[1].replacen(from, to, 1));
         assert!(lines[1].contains("\"etag\":1,"), "{}", lines[1]);
         refused(changed("\"etag\":1,", "\"etag\":\"one\","), "import, line 2: ").await;
         refused(changed("\"etag\":1,", "\"etag\":1.5,"), "import, line 2: ").await;
         refused(changed("\"etag\":1,", "\"etag\":1,\"colour\":\"red\","), "import, line 2: ").await;
         refused(changed("\"uuid\":\"", "\"uuid\":\"x"), "import, line 2: ").await;
-        // What the database itself refuses: the same document twice.
+        // Rejected by the database itself: the same document twice.
         let mut twice = lines.clone();
         twice.insert(2, lines[1]);
         let end = format!("{{\"end\":{}}}", rows + 1);
@@ -321,14 +320,14 @@ on_both_engines! {
         let other = Store::open(Options { keyring: Keyring::ephemeral().unwrap(), ..options(Location::Sqlite(_place.path().join("other.db"))) }).await.unwrap();
         assert!(matches!(import(&other, &whole).await, Err(OpenError::WrongKey { .. })));
 
-        // After all of that the store is as empty as before, and takes the whole one.
+        // After all of that the store is still empty, and takes the complete import.
         import(store, &whole).await.unwrap();
         assert!(store.find("/notes/2").await.unwrap().is_some());
     }
 }
 
 #[test]
-fn a_copy_that_is_made_while_others_write_opens_and_is_sound() {
+fn a_copy_made_during_writes_opens_and_is_consistent() {
     block_on(async {
         let folder = Folder::new();
         let store = folder.open().await;
@@ -363,7 +362,7 @@ fn a_copy_that_is_made_while_others_write_opens_and_is_sound() {
         }
         stop.cancel();
         assert!(writers.join_all().await.into_iter().all(|count| count > 0));
-        // What is there is not replaced; and a place that is not there is named.
+        // An existing file is not replaced; and a missing directory is named.
         for target in [folder.file("copy-0.db"), folder.path(), folder.file("no/such/copy.db")] {
             let bytes = std::fs::read(&target).ok();
             let refusal = store.backup(&target).await.unwrap_err().to_string();
@@ -375,7 +374,7 @@ fn a_copy_that_is_made_while_others_write_opens_and_is_sound() {
                 assert_eq!(std::fs::read(&target).ok(), bytes);
             }
         }
-        // A reader may copy as well, and nothing half-made is left behind.
+        // A reader may copy as well, and nothing partial is left behind.
         let reader = Reader::open(folder.options.clone()).await.unwrap();
         reader.backup(&folder.file("read.db")).await.unwrap();
         reader.close().await;

@@ -1,5 +1,5 @@
-//! The typed layer: what services use keeps what it does not know, writes nothing when nothing changed, and puts
-//! everything that belongs together into one transaction.
+//! The typed layer: it keeps unknown fields, writes nothing when nothing changed, and puts everything that belongs
+//! together into one transaction.
 
 use api::doc::{Cluster, Document, Manifest, Operation, ProvisioningState, Verb};
 use api::secret::Secret;
@@ -62,7 +62,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_is_only_observed_is_told_by_the_feed_and_not_by_the_audit_log(env: &TestEnvironment) {
+    async fn observed_state_is_in_the_feed_and_not_in_the_audit_log(env: &TestEnvironment) {
         let store = &env.store;
         let read = written(store, &Note::fresh()).await;
         let (start, audits) = (store.feed_end().await.unwrap(), audited(store).await.len());
@@ -78,7 +78,7 @@ on_both_engines! {
             told.iter().any(|it| it.uuid == read.uuid).then_some(())
         })
         .await;
-        // As every write it compares what was read; and what is as it was is not written.
+        // Like every write it compares the version; and an equal document is not written.
         assert!(matches!(store.commit(seen).await, Err(StoreError::Changed { .. })));
         assert!(store::Transaction::new().observe(&now, &now.document).unwrap().is_empty());
     }
@@ -94,7 +94,7 @@ on_both_engines! {
         assert_eq!((uuid, etag, new), (read.uuid, read.etag, false));
         assert_eq!(note(store, read.uuid).await, read);
         assert_eq!(audited(store).await.len(), before);
-        // At most the creation itself is told behind that place, should the feed have been held back.
+        // At most the creation itself is delivered behind that position, should the feed have been delayed.
         let told: Vec<_> = feed_from(store, position).await.unwrap().iter().filter_map(version).collect();
         assert!(told.iter().all(|it| *it == (read.uuid, read.etag, false)), "{told:?}");
     }
@@ -118,14 +118,14 @@ on_both_engines! {
         taken(create(&using("two", "app-2", "GROUP-1")).await, "resource-group:group-1");
         let (second, _) = create(&using("two", "app-2", "group-2")).await.unwrap();
 
-        // A change moves the key; what it held before is free at once, what it wants must be.
+        // A change moves the key; the old one is free at once, the new one must be.
         let read = store.clusters().get(second).await.unwrap().unwrap();
         taken(store.clusters().update(&read, &using("two", "app-1", "group-2"), &context()).await.map(|etag| (second, etag)), "credential:app-1");
         store.clusters().update(&read, &using("two", "app-3", "group-2"), &context()).await.unwrap();
         create(&using("three", "app-2", "group-3")).await.unwrap();
         taken(create(&using("four", "app-3", "group-4")).await, "credential:app-3");
 
-        // Deletion frees it; and nothing of a refused creation was kept.
+        // Deletion frees it; and nothing of a rejected creation is stored.
         let read = store.clusters().get(first).await.unwrap().unwrap();
         store.clusters().delete(&read, &context()).await.unwrap();
         create(&using("four", "app-1", "group-1")).await.unwrap();
@@ -168,14 +168,14 @@ on_both_engines! {
             assert_eq!(walk(ListOptions { scope: Some("/a".to_owned()), limit, ..ListOptions::default() }).await, a);
             let prefix = ListOptions { scope: Some("/a".to_owned()), prefix: Some("/notes/a-3".to_owned()), limit, ..ListOptions::default() };
             assert_eq!(walk(prefix).await, [("/a".to_owned(), "/notes/a-3".to_owned())]);
-            // A beginning of a path is found on whatever shelf it stands.
+            // A path prefix is found in any scope.
             let everywhere = ListOptions { prefix: Some("/notes/a".to_owned()), limit, ..ListOptions::default() };
             let begins: Vec<_> = expect.iter().filter(|it| it.1.starts_with("/notes/a")).cloned().collect();
             assert_eq!(walk(everywhere).await.len(), begins.len(), "by {limit}");
             let nowhere = ListOptions { prefix: Some("/notes/zz".to_owned()), limit, ..ListOptions::default() };
             assert_eq!(walk(nowhere).await, []);
         }
-        // A limit of nothing is one, and one beyond all measure is bounded.
+        // A limit of zero counts as one, and a huge one is bounded.
         assert_eq!(store.documents::<Note>().list(ListOptions { limit: 0, ..ListOptions::default() }).await.unwrap().items.len(), 1);
         assert_eq!(store.documents::<Note>().list(ListOptions { limit: usize::MAX, ..ListOptions::default() }).await.unwrap().items.len(), 28);
 
@@ -183,7 +183,7 @@ on_both_engines! {
             let refusal = hostile.parse::<PageToken>().unwrap_err().to_string();
             assert_eq!(refusal, "the token was not issued by a list of this store", "{hostile:?}");
         }
-        // A token that is well made but of nowhere begins a list somewhere; it breaks nothing.
+        // A well-formed token of an unknown position starts a list somewhere; it breaks nothing.
         let somewhere: PageToken = "WyInOyBkcm9wIHRhYmxlIGRvY3VtZW50czsgLS0iLCIlIl0".parse().unwrap();
         store.documents::<Note>().list(ListOptions { from: Some(somewhere), limit: 5, ..ListOptions::default() }).await.unwrap();
     }
@@ -241,7 +241,7 @@ on_both_engines! {
         let finish = async |completion: Completion| {
             store.operations().finish(&view.operation, &ended, ClusterOutcome::Updated(&read, &done), completion, &me).await
         };
-        // Whoever lost the lease changes neither the operation nor the cluster.
+        // A lost lease changes neither the operation nor the cluster.
         let stale = Completion { lease: WorkLease { fence: lease.fence - 1, ..lease }, ..completion.clone() };
         assert!(matches!(finish(stale).await, Err(StoreError::LostLease { .. })));
         assert_eq!(store.clusters().get(create.cluster).await.unwrap().unwrap().document, wanted);
@@ -251,7 +251,7 @@ on_both_engines! {
         assert_eq!(store.operations().get(create.id).await.unwrap().unwrap().document, ended);
         assert_eq!(store.work(create.id).await.unwrap().unwrap().state, WorkState::Completed);
 
-        // Changed, then removed: what was still to be done on it goes with it.
+        // Changed, then removed: its pending work is removed with it.
         let update = operation(create.cluster, Verb::Update);
         let changed = Cluster { location: "south".to_owned(), ..done };
         let etag = store.clusters().start_update(&read, &changed, &update, &Default::default(), &context()).await.unwrap();
@@ -279,7 +279,7 @@ on_both_engines! {
         let imported = Cluster { imported: true, ..cluster("mine") };
         let (uuid, first, new) = store.clusters().import(&imported, &config("one"), &context()).await.unwrap();
         assert!(new);
-        // Again: another kubeconfig, the same identity; when it was created stays.
+        // Again: another kubeconfig, the same identity; the time of creation stays.
         let moved = Cluster { location: "south".to_owned(), created_at: Timestamp::from_second(99).unwrap(), ..imported.clone() };
         let (same, second, new) = store.clusters().import(&moved, &config("two"), &context()).await.unwrap();
         assert_eq!((same, new), (uuid, false));
@@ -287,7 +287,7 @@ on_both_engines! {
         let read = store.clusters().get(uuid).await.unwrap().unwrap();
         assert_eq!((read.document.location.as_str(), read.document.created_at), ("south", Timestamp::UNIX_EPOCH));
         assert_eq!(store.clusters().kubeconfig(uuid).await.unwrap().unwrap().expose(), b"two");
-        // Only the kubeconfig may differ: then the document does not change, and the audit log still says so.
+        // Only the kubeconfig may differ: then the document does not change, and there is still an audit entry.
         let before = audited(store).await.len();
         store.clusters().import(&read.document, &config("three"), &context()).await.unwrap();
         assert_eq!(store.clusters().get(uuid).await.unwrap().unwrap().etag, second);
@@ -295,11 +295,11 @@ on_both_engines! {
         let told = audited(store).await;
         assert_eq!((told.len(), told[0].record.entry.action.as_str()), (before + 1, "cluster.import"));
 
-        // One that we created is not taken over by an import.
+        // A provisioned cluster is not taken over by an import.
         store.clusters().create(&cluster("ours"), &context()).await.unwrap();
         assert!(matches!(store.clusters().import(&cluster("ours"), &config("x"), &context()).await, Err(StoreError::Exists { .. })));
 
-        // Forgotten only when nothing runs on it; and then with all that was to be done.
+        // Removed only when nothing runs on it; and then with all pending work.
         let (one, two) = (manifest(uuid), manifest(uuid));
         store.manifests().create(&[(one.clone(), vec![]), (two.clone(), vec![])], &context()).await.unwrap();
         let lease = claim(store, WorkKind::Manifest, uuid).await;
@@ -314,7 +314,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn work_that_has_begun_and_rests_is_neither_deleted_nor_forgotten_with_its_cluster(env: &TestEnvironment) {
+    async fn started_pending_work_is_neither_deleted_nor_removed_with_its_cluster(env: &TestEnvironment) {
         let store = &env.store;
         let mine = Cluster { imported: true, ..cluster("half-done") };
         let (uuid, ..) = store.clusters().import(&mine, &Secret::new(b"x".to_vec()), &context()).await.unwrap();
@@ -339,7 +339,7 @@ on_both_engines! {
         }
         assert_eq!(store.work(started.id).await.unwrap().unwrap().state, WorkState::Pending);
         assert_eq!(store.work(fresh.id).await.unwrap().unwrap().state, WorkState::Pending);
-        // At its end both may go.
+        // When it has finished, both may be removed.
         store.manifests().cancel(&manifest, &context()).await.unwrap();
         let lease = claim(store, WorkKind::Manifest, uuid).await;
         store.complete(&[Completion::new(lease, Ending::Cancelled, json!({}))]).await.unwrap();
@@ -380,7 +380,7 @@ on_both_engines! {
                 Err(other) => panic!("{other}"),
             }
         }
-        // Whoever comes first; with one writer that is the one who asked first.
+        // First come, first served; with one writer that is the order of the requests.
         assert!(forgotten > 0);
     }
 }
@@ -391,7 +391,7 @@ on_both_engines! {
         let at = |second: i64| Manifest { run_after: Timestamp::from_second(second).unwrap(), ..manifest(lane) };
         let manifests: Vec<(Manifest, Vec<String>)> = (1..=5).map(|it| (at(it), vec!["fleet".to_owned()])).collect();
         store.manifests().create(&manifests, &context()).await.unwrap();
-        // One that is there already is refused with all that came with it.
+        // An existing one fails the whole request.
         let other = manifest(lane);
         let again = store.manifests().create(&[(other.clone(), vec![]), manifests[0].clone()], &context()).await;
         assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
@@ -418,7 +418,7 @@ on_both_engines! {
         assert_eq!(lease.work, read.uuid);
         assert!(matches!(store.manifests().expedite(&read, &context()).await, Err(StoreError::WrongState { .. })));
 
-        // Running work is asked, pending work is cancelled at once, ended work can no longer be.
+        // Running work gets a request, pending work is cancelled at once, finished work can no longer be.
         assert_eq!(store.manifests().cancel(&read, &context()).await.unwrap(), CancelOutcome::Requested);
         assert!(store.checkpoint(lease, "s", json!({})).await.unwrap().cancel);
         store.complete(&[Completion::new(lease, Ending::Cancelled, json!({}))]).await.unwrap();
@@ -433,7 +433,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_cluster_is_billed_from_one_moment_to_one_moment_however_often_it_is_said(env: &TestEnvironment) {
+    async fn billing_opens_and_closes_once_however_often_it_is_requested(env: &TestEnvironment) {
         let (store, cluster) = (&env.store, Uuid::now_v7());
         store.billing().ensure_closed(&billing(cluster, 1), Timestamp::from_second(5).unwrap(), &context()).await.unwrap();
         assert!(store.billing().find(&billing(cluster, 1).path()).await.unwrap().is_none());
@@ -480,14 +480,14 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_document_that_this_release_cannot_read_is_told_by_name_and_left_alone(env: &TestEnvironment) {
+    async fn a_document_that_this_release_cannot_read_is_reported_by_name_and_left_alone(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         let read = written(store, &Note::fresh()).await;
         let uuid = raw.uuid(read.uuid);
         raw.execute(&format!("update documents set body = '{{\"id\": 7}}' where uuid = {uuid}")).await;
         let refusal = store.documents::<Note>().get(read.uuid).await.unwrap_err().to_string();
         assert_eq!(refusal, format!("unexpected response of the database (note {} has a form that this release does not support)", read.uuid));
-        // By another type's name it is not found at all.
+        // Under another type it is not found.
         assert!(store.documents::<Cluster>().get(read.uuid).await.unwrap().is_none());
         assert!(store.documents::<Cluster>().find(&read.document.id).await.unwrap().is_none());
     }

@@ -1,5 +1,5 @@
-//! Two neighbouring releases work on one schema: migrations add before anything is removed, and a release that is one
-//! step behind goes on working.
+//! Two successive releases work on one schema: migrations add before anything is removed, and a release that is one
+//! version behind continues to work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ use crate::environment::{TestEnvironment, block_on};
 use crate::fixture::{Folder, Note, assert_sound, close, context, counter, eventually, manifest, written};
 use crate::raw::{self, RawDatabase};
 
-/// What the next release may do to the schema while this one runs: new columns that may be empty, new tables, new
-/// indexes; and it says so.
+/// What the next release may do to the schema while this one runs: new nullable columns, new tables, new indexes; and
+/// the version.
 const NEXT: &str = "
     alter table documents add column colour text;
     alter table work add column weight integer;
@@ -34,7 +34,7 @@ const NEXT: &str = "
     create index documents_by_colour on documents (colour);
     insert into schema (number, name, checksum, applied) select max(number) + 1, 'next', 'of the next release', 0 from schema";
 
-/// Each verb once, so that every statement meets the schema.
+/// Each operation once, so that every statement meets the schema.
 async fn uses_everything(store: &Store) {
     let start = store.feed_end().await.unwrap();
     let read = written(store, &Note::fresh().holding(&Uuid::new_v4().to_string())).await;
@@ -108,7 +108,7 @@ fn an_older_and_a_newer_release_work_side_by_side_on_postgresql() {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let (old, raw) = (&env.store, RawDatabase::connect(&env).await);
         uses_everything(old).await;
-        // The next release migrates while this one is at work.
+        // The next release migrates while this one is running.
         let write_mode = async {
             for _ in 0..30 {
                 written(old, &Note::fresh()).await;
@@ -122,13 +122,13 @@ fn an_older_and_a_newer_release_work_side_by_side_on_postgresql() {
         raw.execute("insert into schema (number, name, checksum, applied) select max(number) + 1, 'after', 'x', 0 from schema").await;
         let refusal = Store::open(env.options.clone()).await.unwrap_err();
         assert!(matches!(refusal, OpenError::TooNew { found: 9, known: 7, .. }), "{refusal}");
-        // Who was here before goes on; it is not to be started again.
+        // Running processes continue; they need no restart.
         uses_everything(old).await;
     });
 }
 
 #[test]
-fn an_older_release_goes_on_behind_a_newer_one_on_sqlite() {
+fn an_older_release_works_after_a_newer_one_on_sqlite() {
     block_on(async {
         let folder = Folder::new();
         let store = folder.open().await;
@@ -146,8 +146,8 @@ fn an_older_release_goes_on_behind_a_newer_one_on_sqlite() {
     });
 }
 
-/// The schema of the first release, and what it had written: a note, a manifest that waits, one that runs, one that has
-/// ended. Uuids are their numbers.
+/// The schema of the first release, and what it had written: a note, a pending manifest, a running one, a finished
+/// one. Uuids are their numbers.
 async fn of_the_first_release(raw: &RawDatabase, engine: &str) {
     let files = migrations(engine);
     let sql: String = ["keel", "queue", "sweeps", "records"]
@@ -200,7 +200,7 @@ async fn of_the_first_release(raw: &RawDatabase, engine: &str) {
     raw.execute(&sql).await;
 }
 
-/// What the first release had written is there and goes on.
+/// Asserts that the data of the first release is there and continues.
 async fn goes_on(store: &Store) {
     assert_sound(store).await;
     let uuid = Uuid::from_u128;
@@ -213,7 +213,7 @@ async fn goes_on(store: &Store) {
         (None, vec![], Some(json!({ "message": "no" }).into()))
     );
     assert!(store.entries(uuid(4), None, 9).await.unwrap().is_empty());
-    // Who held what ran is gone; whoever takes it over goes on behind its last step.
+    // The holder of the running work is gone; the next one continues behind its last step.
     let me = Uuid::new_v4();
     let taken = store.take_over(WorkKind::Manifest, 9, me).await.unwrap();
     assert_eq!((taken[0].lease.work, taken[0].step.as_deref(), taken[0].attempt), (uuid(3), Some("half"), 2));
@@ -253,7 +253,7 @@ fn a_file_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
         assert_eq!(found("select max(number) from schema"), 1);
         assert_eq!(found("select count(*) from documents"), 4);
 
-        // Somebody takes it, and goes on with the release before for a while: the next upgrade's copy is of that.
+        // Somebody goes back to the previous release for a while: the next upgrade copies that state.
         std::fs::rename(&copied, folder.path()).unwrap();
         raw::open(&folder.path())
             .execute_batch("update meta set value = 'a while' where key = 'store_id'")
@@ -278,9 +278,9 @@ fn a_database_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
     });
 }
 
-/// What a process of the first release says to the server, after the second one has migrated it.
+/// Statements that a process of the first release sends, after the second one has migrated.
 #[test]
-fn the_first_release_goes_on_beside_the_second_on_postgresql() {
+fn the_first_release_works_beside_the_second_on_postgresql() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let (store, raw) = (&env.store, RawDatabase::connect(&env).await);
@@ -304,7 +304,7 @@ fn the_first_release_goes_on_beside_the_second_on_postgresql() {
         raw.execute(&format!("select * from checkpoint_v1(array['{}'::uuid], array[{}], array[{}::bigint], array['s'], array['1'::jsonb])", one[0], id(9), one[2])).await;
         raw.execute(&format!("select * from complete_v1(array['{}'::uuid], array['{}'::uuid], array[{}], array[{}::bigint], array['Completed'], array['{{}}'::jsonb], true)", one[0], one[1], id(9), one[2])).await;
         raw.execute(&format!("select yield_v1(array['{}'::uuid], array['{}'::uuid], array[{}], array[{}::bigint], array[0::bigint], array[true])", two[0], two[1], id(9), two[2])).await;
-        // The second release sees what the first one did, and its budgets; and the other way round.
+        // The second release sees what the first one did, and its budgets; and vice versa.
         let ended = store.work(one[0].parse().unwrap()).await.unwrap().unwrap();
         assert_eq!(
             (ended.state, ended.step.as_deref(), ended.budgets),
@@ -318,7 +318,7 @@ fn the_first_release_goes_on_beside_the_second_on_postgresql() {
             2
         );
         assert_eq!(store.take_over(WorkKind::Manifest, 9, me).await.unwrap().len(), 2);
-        // Late work that the first release sweeps is told all the same.
+        // Late work that the first release times out gets an entry all the same.
         let late = NewWork {
             run_before: Some(jiff::Timestamp::UNIX_EPOCH),
             ..NewWork::new(uuid(50), uuid(150), WorkKind::Manifest)
@@ -326,7 +326,7 @@ fn the_first_release_goes_on_beside_the_second_on_postgresql() {
         store.enqueue(vec![late]).await.unwrap();
         raw.execute("select * from expire_v1(null, 100)").await;
         assert_eq!(store.entries(uuid(50), None, 9).await.unwrap().len(), 1);
-        // What it removes leaves with what was told of it.
+        // Work that it removes is removed with its entries.
         raw.execute("select trim_history_v1('manifest', -1000000, 100, '{}', '{}')").await;
         assert!(store.entries(uuid(50), None, 9).await.unwrap().is_empty());
         assert_sound(store).await;
@@ -355,7 +355,8 @@ fn migrations(engine: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The statements of a migration that would break the release before it, unless they are marked with why they do not.
+/// Statements of a migration that would break the previous release, unless they are marked with the reason why they
+/// do not.
 fn breaking(sql: &str) -> Vec<String> {
     let mut found = Vec::new();
     for statement in sql.split(';') {
@@ -400,7 +401,7 @@ fn migrations_behind_the_first_only_add() {
 }
 
 #[test]
-fn a_migration_that_takes_something_away_is_told_from_one_that_adds() {
+fn a_migration_that_removes_something_is_distinguished_from_one_that_adds() {
     for sql in [
         "alter table a add column b text",
         "create table a (b text not null)",
@@ -427,7 +428,7 @@ fn a_migration_that_takes_something_away_is_told_from_one_that_adds() {
     }
 }
 
-/// Tables with their columns: what each may hold, in words that both engines share, and whether it may be empty.
+/// Tables with their columns: type, in terms that both engines share, and nullability.
 type Shape = BTreeMap<String, BTreeMap<String, (String, bool)>>;
 
 fn word(engine_type: &str) -> &'static str {
@@ -492,11 +493,11 @@ fn both_dialects_end_in_the_same_shape() {
             raw.rows("select name from sqlite_schema where type = 'index' and name not like 'sqlite_%'")
                 .await,
         );
-        // One writer numbers audit records in the order of their places, so it finds the rest without an index; and to it
-        // a changed page costs more than a row that is read in vain.
+        // The single writer numbers audit records in the order of their positions, so it finds the rest without an
+        // index; and a changed page costs it more than a row read in vain.
         assert!(there.remove("audit_unsealed") && there.remove("work_pending"));
         assert!(there.remove("history_finished"));
-        // Held lanes stand in front of the free ones there, and in an index of their own here.
+        // Held lanes sort before the free ones there, and have an index of their own here.
         assert!(here.remove("work_in_order") && here.remove("lanes_turns"));
         assert!(there.remove("lanes_due") && there.remove("lanes_owned"));
         assert_eq!(here, there);

@@ -1,4 +1,4 @@
-//! Real worker processes (`examples/test_worker.rs`): started, told what to do, and killed.
+//! Real worker processes (`examples/test_worker.rs`): started, driven, and killed.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::queue_fixture::SOON;
 
-/// A place for a store that several processes open one after the other or at once: it has its key in a file.
+/// A location of a store that several processes open one after the other or at once: it has its key in a file.
 pub(crate) struct Site {
     pub(crate) url: String,
     directory: tempfile::TempDir,
@@ -22,14 +22,14 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// For a SQLite file.
+    /// An SQLite file.
     pub(crate) fn sqlite() -> Site {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", directory.path().join("store.db").display());
         Site { url, directory, _database: None }
     }
 
-    /// A database on the shared PostgreSQL server; none (and a skip by name) where there is no server.
+    /// A database on the shared PostgreSQL server; none (and a reported skip) where there is no server.
     pub(crate) fn postgres() -> Option<Site> {
         let Some(server) = postgres::shared() else {
             prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
@@ -60,15 +60,15 @@ impl Site {
     }
 
     /// Opens the store in a process of its own.
-    pub(crate) fn drill(&self) -> Drill {
+    pub(crate) fn worker(&self) -> WorkerProcess {
         let mut command = Command::new(example_path("test_worker").unwrap());
         command.arg(&self.url).arg(self.key_file());
-        let mut drill = Drill { child: ChildProcess::start(command).unwrap() };
-        assert_eq!(drill.answer(), "ready");
-        drill
+        let mut worker = WorkerProcess { child: ChildProcess::start(command).unwrap() };
+        assert_eq!(worker.answer(), "ready");
+        worker
     }
 
-    /// Where workers leave what they witnessed.
+    /// Directory where workers leave what they witnessed.
     pub(crate) fn witnesses(&self) -> PathBuf {
         let place = self.directory.path().join("witnesses");
         std::fs::create_dir_all(&place).unwrap();
@@ -77,11 +77,11 @@ impl Site {
 }
 
 /// A worker process.
-pub(crate) struct Drill {
+pub(crate) struct WorkerProcess {
     pub(crate) child: ChildProcess,
 }
 
-/// What a worker says that it holds.
+/// A lease as a worker reports it.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) lease: WorkLease,
@@ -89,8 +89,8 @@ pub(crate) struct Held {
     pub(crate) step: Option<String>,
 }
 
-impl Drill {
-    /// Says one line and returns the answer.
+impl WorkerProcess {
+    /// Sends one line and returns the response.
     pub(crate) fn ask(&mut self, order: &str) -> String {
         self.child.send(order).unwrap();
         self.answer()
@@ -119,13 +119,13 @@ impl Drill {
         }
     }
 
-    /// Ends it in order and returns what else it had said: nothing, when all was well.
+    /// Stops it gracefully and returns its other output: nothing, when all was well.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.child.send("stop").unwrap();
         self.rest_of_its_words()
     }
 
-    /// Kills it as `kill -9` does and returns what it had said.
+    /// Kills it as `kill -9` does and returns its output.
     pub(crate) fn kill(mut self) -> Vec<String> {
         self.child.kill9().unwrap();
         self.rest_of_its_words()
@@ -141,55 +141,60 @@ impl Drill {
 }
 
 /// Three worker processes with eight claimers, of which one may be killed and replaced at any time.
-pub(crate) struct Crew {
-    drills: Vec<Drill>,
+pub(crate) struct WorkerProcesses {
+    workers: Vec<WorkerProcess>,
     witnesses: PathBuf,
     lease: Duration,
-    /// What they said besides what they were asked.
+    /// Unexpected output.
     complaints: Vec<String>,
     pub(crate) kills: usize,
 }
 
 const CLAIMERS: [usize; 3] = [3, 3, 2];
 
-impl Crew {
-    pub(crate) fn start(site: &Site, lease: Duration) -> Crew {
-        let mut worker_process =
-            Crew { drills: Vec::new(), witnesses: site.witnesses(), lease, complaints: Vec::new(), kills: 0 };
+impl WorkerProcesses {
+    pub(crate) fn start(site: &Site, lease: Duration) -> WorkerProcesses {
+        let mut worker_process = WorkerProcesses {
+            workers: Vec::new(),
+            witnesses: site.witnesses(),
+            lease,
+            complaints: Vec::new(),
+            kills: 0,
+        };
         for claimers in CLAIMERS {
-            let drill = worker_process.hire(site, claimers);
-            worker_process.drills.push(drill);
+            let worker = worker_process.hire(site, claimers);
+            worker_process.workers.push(worker);
         }
         worker_process
     }
 
-    fn hire(&self, site: &Site, claimers: usize) -> Drill {
-        let mut drill = site.drill();
+    fn hire(&self, site: &Site, claimers: usize) -> WorkerProcess {
+        let mut worker = site.worker();
         let order = format!("work {} {claimers} {}", self.witnesses.display(), self.lease.as_millis());
-        assert_eq!(drill.ask(&order), "working");
-        drill
+        assert_eq!(worker.ask(&order), "working");
+        worker
     }
 
     /// Kills one of them with `kill -9` and starts another in its place.
     pub(crate) fn replace(&mut self, site: &Site, place: usize) {
-        let drill = self.drills.remove(place % CLAIMERS.len());
-        self.complaints.extend(drill.kill());
-        let drill = self.hire(site, CLAIMERS[place % CLAIMERS.len()]);
-        self.drills.insert(place % CLAIMERS.len(), drill);
+        let worker = self.workers.remove(place % CLAIMERS.len());
+        self.complaints.extend(worker.kill());
+        let worker = self.hire(site, CLAIMERS[place % CLAIMERS.len()]);
+        self.workers.insert(place % CLAIMERS.len(), worker);
         self.kills += 1;
     }
 
-    /// Ends them all in order; no two of them may have worked on one lane at once, nor ended one piece of work twice.
-    /// The pieces that they ended, as far as they lived to say so.
+    /// Stops them all gracefully; no two of them may have worked on one lane at once, nor completed one piece of work
+    /// twice. Returns the completed pieces that they reported.
     pub(crate) fn stop(self) -> HashSet<Uuid> {
         let mut complaints = self.complaints;
-        complaints.extend(self.drills.into_iter().flat_map(Drill::stop));
+        complaints.extend(self.workers.into_iter().flat_map(WorkerProcess::stop));
         complaints.retain(|line| line != "stopped");
         assert!(complaints.is_empty(), "{complaints:?}");
         ended(&self.witnesses)
     }
 
-    /// The pieces that they have ended so far.
+    /// Pieces completed so far.
     pub(crate) fn ended(&self) -> HashSet<Uuid> {
         ended(&self.witnesses)
     }

@@ -205,7 +205,7 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
+async fn secrets_are_sealed_with_the_stores_key_and_removed_with_their_owner() {
     let env = env!();
     let owner = document("/s/a");
     let sealed = |bytes: &[u8], key_id: &str| crate::SealedSecret {
@@ -230,7 +230,7 @@ async fn secrets_are_sealed_with_the_stores_key_and_go_with_their_owner() {
 }
 
 #[tokio::test]
-async fn the_feed_tells_every_change_once_and_forgets_with_age() {
+async fn the_feed_delivers_every_change_once_and_is_trimmed_by_age() {
     let env = env!();
     let start = env.store.feed_end().await.unwrap();
     assert!(env.store.feed_after(start, 10).await.unwrap().changes.is_empty());

@@ -15,7 +15,7 @@ use crate::work::{CompletionOutcome, NewWork, Release, Signals};
 use crate::{LEASE, StoreError};
 
 #[tokio::test]
-async fn work_is_claimed_checkpointed_given_back_and_ended() {
+async fn work_is_claimed_checkpointed_released_and_completed() {
     let env = env!();
     let lane = Uuid::new_v4();
     let work = env.enqueue(lane, WorkKind::Manifest).await;
@@ -160,7 +160,7 @@ async fn a_lost_holder_is_replaced_and_late_work_is_closed() {
 }
 
 #[tokio::test]
-async fn budgets_park_lanes_and_let_them_go_on() {
+async fn budgets_park_and_resume_lanes() {
     let env = env!();
     let budgeted = |keys: &[&str]| NewWork {
         budgets: keys.iter().map(|key| (*key).to_owned()).collect(),
@@ -201,7 +201,7 @@ async fn budgets_park_lanes_and_let_them_go_on() {
 }
 
 #[tokio::test]
-async fn a_claim_looks_at_few_rows_however_many_wait() {
+async fn a_claim_reads_few_rows_for_any_backlog() {
     let env = env!();
     for (lanes, per_lane) in [(100, 10), (200, 495)] {
         // Written directly, for speed: most lanes are due, all have a backlog.

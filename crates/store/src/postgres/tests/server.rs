@@ -13,7 +13,7 @@ use crate::open::{Migrate, OpenError, Options};
 use crate::postgres::Postgres;
 
 #[tokio::test]
-async fn another_process_is_woken() {
+async fn another_process_is_notified() {
     let env = env!();
     let other = Postgres::open(&options(env.database.url())).await.unwrap();
     let mut notifications = other.notifications(Topic::Work(WorkKind::Manifest));
@@ -26,7 +26,7 @@ async fn another_process_is_woken() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_in_one_sentence() {
+async fn an_unsupported_schema_is_rejected_in_one_sentence() {
     let Some(server) = testkit::postgres::shared() else {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
@@ -76,7 +76,7 @@ async fn a_restored_database_is_another_generation() {
 }
 
 #[tokio::test]
-async fn a_server_that_went_away_is_found_again() {
+async fn a_restarted_server_is_reconnected() {
     use testkit::postgres::{StopMode, TestPostgres};
     if testkit::postgres::shared().is_none() {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
@@ -129,7 +129,7 @@ async fn after_a_failover_the_new_primary_is_used() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_said_and_not_shown() {
+async fn a_wrong_password_is_reported_and_not_shown() {
     use testkit::postgres::TestPostgres;
     if testkit::postgres::shared().is_none() {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");

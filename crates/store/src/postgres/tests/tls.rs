@@ -46,7 +46,7 @@ fn trusting(url: &str, directory: &Path, authority: &CertifiedIssuer<'static, Ke
 }
 
 #[tokio::test]
-async fn a_server_is_believed_only_by_its_certificate() {
+async fn a_server_is_trusted_only_by_its_certificate() {
     let Some(server) = postgres::private(postgres::PostgresOptions::default()) else {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
@@ -72,7 +72,7 @@ async fn a_server_is_believed_only_by_its_certificate() {
 }
 
 #[tokio::test]
-async fn a_server_elsewhere_is_not_spoken_to_in_plain_text() {
+async fn a_remote_server_is_not_used_in_plain_text() {
     // The name does not resolve; the error must come from TLS or from the name.
     let options = options("postgres://me@db.invalid/fleet");
     let route = crate::postgres::connect::ServerConfig::find(&options).unwrap();
