@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_retry_after_header_ends_up_in_the_status() {
+    fn the_retry_after_header_is_copied_into_the_status() {
         let mut headers = HeaderMap::new();
         headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("7"));
         let text = with_retry_after(&headers, StatusCode::TOO_MANY_REQUESTS, Bytes::from_static(b"too many"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_and_followed_logs_are_streams_and_nothing_else_is() {
+    fn only_watches_and_followed_logs_are_streams() {
         assert!(is_stream("&watch=true&timeoutSeconds=290"));
         assert!(is_stream("follow=true"));
         assert!(!is_stream("labelSelector=watch%3Dtrue"));

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_tells_when_it_ends() {
+    fn the_validity_of_a_certificate_is_parsed() {
         let mut params = CertificateParams::new(vec!["api.example".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2026, 1, 2);
         params.not_after = rcgen::date_time_ymd(2027, 3, 4);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_goes_with_its_own_key_only() {
+    fn a_certificate_must_match_its_key() {
         let made = |name: &str| {
             let key = KeyPair::generate().unwrap();
             let certificate =
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_tells_what_it_asks_for() {
+    fn a_signing_request_is_parsed() {
         let mut params = CertificateParams::new(vec!["node-1".to_owned()]).unwrap();
         params.subject_alt_names.push(SanType::IpAddress("10.0.0.7".parse().unwrap()));
         params.distinguished_name = rcgen::DistinguishedName::new();

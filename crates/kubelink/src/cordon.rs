@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cordon_is_taken_only_where_nobody_has_it() {
+    fn a_cordon_of_another_holder_is_not_taken_over() {
         let check = |unschedulable, holder, expect: Option<CordonResult>| {
             assert_eq!(
                 decide_cordon(&node(unschedulable, holder), "me"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_our_record_is_left_as_it_is() {
+    fn a_node_without_the_holders_record_is_left_unchanged() {
         assert_eq!(decide_uncordon(&node(None, None)), UncordonResult::Before);
         assert_eq!(decide_uncordon(&node(Some(true), None)), UncordonResult::ByOther(None));
         assert_eq!(decide_uncordon(&node(Some(true), Some("x"))), UncordonResult::ByOther(Some("x".into())));

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_an_object_is_named() {
+    fn finalizers_of_an_object_are_named() {
         let object: DynamicObject = serde_json::from_value(json!({
             "metadata": {"name": "x", "uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b", "c/d"]},
         }))

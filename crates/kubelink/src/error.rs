@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_its_class() {
+    fn every_status_code_has_its_class() {
         check(401, "Unauthorized", Class::Terminal);
         check(403, "Forbidden", Class::Terminal);
         check(404, "NotFound", Class::Terminal);
@@ -337,14 +337,14 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_does_not_fit_is_not_the_servers_failure() {
+    fn a_schema_error_is_not_a_failure_of_the_server() {
         let words = "failed to create typed patch object (x/b; /v1, Kind=ConfigMap): .daata: field not declared in schema";
         let failure = Failure::from_status(Status::failure(words, "").with_code(500));
         assert_eq!(failure.class(), Class::Terminal, "{failure}");
     }
 
     #[test]
-    fn a_lost_connection_is_transient_and_a_wrong_certificate_is_not() {
+    fn a_lost_connection_is_transient_and_an_invalid_certificate_is_not() {
         let refused = transport(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused)));
         assert!(matches!(refused, Failure::ConnectionRefused(_)), "{refused:?}");
         assert_eq!(refused.class(), Class::Transient);

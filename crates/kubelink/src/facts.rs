@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_described_by_what_its_kubelet_says() {
+    fn facts_of_a_node_come_from_its_status() {
         let node: Node = serde_json::from_value(json!({
             "metadata": {"name": "a", "labels": {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/infra": ""},
                 "annotations": {CORDONED_BY: "m1"}},
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_not_ready_says_why() {
+    fn a_pod_that_is_not_ready_has_a_reason() {
         let check = |status: serde_json::Value, expect: Option<&str>| {
             let pod: Pod = serde_json::from_value(json!({"status": status})).unwrap();
             assert_eq!(not_ready(&pod).as_deref(), expect);

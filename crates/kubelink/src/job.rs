@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_run_has_the_same_name_and_another_has_another() {
+    fn the_name_is_derived_from_the_run() {
         let named = |run: &str, title: &str| JobRequest::of_image(run, title, "x", "i", &[]).name();
         assert_eq!(named("r1", "Rotate certs!"), named("r1", "Rotate certs!"));
         assert_ne!(named("r1", "t"), named("r2", "t"));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_ends_when_its_condition_says_so() {
+    fn a_job_finishes_by_its_conditions() {
         let job =
             |status: serde_json::Value| -> Job { serde_json::from_value(json!({"status": status})).unwrap() };
         let check = |status, expect| assert_eq!(judge(&[&job(status)]), expect);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kubernetes_takes_is_taken() {
+    fn names_that_kubernetes_accepts_are_accepted() {
         for text in ["v1", "v1beta1", "apps/v1", "networking.k8s.io/v1", "a-b.c1/v2alpha3"] {
             assert_eq!(check_api_version(text), Ok(()));
         }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lead_elsewhere_is_refused() {
+    fn names_that_change_the_path_are_rejected() {
         let long = "x".repeat(64);
         for text in [
             "",

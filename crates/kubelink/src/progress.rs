@@ -56,7 +56,12 @@ impl ProgressSink {
     }
 
     /// Reports what blocks a drain.
-    pub(crate) fn hold(&self, about: impl Into<String>, sentence: impl Into<String>, blockers: Vec<Blocker>) {
+    pub(crate) fn blocked(
+        &self,
+        about: impl Into<String>,
+        sentence: impl Into<String>,
+        blockers: Vec<Blocker>,
+    ) {
         self.tell(about.into(), sentence.into(), None, blockers);
     }
 
@@ -87,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_is_told_once_until_it_changes() {
+    fn an_unchanged_sentence_is_reported_once() {
         let label = Arc::new(Mutex::new(Vec::new()));
         let sink = label.clone();
         let progress = ProgressSink::new(ManualClock::at(Timestamp::UNIX_EPOCH), move |note| {

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_tells_what_kubectl_tells() {
+    fn a_deployment_has_the_rollout_messages_of_kubectl() {
         let given = |observed: i64, replicas: i32, updated: i32, available: i32| {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "generation": 2},
                 "spec": {"replicas": 3, "selector": {}, "template": {}},
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_set_tells_what_kubectl_tells() {
+    fn a_daemon_set_has_the_rollout_messages_of_kubectl() {
         let given = |strategy: &str, observed: i64, updated: i32, available: i32| {
             json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "log", "generation": 2},
                 "spec": {"selector": {}, "template": {}, "updateStrategy": {"type": strategy}},
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stateful_set_tells_what_kubectl_tells() {
+    fn a_stateful_set_has_the_rollout_messages_of_kubectl() {
         let given = |partition: i32, ready: i32, updated: i32, current: &str| {
             json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "generation": 2},
                 "spec": {"replicas": 3, "selector": {}, "template": {}, "serviceName": "db",

@@ -76,7 +76,7 @@ mod tests {
 
     /// Uses a runtime of one thread, which the computation would block if it ran there.
     #[tokio::test]
-    async fn others_are_served_while_work_is_done() {
+    async fn the_runtime_serves_others_during_a_computation() {
         let (free, held) = std::sync::mpsc::channel();
         let work = offload(move |_| held.recv().is_ok());
         let others = async move {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_ends() {
+    async fn an_abandoned_computation_stops() {
         let (ended, end) = oneshot::channel();
         let (began, begin) = oneshot::channel();
         let work = offload(move |stop| {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn checks_that_take_long_do_not_hold_up_maintenance() {
+    async fn long_checks_do_not_block_maintenance() {
         let (free, held) = std::sync::mpsc::channel::<()>();
         let held = Arc::new(std::sync::Mutex::new(held));
         let mut checks = tokio::task::JoinSet::new();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_is_told_apart() {
+    async fn a_panicking_computation_is_none() {
         assert_eq!(offload(|_| -> u32 { panic!("no") }).await, None);
         assert_eq!(offload(|_| 1).await, Some(1));
     }

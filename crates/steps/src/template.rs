@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_text_or_is_not_given_is_refused_with_its_place() {
+    fn a_value_that_is_absent_or_no_text_is_rejected_with_its_place() {
         let error = filled(json!({"a": [0, "x ${{ parameters.list }}"]})).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -277,14 +277,14 @@ mod tests {
     #[test]
     fn unknown_names_are_refused() {
         let names = TemplateNames { parameters: BTreeSet::from(["count".to_owned()]) };
-        let refused = |text: &str| check(&json!({"a": text}), "with", &names).unwrap_err().to_string();
+        let rejected = |text: &str| check(&json!({"a": text}), "with", &names).unwrap_err().to_string();
         assert_eq!(
-            refused("${{ parameters.cuont }}"),
+            rejected("${{ parameters.cuont }}"),
             "with.a: parameters.cuont is not a parameter of the task (count)"
         );
-        assert!(refused("${{ cluster.nam }}").contains("cluster.nam is not known; there are uuid, id"));
-        assert!(refused("${{ secrets.x }}").contains("\"secrets.x\" is neither"));
-        assert!(refused("${{ parameters.count").contains("not closed"));
+        assert!(rejected("${{ cluster.nam }}").contains("cluster.nam is not known; there are uuid, id"));
+        assert!(rejected("${{ secrets.x }}").contains("\"secrets.x\" is neither"));
+        assert!(rejected("${{ parameters.count").contains("not closed"));
         assert!(check(&json!({"${{ parameters.count }}": 1}), "with", &names).is_err());
         assert!(check(&json!({"a": "${{ parameters.count }}"}), "with", &names).is_ok());
     }

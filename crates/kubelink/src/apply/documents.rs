@@ -56,7 +56,7 @@ impl Documents {
     /// Parses YAML with one or many documents. Empty ones are skipped; Lists are expanded.
     pub fn parse(yaml: &str) -> Result<Documents, DocumentError> {
         if yaml.len() > SIZE_MAX {
-            return refuse(format!(
+            return reject(format!(
                 "the documents have {} bytes, and at most {SIZE_MAX} are accepted",
                 yaml.len()
             ));
@@ -76,7 +76,7 @@ impl Documents {
             take(&format!("document {}", index + 1), value, &mut found)?;
         }
         if found.len() > DOCUMENTS_MAX {
-            return refuse(format!(
+            return reject(format!(
                 "there are {} objects, and at most {DOCUMENTS_MAX} are accepted",
                 found.len()
             ));
@@ -85,7 +85,7 @@ impl Documents {
         for document in &found {
             let key = (document.group().to_owned(), &document.kind, &document.namespace, &document.name);
             if !seen.insert(key) {
-                return refuse(format!("{} appears twice", document.describe()));
+                return reject(format!("{} appears twice", document.describe()));
             }
         }
         Ok(Documents(found))
@@ -96,7 +96,7 @@ impl Documents {
     }
 }
 
-fn refuse<T>(why: String) -> Result<T, DocumentError> {
+fn reject<T>(why: String) -> Result<T, DocumentError> {
     Err(DocumentError(why))
 }
 
@@ -105,22 +105,22 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
         return Ok(());
     }
     if !value.is_object() {
-        return refuse(format!("{place} is not an object"));
+        return reject(format!("{place} is not an object"));
     }
     let text = |value: &Value, path: &str| {
         value.pointer(path).and_then(Value::as_str).filter(|it| !it.is_empty()).map(str::to_owned)
     };
     let Some(api_version) = text(&value, "/apiVersion") else {
-        return refuse(format!("{place} has no apiVersion"));
+        return reject(format!("{place} has no apiVersion"));
     };
-    let Some(kind) = text(&value, "/kind") else { return refuse(format!("{place} has no kind")) };
+    let Some(kind) = text(&value, "/kind") else { return reject(format!("{place} has no kind")) };
     check_api_version(&api_version)
         .and_then(|()| check_kind(&kind))
         .map_err(|why| DocumentError(format!("{place}: {why}")))?;
     if kind == "List" || kind.ends_with("List") && value.get("items").is_some_and(Value::is_array) {
         let items = value.get_mut("items").map(Value::take);
         let Some(Value::Array(items)) = items else {
-            return refuse(format!("{place} is a List without items"));
+            return reject(format!("{place} is a List without items"));
         };
         for (index, item) in items.into_iter().enumerate() {
             take(&format!("{place}, item {}", index + 1), item, found)?;
@@ -128,7 +128,7 @@ fn take(place: &str, mut value: Value, found: &mut Vec<Document>) -> Result<(), 
         return Ok(());
     }
     let Some(name) = text(&value, "/metadata/name") else {
-        return refuse(match text(&value, "/metadata/generateName") {
+        return reject(match text(&value, "/metadata/generateName") {
             Some(_) => {
                 format!("{place} ({kind}) has generateName, but an applied object needs a name")
             }
@@ -165,7 +165,7 @@ mod tests {
         Documents::parse(yaml).unwrap().all().iter().map(Document::describe).collect()
     }
 
-    fn refused(yaml: &str, because: &str) {
+    fn rejected(yaml: &str, because: &str) {
         assert_eq!(Documents::parse(yaml).unwrap_err().to_string(), because);
     }
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_writes_is_not_applied() {
+    fn fields_written_by_the_server_are_not_applied() {
         let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, uid: u, resourceVersion: '1', managedFields: []}\nstatus: {}\n";
         let documents = Documents::parse(yaml).unwrap();
         assert_eq!(
@@ -188,35 +188,35 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_in_one_sentence() {
-        refused("a: [", "the documents are not YAML at line 1, column 4");
-        refused("just text", "document 1 is not an object");
-        refused("kind: ConfigMap", "document 1 has no apiVersion");
-        refused("apiVersion: v1", "document 1 has no kind");
-        refused("{apiVersion: v1, kind: Pod}", "document 1 (Pod) has no metadata.name");
-        refused(
+    fn each_error_is_one_sentence() {
+        rejected("a: [", "the documents are not YAML at line 1, column 4");
+        rejected("just text", "document 1 is not an object");
+        rejected("kind: ConfigMap", "document 1 has no apiVersion");
+        rejected("apiVersion: v1", "document 1 has no kind");
+        rejected("{apiVersion: v1, kind: Pod}", "document 1 (Pod) has no metadata.name");
+        rejected(
             "{apiVersion: v1, kind: Pod, metadata: {generateName: a-}}",
             "document 1 (Pod) has generateName, but an applied object needs a name",
         );
-        refused(
+        rejected(
             "{apiVersion: v1, kind: Pod, metadata: {name: ../a}}",
             "document 1 (Pod): \"../a\" is not the name of an object",
         );
-        refused(
+        rejected(
             "{apiVersion: ../x, kind: Pod, metadata: {name: a}}",
             "document 1: \"../x\" is not an apiVersion such as v1 or apps/v1",
         );
-        refused(
+        rejected(
             "{apiVersion: v1, kind: Pod/.., metadata: {name: a}}",
             "document 1: \"Pod/..\" is not a kind such as Deployment",
         );
-        refused(
+        rejected(
             "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: ../b}}]}",
             "document 1, item 1 (Pod): \"../b\" is not the name of a namespace: lower case letters, digits and -",
         );
-        refused("{apiVersion: v1, kind: List}", "document 1 is a List without items");
+        rejected("{apiVersion: v1, kind: List}", "document 1 is a List without items");
         let twice = "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Pod, metadata: {name: a}}";
-        refused(twice, "v1 Pod a appears twice");
+        rejected(twice, "v1 Pod a appears twice");
     }
 
     proptest! {

@@ -91,22 +91,22 @@ impl Inventory {
         let label = describe(set);
         let api: Api<ConfigMap> = Api::namespaced(link.client(), &set.namespace);
         let parent = api.get_opt(&set.name).await.map_err(|error| link.failed("read", &label, error))?;
-        let refuse = |why: &str| link.error("use", &label, Failure::Precondition { why: why.to_owned() });
+        let reject = |why: &str| link.error("use", &label, Failure::Precondition { why: why.to_owned() });
         let members = match &parent {
             None => BTreeSet::new(),
             Some(parent) => {
                 if parent.labels().get(SET_ID) != Some(&set.id()) {
-                    return Err(refuse(
+                    return Err(reject(
                         "a ConfigMap of that name exists and is not an apply-set; choose another name",
                     ));
                 }
                 if parent.annotations().get(TOOLING).is_none_or(|tooling| !tooling.starts_with("shipshape/"))
                 {
-                    return Err(refuse("it belongs to another tool"));
+                    return Err(reject("it belongs to another tool"));
                 }
                 let text =
                     parent.data.as_ref().and_then(|data| data.get(MEMBERS)).map_or("[]", String::as_str);
-                serde_json::from_str(text).map_err(|_| refuse("its list of members cannot be parsed"))?
+                serde_json::from_str(text).map_err(|_| reject("its list of members cannot be parsed"))?
             }
         };
         Ok(Inventory { set: set.clone(), parent, members })
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_is_the_one_of_the_specification() {
+    fn the_id_is_that_of_the_specification() {
         // kubectl: base64url(sha256("<name>.<namespace>.<kind>.<group>")) between "applyset-" and "-v1".
         let set = ApplySetName { namespace: "default".into(), name: "demo".into() };
         assert_eq!(set.id().len(), "applyset--v1".len() + 43);
@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_members_that_nobody_wants_are_unwanted(all in proptest::collection::btree_set(0u8..40, 0..20), kept in proptest::collection::btree_set(0u8..40, 0..20)) {
+        fn only_members_outside_the_wanted_set_are_unwanted(all in proptest::collection::btree_set(0u8..40, 0..20), kept in proptest::collection::btree_set(0u8..40, 0..20)) {
             let target = |index: &u8| Target::typed::<ConfigMap>(Some("x"), &format!("c{index}"));
             let members: BTreeSet<Member> = all.iter().map(|index| Member::of(&target(index))).collect();
             let wanted: Vec<Target> = kept.iter().map(target).collect();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_invalid_secret_is_not_quoted_and_anything_else_is() {
+    async fn only_messages_about_secrets_are_hidden() {
         let link = quoting();
         let metadata = || ObjectMeta { name: Some("one".to_owned()), ..ObjectMeta::default() };
         let secret = Secret { metadata: metadata(), ..Secret::default() };

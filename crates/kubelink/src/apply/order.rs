@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_need_comes_first() {
+    fn dependencies_are_applied_first() {
         let yaml = [
             "admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration",
             "apps/v1 Deployment",

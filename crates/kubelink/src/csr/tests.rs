@@ -76,81 +76,81 @@ fn verdict(given: &RequestFixture) -> Result<String, String> {
     decide(&CertificateSigningRequest { spec, ..CertificateSigningRequest::default() }, &nodes, &policy)
 }
 
-fn refused(given: RequestFixture, because: &str) {
+fn rejected(given: RequestFixture, because: &str) {
     assert_eq!(verdict(&given), Err(because.to_owned()));
 }
 
 #[test]
-fn what_a_known_node_needs_is_approved() {
+fn requests_of_known_nodes_are_approved() {
     assert_eq!(verdict(&serving()), Ok("serving certificate of node node-1, with its own names".into()));
     assert_eq!(verdict(&renewal()), Ok("renewed client certificate of node node-1".into()));
     assert_eq!(verdict(&first()), Ok("first client certificate of the expected node node-2".into()));
 }
 
 #[test]
-fn anything_else_is_left_with_the_reason() {
-    refused(
+fn other_requests_are_left_with_the_reason() {
+    rejected(
         RequestFixture { signer: "kubernetes.io/kube-apiserver-client", ..renewal() },
         "signer kubernetes.io/kube-apiserver-client is not one of a node's",
     );
-    refused(
+    rejected(
         RequestFixture { common_name: "system:admin", ..renewal() },
         "its common name \"system:admin\" is not that of a node",
     );
-    refused(
+    rejected(
         RequestFixture { organization: "system:masters", ..renewal() },
         "its organization is \"system:masters\" instead of system:nodes",
     );
-    refused(
+    rejected(
         RequestFixture { usages: vec!["client auth", "cert sign"], ..renewal() },
         "usage \"cert sign\" is more than a node needs",
     );
-    refused(
+    rejected(
         RequestFixture { usages: vec!["digital signature"], ..renewal() },
         "usage \"client auth\" is missing",
     );
-    refused(
+    rejected(
         RequestFixture { usages: vec!["client auth", "server auth"], ..renewal() },
         "usage \"server auth\" is more than a node needs",
     );
-    refused(
+    rejected(
         RequestFixture { names: vec![dns("api")], ..renewal() },
         "a client certificate needs no names or addresses, but it requests some",
     );
-    refused(
+    rejected(
         RequestFixture { username: "system:node:node-9", ..renewal() },
         "\"system:node:node-9\" may not ask for a client certificate of node node-1",
     );
-    refused(
+    rejected(
         RequestFixture { groups: vec![], ..renewal() },
         "\"system:node:node-1\" may not ask for a client certificate of node node-1",
     );
-    refused(RequestFixture { common_name: "system:node:node-3", ..first() }, "node node-3 is not expected");
-    refused(
+    rejected(RequestFixture { common_name: "system:node:node-3", ..first() }, "node node-3 is not expected");
+    rejected(
         RequestFixture { groups: vec!["system:authenticated"], ..first() },
         "\"system:bootstrap:abcdef\" may not ask for a client certificate of node node-2",
     );
     let other = "\"alice\" asks for a serving certificate of node node-1, which only the node itself may";
-    refused(RequestFixture { username: "alice", ..serving() }, other);
-    refused(
+    rejected(RequestFixture { username: "alice", ..serving() }, other);
+    rejected(
         RequestFixture { names: vec![dns("kubernetes")], ..serving() },
         "DNS name kubernetes is not one of node node-1",
     );
     let address = SanType::IpAddress("10.0.0.2".parse().unwrap());
-    refused(
+    rejected(
         RequestFixture { names: vec![address], ..serving() },
         "address 10.0.0.2 is not one of node node-1",
     );
-    refused(RequestFixture { names: vec![], ..serving() }, "it requests no name and no address");
+    rejected(RequestFixture { names: vec![], ..serving() }, "it requests no name and no address");
     let mail = SanType::Rfc822Name("a@example".try_into().unwrap());
-    refused(
+    rejected(
         RequestFixture { names: vec![dns("node-1"), mail], ..serving() },
         "it requests names other than DNS names and addresses",
     );
 }
 
 #[test]
-fn a_request_that_cannot_be_read_is_left() {
+fn an_unreadable_request_is_left() {
     let spec = CertificateSigningRequestSpec {
         signer_name: CLIENT_SIGNER.into(),
         request: ByteString(b"x".to_vec()),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_matches_as_kubernetes_says() {
+    fn a_selector_matches_as_in_kubernetes() {
         let check = |selector: serde_json::Value, expect: bool| {
             let selector: LabelSelector = serde_json::from_value(selector).unwrap();
             let labels = BTreeMap::from([
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_two_budgets_is_held_by_both_and_a_busy_server_is_no_budget() {
+    fn a_pod_with_two_budgets_is_blocked_by_both_and_throttling_is_no_budget() {
         let front = pod(json!({"app": "web"}));
         let budgets = ["one", "two"].map(|name| budget(name, json!({"matchLabels": {"app": "web"}}), 1));
         let because = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budgets_that_allow_nothing_are_named_with_their_pods() {
+    fn blocking_budgets_are_named_with_their_pods() {
         let front = pod(json!({"app": "web"}));
         let back = pod(json!({"app": "db"}));
         let budgets = [

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_pod_has_its_fate() {
+    fn each_kind_of_pod_has_its_action() {
         let strict = options(EmptyDirPolicy::Refuse, UnmanagedPolicy::Refuse);
         let lax = options(EmptyDirPolicy::Delete, UnmanagedPolicy::Delete);
         let check = |given: &Pod, on_strict: PodAction, on_lax: PodAction| {

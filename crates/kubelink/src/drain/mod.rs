@@ -199,12 +199,12 @@ pub async fn drain(
     let deadline = Instant::now() + options.time_limit;
     let mut run = Run::new(link, node, options, progress);
     let cancelled = |cordon, evicted| Err(DrainError::Cancelled { node: node.to_owned(), cordon, evicted });
-    let refused = tokio::select! {
+    let rejected = tokio::select! {
         biased;
         () = cancel.cancelled() => return cancelled(CordonState::NotCordoned, Vec::new()),
-        refused = run.observe(deadline) => refused?,
+        rejected = run.observe(deadline) => rejected?,
     };
-    if let Some((empty_dir, unmanaged)) = refused {
+    if let Some((empty_dir, unmanaged)) = rejected {
         return Err(DrainError::Refused { node: node.to_owned(), empty_dir, unmanaged });
     }
     // A pending cordon is awaited and not dropped, since it could otherwise arrive after the uncordon.

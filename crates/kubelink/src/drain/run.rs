@@ -137,11 +137,11 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        Ok(self.refused())
+        Ok(self.rejected())
     }
 
     /// The pods that must not be evicted: those with an emptyDir, those without a controller.
-    fn refused(&self) -> Option<(Vec<String>, Vec<String>)> {
+    fn rejected(&self) -> Option<(Vec<String>, Vec<String>)> {
         let (empty_dir, unmanaged) =
             (self.with_fate(PodAction::RefuseEmptyDir), self.with_fate(PodAction::RefuseUnmanaged));
         let any = !empty_dir.is_empty() || !unmanaged.is_empty();
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
     pub(super) async fn evict_all(&mut self, deadline: Instant) -> Result<End, LinkError> {
         loop {
             // Pods that appeared meanwhile are checked like the first ones.
-            if let Some((empty_dir, unmanaged)) = self.refused() {
+            if let Some((empty_dir, unmanaged)) = self.rejected() {
                 return Ok(End::Refused { empty_dir, unmanaged });
             }
             let remaining = self.remaining();
@@ -354,7 +354,7 @@ impl<'a> Run<'a> {
             [] => format!("waits for {pods} to terminate"),
             held => format!("waits for {pods} to terminate; {}", held.join("; ")),
         };
-        self.progress.hold(format!("node {}", self.node), sentence, blockers);
+        self.progress.blocked(format!("node {}", self.node), sentence, blockers);
     }
 
     fn say(&self, sentence: impl Into<String>) {

@@ -55,7 +55,7 @@ impl Kubeconfig {
         allow: &AllowedRisks,
     ) -> Result<Kubeconfig, KubeconfigError> {
         if text.len() > SIZE_MAX {
-            return refuse(format!("it has {} bytes, and at most {SIZE_MAX} are accepted", text.len()));
+            return reject(format!("it has {} bytes, and at most {SIZE_MAX} are accepted", text.len()));
         }
         // The message of the parser quotes the text, which may be a secret: only the position is reported.
         let parsed: raw::Kubeconfig = serde_saphyr::from_str(text).map_err(|error| {
@@ -134,7 +134,7 @@ impl fmt::Debug for Kubeconfig {
     }
 }
 
-fn refuse<T>(why: String) -> Result<T, KubeconfigError> {
+fn reject<T>(why: String) -> Result<T, KubeconfigError> {
     Err(KubeconfigError(why))
 }
 
@@ -158,28 +158,28 @@ impl SelectedContext {
         {
             Some(name) => name,
             None => {
-                return refuse(format!("it has no current-context, so name one of its contexts ({known})"));
+                return reject(format!("it has no current-context, so name one of its contexts ({known})"));
             }
         };
         let Some(found) = parsed.contexts.into_iter().find(|at| at.name == context).and_then(|at| at.context)
         else {
-            return refuse(format!("it has no context {context:?}; its contexts are: {known}"));
+            return reject(format!("it has no context {context:?}; its contexts are: {known}"));
         };
         let cluster_name = found.cluster;
         let Some(cluster) =
             parsed.clusters.into_iter().find(|at| at.name == cluster_name).and_then(|at| at.cluster)
         else {
-            return refuse(format!(
+            return reject(format!(
                 "context {context:?} names cluster {cluster_name:?}, which it does not have"
             ));
         };
         let Some(user_name) = found.user.filter(|name| !name.is_empty()) else {
-            return refuse(format!("context {context:?} names no user, so requests would be anonymous"));
+            return reject(format!("context {context:?} names no user, so requests would be anonymous"));
         };
         let Some(user) =
             parsed.auth_infos.into_iter().find(|at| at.name == user_name).and_then(|at| at.auth_info)
         else {
-            return refuse(format!("context {context:?} names user {user_name:?}, which it does not have"));
+            return reject(format!("context {context:?} names user {user_name:?}, which it does not have"));
         };
         let namespace =
             found.namespace.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".to_owned());
@@ -209,7 +209,7 @@ impl SelectedContext {
         for (part, name, (present, field, risk)) in of_user.into_iter().chain(of_cluster) {
             if present && !allow.allows(risk) {
                 let (instead, allowed) = (risk.instead(), risk.name());
-                return refuse(format!(
+                return reject(format!(
                     "{part} {name:?} uses {field}; accepted is {instead}, or {field} where the configuration allows {allowed:?}"
                 ));
             }
@@ -220,12 +220,12 @@ impl SelectedContext {
     fn server(&self) -> Result<http::Uri, KubeconfigError> {
         let name = &self.cluster_name;
         let Some(server) = self.cluster.server.as_deref().filter(|server| !server.is_empty()) else {
-            return refuse(format!("cluster {name:?} has no server; accepted is an https:// URL"));
+            return reject(format!("cluster {name:?} has no server; accepted is an https:// URL"));
         };
         let uri: http::Uri = match server.parse() {
             Ok(uri) => uri,
             Err(_) => {
-                return refuse(format!(
+                return reject(format!(
                     "the server of cluster {name:?} is not a URL; accepted is an https:// URL"
                 ));
             }
@@ -234,12 +234,12 @@ impl SelectedContext {
         match uri.scheme_str() {
             Some("https") if uri.host().is_some_and(|host| !host.is_empty()) && !user_info => Ok(uri),
             Some("https") => {
-                refuse(format!("the server of cluster {name:?} must be https://HOST[:PORT] and no more"))
+                reject(format!("the server of cluster {name:?} must be https://HOST[:PORT] and no more"))
             }
-            Some("http") => refuse(format!(
+            Some("http") => reject(format!(
                 "the server of cluster {name:?} is an http:// URL, which is not encrypted; accepted is https://"
             )),
-            _ => refuse(format!("the server of cluster {name:?} is not a URL; accepted is an https:// URL")),
+            _ => reject(format!("the server of cluster {name:?} is not a URL; accepted is an https:// URL")),
         }
     }
 
@@ -247,7 +247,7 @@ impl SelectedContext {
         let Some(proxy) = &self.cluster.proxy_url else { return Ok(None) };
         match proxy.parse() {
             Ok(uri) => Ok(Some(uri)),
-            Err(_) => refuse(format!("the proxy-url of cluster {:?} is not a URL", self.cluster_name)),
+            Err(_) => reject(format!("the proxy-url of cluster {:?} is not a URL", self.cluster_name)),
         }
     }
 
@@ -258,7 +258,7 @@ impl SelectedContext {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in &found {
             if roots.add(CertificateDer::from(certificate.as_slice())).is_err() {
-                return refuse(format!("{place} contains something that is not an X.509 certificate"));
+                return reject(format!("{place} contains something that is not an X.509 certificate"));
             }
         }
         Ok(Some(found))
@@ -280,10 +280,10 @@ impl SelectedContext {
             Some(data) => {
                 let pem = decode(&place, data)?;
                 let Ok(key) = PrivateKeyDer::from_pem_slice(&pem) else {
-                    return refuse(format!("{place} is not a private key in PEM (PKCS#8, PKCS#1 or SEC1)"));
+                    return reject(format!("{place} is not a private key in PEM (PKCS#8, PKCS#1 or SEC1)"));
                 };
                 if rustls::crypto::ring::sign::any_supported_type(&key).is_err() {
-                    return refuse(format!("{place} is not an RSA, ECDSA or Ed25519 key that can be used"));
+                    return reject(format!("{place} is not an RSA, ECDSA or Ed25519 key that can be used"));
                 }
                 true
             }
@@ -291,10 +291,10 @@ impl SelectedContext {
         };
         match (certificate.is_some(), key) {
             (true, false) if !allow.allows(KubeconfigRisk::FilePath) => {
-                refuse(format!("user {name:?} has client-certificate-data but no client-key-data"))
+                reject(format!("user {name:?} has client-certificate-data but no client-key-data"))
             }
             (false, true) if !allow.allows(KubeconfigRisk::FilePath) => {
-                refuse(format!("user {name:?} has client-key-data but no client-certificate-data"))
+                reject(format!("user {name:?} has client-key-data but no client-certificate-data"))
             }
             _ => Ok((certificate, key)),
         }
@@ -314,7 +314,7 @@ impl SelectedContext {
             return Ok(());
         }
         let instead = KubeconfigRisk::Exec.instead();
-        refuse(format!("user {:?} has no credential; accepted is {instead}", self.user_name))
+        reject(format!("user {:?} has no credential; accepted is {instead}", self.user_name))
     }
 
     /// The selected parts as a kubeconfig of one context.
@@ -345,6 +345,6 @@ fn certificates(place: &str, data: &str) -> Result<Vec<Vec<u8>>, KubeconfigError
         CertificateDer::pem_slice_iter(&pem).map(|der| der.map(|der| der.to_vec())).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => refuse(format!("{place} is not a certificate in PEM")),
+        _ => reject(format!("{place} is not a certificate in PEM")),
     }
 }

@@ -32,7 +32,7 @@ fn parse(document: &Value) -> Result<Kubeconfig, KubeconfigError> {
 }
 
 /// The kubeconfig after one change is rejected with this sentence.
-fn refused(change: impl FnOnce(&mut Value), because: &str) {
+fn rejected(change: impl FnOnce(&mut Value), because: &str) {
     let mut document = sound();
     change(&mut document);
     let said = parse(&document).expect_err(because).to_string();
@@ -40,7 +40,7 @@ fn refused(change: impl FnOnce(&mut Value), because: &str) {
 }
 
 #[test]
-fn a_kubeconfig_that_carries_what_it_needs_is_taken() {
+fn a_self_contained_kubeconfig_is_accepted() {
     let document = sound();
     let current = parse(&document).unwrap();
     assert_eq!(current.context(), "prod");
@@ -52,7 +52,7 @@ fn a_kubeconfig_that_carries_what_it_needs_is_taken() {
 }
 
 #[test]
-fn what_is_kept_of_it_parses_to_the_same_and_holds_nothing_else() {
+fn the_reduced_document_parses_to_the_same_and_contains_nothing_else() {
     let document = sound();
     let named = Kubeconfig::parse(&document.to_string(), Some("other"), &AllowedRisks::nothing()).unwrap();
     let kept = named.document().expose();
@@ -71,7 +71,7 @@ fn a_changed_credential_changes_the_digest() {
 }
 
 #[test]
-fn each_risk_is_refused_by_name_and_taken_where_it_is_allowed() {
+fn each_risk_is_rejected_by_name_unless_it_is_allowed() {
     let user = |field: &'static str, value: Value| {
         move |document: &mut Value| document["users"][0]["user"][field] = value
     };
@@ -136,67 +136,70 @@ fn each_risk_is_refused_by_name_and_taken_where_it_is_allowed() {
 }
 
 #[test]
-fn a_risk_of_a_context_that_is_not_used_does_not_matter() {
+fn risks_of_other_contexts_are_ignored() {
     let mut document = sound();
     document["users"][1]["user"]["exec"] = json!({"command": "sh"});
     parse(&document).unwrap();
 }
 
 #[test]
-fn each_mistake_is_told_in_one_sentence() {
-    refused(
+fn each_error_is_one_sentence() {
+    rejected(
         |d| d["current-context"] = json!(""),
         "it has no current-context, so name one of its contexts (prod, other)",
     );
-    refused(|d| d["current-context"] = json!("x"), "it has no context \"x\"; its contexts are: prod, other");
-    refused(|d| d["clusters"] = json!([]), "context \"prod\" names cluster \"blue\", which it does not have");
-    refused(|d| d["users"] = json!([]), "context \"prod\" names user \"admin\", which it does not have");
+    rejected(|d| d["current-context"] = json!("x"), "it has no context \"x\"; its contexts are: prod, other");
+    rejected(
+        |d| d["clusters"] = json!([]),
+        "context \"prod\" names cluster \"blue\", which it does not have",
+    );
+    rejected(|d| d["users"] = json!([]), "context \"prod\" names user \"admin\", which it does not have");
     let server =
         |value: &'static str| move |d: &mut Value| d["clusters"][0]["cluster"]["server"] = json!(value);
-    refused(server(""), "cluster \"blue\" has no server; accepted is an https:// URL");
-    refused(
+    rejected(server(""), "cluster \"blue\" has no server; accepted is an https:// URL");
+    rejected(
         server("http://api.example"),
         "the server of cluster \"blue\" is an http:// URL, which is not encrypted; accepted is https://",
     );
-    refused(server("not a url"), "the server of cluster \"blue\" is not a URL; accepted is an https:// URL");
-    refused(
+    rejected(server("not a url"), "the server of cluster \"blue\" is not a URL; accepted is an https:// URL");
+    rejected(
         server("api.example:6443"),
         "the server of cluster \"blue\" is not a URL; accepted is an https:// URL",
     );
-    refused(
+    rejected(
         server("https://me:secret@api.example"),
         "the server of cluster \"blue\" must be https://HOST[:PORT] and no more",
     );
     let authority = |value: String| {
         move |d: &mut Value| d["clusters"][0]["cluster"]["certificate-authority-data"] = json!(value)
     };
-    refused(authority("%%%".into()), "certificate-authority-data of cluster \"blue\" is not base64");
-    refused(
+    rejected(authority("%%%".into()), "certificate-authority-data of cluster \"blue\" is not base64");
+    rejected(
         authority(BASE64.encode("x")),
         "certificate-authority-data of cluster \"blue\" is not a certificate in PEM",
     );
     let hollow = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    refused(
+    rejected(
         authority(BASE64.encode(hollow)),
         "certificate-authority-data of cluster \"blue\" contains something that is not an X.509 certificate",
     );
     let user = |field: &'static str, value: Value| move |d: &mut Value| d["users"][0]["user"][field] = value;
-    refused(
+    rejected(
         user("client-key-data", json!(BASE64.encode("x"))),
         "client-key-data of user \"admin\" is not a private key in PEM (PKCS#8, PKCS#1 or SEC1)",
     );
-    refused(
+    rejected(
         user("client-key-data", Value::Null),
         "user \"admin\" has client-certificate-data but no client-key-data",
     );
-    refused(
+    rejected(
         |d| d["users"][0]["user"] = json!({}),
         "user \"admin\" has no credential; accepted is a token, or client-certificate-data with client-key-data",
     );
 }
 
 #[test]
-fn no_secret_shows_in_an_error_or_in_debug_output() {
+fn errors_and_debug_output_contain_no_secret() {
     let mut document = sound();
     document["current-context"] = json!("other");
     let parsed = parse(&document).unwrap();
@@ -208,7 +211,7 @@ fn no_secret_shows_in_an_error_or_in_debug_output() {
 }
 
 #[test]
-fn a_huge_kubeconfig_is_not_even_parsed() {
+fn a_huge_kubeconfig_is_not_parsed() {
     let error = Kubeconfig::parse(&"#".repeat(SIZE_MAX + 1), None, &AllowedRisks::nothing()).unwrap_err();
     assert!(error.to_string().contains("at most 1048576"), "{error}");
 }

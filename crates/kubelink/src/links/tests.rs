@@ -47,7 +47,7 @@ async fn a_link_is_kept_until_its_credential_changes() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_not_used_goes() {
+async fn an_unused_link_is_closed() {
     let bench = Bench::new(10);
     bench.link(1, "a").await;
     bench.clock.advance(SignedDuration::from_mins(10));
@@ -61,7 +61,7 @@ async fn a_link_that_is_not_used_goes() {
 }
 
 #[tokio::test]
-async fn the_link_unused_for_longest_makes_room() {
+async fn the_least_recently_used_link_is_closed_first() {
     let bench = Bench::new(2);
     for cluster in [1, 2, 1, 3] {
         bench.link(cluster, "a").await;
@@ -75,7 +75,7 @@ async fn the_link_unused_for_longest_makes_room() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_forgotten_is_loaded_anew() {
+async fn a_forgotten_link_is_loaded_again() {
     let bench = Bench::new(2);
     bench.link(1, "a").await;
     bench.links.forget(Uuid::from_u128(1));

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_whose_time_is_over_is_no_success() {
+    fn an_expired_certificate_is_an_error() {
         let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
         let check = |end: Option<&str>| over("one-apiserver", end.map(|it| it.parse().unwrap()), now);
         assert!(check(None).is_none() && check(Some("2026-06-01T00:00:01Z")).is_none());

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_is_replaced_from_day_46_on_and_when_it_is_anothers() {
+    fn a_certificate_is_replaced_from_day_46_on_and_for_another_identity() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let stored = StoredCertificate {
             identity: "/subscriptions/s/x/A".to_owned(),

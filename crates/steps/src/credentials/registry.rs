@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_good_due_or_expired_by_its_age_and_its_end() {
+    fn a_token_is_valid_due_or_expired_by_its_age_and_expiry() {
         let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
         let check = |age_hours: Option<i64>, expires_hours: Option<i64>| {
             let from = |hours: i64| now + SignedDuration::from_hours(hours);

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_journal_is_read_back_as_written_with_what_others_added() {
+    fn a_journal_is_read_back_as_written_with_unknown_members() {
         let stored = json!({
             "taskVersion": 3,
             "plan": {"steps": []},
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_nonsense_and_unknown_words_are_read_without_complaint() {
+    fn missing_and_unknown_checkpoints_are_read_without_error() {
         assert_eq!(Journal::read(None), Journal::default());
         assert_eq!(Journal::read(Some(&json!("left by somebody"))), Journal::default());
         let later = json!({"waiting": {"code": "Frozen", "since": "2026-03-01T00:00:00Z"}});

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_counts_what_is_done_and_says_what_is_waited_for() {
+    fn progress_counts_completed_steps_and_names_what_is_waited_for() {
         assert_eq!(progress(&Journal::default()), None);
         let stored = json!({
             "done": [{"name": "a"}, {"name": "b"}],

@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_cut_from_its_end_and_never_inside_a_letter() {
+    fn only_the_end_of_a_long_log_is_kept_at_a_character_boundary() {
         let long = format!("begin{}end", "é".repeat(TEXT_BYTES_MAX));
         let cut = storable(long.clone());
         assert!(cut.len() <= TEXT_BYTES_MAX && cut.ends_with("end") && !cut.contains("begin"));

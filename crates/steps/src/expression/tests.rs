@@ -122,18 +122,18 @@ fn hostile_expressions_end_within_their_limits() {
 
 #[test]
 fn patterns_are_small_and_compiled_once() {
-    let refused = |text: &str| Expression::compile(text, &NAMES).unwrap_err();
+    let rejected = |text: &str| Expression::compile(text, &NAMES).unwrap_err();
     let many = format!("[{}]", vec!["0"; 60].join(","));
-    let large = refused(&format!("{many}.all(x, !'a'.matches('\\\\pL{{100}}'))"));
+    let large = rejected(&format!("{many}.all(x, !'a'.matches('\\\\pL{{100}}'))"));
     assert_eq!(large, "matches is given a pattern that is too large: \"\\\\pL{100}\"");
     assert!(
-        refused("'a'.matches('(')")
+        rejected("'a'.matches('(')")
             .starts_with("matches is given a pattern that is not a regular expression")
     );
-    let long = refused(&format!("'a'.matches('{}')", "a".repeat(600)));
+    let long = rejected(&format!("'a'.matches('{}')", "a".repeat(600)));
     assert!(long.starts_with("matches is given a pattern of more than 512 bytes"), "{long}");
     let several: Vec<String> = (0..60).map(|n| format!("'a'.matches('{n}\\\\pL{{9}}\\\\pL{{9}}')")).collect();
-    assert!(refused(&several.join(" || ")).contains("its patterns together take more than 4 MiB"));
+    assert!(rejected(&several.join(" || ")).contains("its patterns together take more than 4 MiB"));
     let names: Vec<Value> = (0..5000).map(|n| json!({"name": format!("worker-{n}.example.com")})).collect();
     let text =
         r"nodes.all(n, n.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))";

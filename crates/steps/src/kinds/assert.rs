@@ -108,7 +108,7 @@ mod tests {
     use crate::engine::StepErrorKind;
 
     #[test]
-    fn an_evaluation_that_took_too_long_is_tried_again() {
+    fn a_timed_out_assertion_is_retried() {
         let that = Expression::compile("parameters.ok", &FACTS).unwrap();
         let assert = Assert { that, message: None, parameters: json!({}) };
         let kind = |said| assert.outcome(said).map(drop).map_err(|error| error.kind());

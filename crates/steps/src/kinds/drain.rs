@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_up_drain_names_the_budget_and_its_pods() {
+    fn a_blocked_drain_names_the_budget_and_its_pods() {
         let found = held(
             "worker-1",
             &[blocker(&["shop/web"], &["shop/web-1", "shop/web-2"], "needs 2 healthy pods")],
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_end_by_themselves_are_named_without_a_budget() {
+    fn terminating_pods_are_named_without_a_budget() {
         let found = held("a", &[blocker(&[], &["shop/web-1"], "its grace period has not ended")]);
         assert_eq!(found.message, "Waiting for 1 pod on node a");
         assert_eq!(found.obstacles[0].what, "Pod shop/web-1");

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_that_kubectl_takes_are_taken() {
+    fn selectors_of_kubectl_are_accepted() {
         for text in [
             "app=web",
             "app == web",
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused_with_its_reason() {
+    fn an_invalid_selector_is_rejected_with_the_reason() {
         let check = |text: &str, expect: &str| {
             let error = check_selector(text).expect_err(text);
             assert!(error.contains(expect), "{text}: {error}");

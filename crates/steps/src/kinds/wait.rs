@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_evaluation_that_is_not_finished_in_time_is_done_again() {
+    async fn an_unfinished_evaluation_is_repeated() {
         let mut answers = vec![Some(Answer::Holds), None, Some(Answer::TimedOut)];
         let verdict = judge_in_blocks(&[&1], |_| ready(answers.pop().unwrap()));
         assert_eq!(verdict.await, WaitStatus::Done(1));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_whose_time_is_over_settles_nothing() {
+    fn a_timed_out_evaluation_decides_nothing() {
         let text = "parameters.all(a, parameters.exists(b, a == b))";
         let until = Expression::compile(text, &["object", "parameters"]).unwrap();
         let parameters: Value = (0..1000).collect();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_object_that_is_not_ready_ends_the_judgement() {
+    async fn the_first_object_that_is_not_ready_ends_the_evaluation() {
         let copies = Arc::new(AtomicUsize::new(0));
         let objects: Vec<Counted> = (0..10 * BLOCK).map(|_| Counted(copies.clone())).collect();
         let objects: Vec<&Counted> = objects.iter().collect();

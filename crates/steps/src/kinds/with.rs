@@ -209,7 +209,7 @@ mod tests {
 
     /// A segment of a request's path is checked when the task is stored, and again when a template is filled in.
     #[test]
-    fn nothing_in_a_step_leads_a_request_elsewhere() {
+    fn no_member_of_a_step_changes_the_path_of_a_request() {
         let object = |member: &str, value: &str| {
             let mut with = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "b"});
             with[member] = json!(value);

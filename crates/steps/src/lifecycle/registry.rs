@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_issued_anew_after_140_days_or_as_large_a_part_of_a_shorter_life() {
+    fn a_password_is_rotated_after_140_days_or_the_same_share_of_a_shorter_lifetime() {
         let now = Timestamp::from_second(1_000_000_000).unwrap();
         let days = |count: i64| Some(now - SignedDuration::from_hours(24 * count));
         assert!(is_old(None, now) && is_old(Some(&token(None)), now));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn our_registry_is_added_to_what_the_customer_pulls_with() {
+    fn the_registry_is_added_to_the_customers_pull_secret() {
         let customers = r#"{"auths":{"cloud.example":{"auth":"eA=="}}}"#;
         let merged: Value = serde_json::from_str(&pull_secret(Some(customers), &token(None), "pw")).unwrap();
         assert_eq!(merged["auths"]["cloud.example"]["auth"], "eA==");
