@@ -8,6 +8,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, customer_error};
 
+use crate::plan::step_names;
+
 /// A document may have a mebibyte; besides the copy there are the operation's own fields, and an error in words.
 const SNAPSHOT_BYTES_MAX: usize = 768 * 1024;
 
@@ -91,7 +93,7 @@ fn operation_error(ending: Ending, result: &WorkResult) -> OperationError {
             return told.clone();
         }
     }
-    match result.step.as_ref().and_then(late) {
+    match result.step.as_ref().and_then(timeout_message) {
         Some(what) if result.has_code(&ResultCode::STEP_TIMEOUT) => customer_error(
             DEPLOYMENT_FAILED,
             format!("{what} Please retry, and if the issue persists, raise a support ticket."),
@@ -101,21 +103,22 @@ fn operation_error(ending: Ending, result: &WorkResult) -> OperationError {
     }
 }
 
-/// What a customer is told about a wait that took too long.
-fn late(step: &StepName) -> Option<&'static str> {
-    match step.as_str() {
-        "api-servers-ready"
-        | "api-servers-ready-without-bootstrap"
-        | "api-servers-ready-with-certificate" => {
-            Some("The Kubernetes API has not initialised successfully and is unavailable.")
-        }
-        "minimum-worker-nodes-ready" => Some("The minimum number of worker nodes have not become ready."),
-        "operator-console-ready" => Some("The console has not become ready."),
-        "cluster-version-ready" => Some("The cluster version has not become available."),
-        "ingress-controller-ready" => Some("The ingress controller has not become ready."),
-        "cluster-operators-have-settled" => Some("The cluster operators have not settled."),
-        _ => None,
-    }
+const API_UNAVAILABLE: &str = "The Kubernetes API has not initialised successfully and is unavailable.";
+
+/// Messages for customers about waits that took too long.
+const TIMEOUT_MESSAGES: [(StepName, &str); 8] = [
+    (step_names::API_SERVERS_READY, API_UNAVAILABLE),
+    (step_names::API_SERVERS_READY_WITHOUT_BOOTSTRAP, API_UNAVAILABLE),
+    (step_names::API_SERVERS_READY_WITH_CERTIFICATE, API_UNAVAILABLE),
+    (step_names::MINIMUM_WORKER_NODES_READY, "The minimum number of worker nodes have not become ready."),
+    (step_names::OPERATOR_CONSOLE_READY, "The console has not become ready."),
+    (step_names::CLUSTER_VERSION_READY, "The cluster version has not become available."),
+    (step_names::INGRESS_CONTROLLER_READY, "The ingress controller has not become ready."),
+    (step_names::CLUSTER_OPERATORS_HAVE_SETTLED, "The cluster operators have not settled."),
+];
+
+fn timeout_message(step: &StepName) -> Option<&'static str> {
+    TIMEOUT_MESSAGES.iter().find(|(name, _)| name == step).map(|(_, message)| *message)
 }
 
 /// Whose fault an error is, by its code: the input of service level objectives.

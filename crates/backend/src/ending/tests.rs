@@ -139,3 +139,33 @@ fn a_cluster_that_does_not_fit_into_its_operation_leaves_no_copy_there() {
     check(1000, true);
     check(SNAPSHOT_BYTES_MAX, false);
 }
+
+/// A message about a step that no plan has would never be shown.
+#[test]
+fn every_message_about_a_timeout_belongs_to_a_step_of_a_plan() {
+    let plan = crate::plan::create(false, crate::OperationTiming::default());
+    for (step, message) in &TIMEOUT_MESSAGES {
+        assert!(
+            plan.steps.iter().any(|it| *step == it.name.as_str()),
+            "no step {step} for the message {message:?}"
+        );
+        assert_eq!(timeout_message(step), Some(*message));
+    }
+}
+
+/// Names are in checkpoints and metrics of earlier releases.
+#[test]
+fn the_names_of_steps_with_messages_are_those_of_earlier_releases() {
+    let names = TIMEOUT_MESSAGES.map(|(name, _)| String::from(name));
+    let expect = [
+        "api-servers-ready",
+        "api-servers-ready-without-bootstrap",
+        "api-servers-ready-with-certificate",
+        "minimum-worker-nodes-ready",
+        "operator-console-ready",
+        "cluster-version-ready",
+        "ingress-controller-ready",
+        "cluster-operators-have-settled",
+    ];
+    assert_eq!(names, expect);
+}

@@ -3,7 +3,7 @@
 
 use steps::engine::Plan;
 
-use super::{Drafting, teardown};
+use super::{Drafting, step_names, teardown};
 use crate::{Context, OperationTiming};
 
 /// The plan that removes a cluster; `workload` when it works as managed identities.
@@ -11,23 +11,23 @@ pub fn delete(workload: bool, timing: OperationTiming) -> Plan<Context> {
     Drafting::at(timing)
         .enduring()
         // Before all else: an installer that goes on would make what is being removed.
-        .action("stop-installer", teardown::stop_installer)
-        .until(teardown::OWNED_BY, 10, teardown::ensure_group)
-        .until("delete-dns", 10, teardown::names)
-        .until("delete-private-endpoint", 10, teardown::private_endpoint)
-        .action("delete-role-assignments", teardown::role_assignments)
-        .until("delete-machines", 30, teardown::machines)
-        .until("delete-resources", 30, teardown::resources)
-        .until("detach-nsgs", 10, teardown::detach_security_groups)
-        .until("delete-nsgs", 10, teardown::security_groups)
-        .until("delete-resource-group", 30, teardown::resource_group)
+        .action(step_names::STOP_INSTALLER, teardown::stop_installer)
+        .until(step_names::ENSURE_RESOURCE_GROUP, 10, teardown::ensure_group)
+        .until(step_names::DELETE_DNS, 10, teardown::names)
+        .until(step_names::DELETE_PRIVATE_ENDPOINT, 10, teardown::private_endpoint)
+        .action(step_names::DELETE_ROLE_ASSIGNMENTS, teardown::role_assignments)
+        .until(step_names::DELETE_MACHINES, 30, teardown::machines)
+        .until(step_names::DELETE_RESOURCES, 30, teardown::resources)
+        .until(step_names::DETACH_NSGS, 10, teardown::detach_security_groups)
+        .until(step_names::DELETE_NSGS, 10, teardown::security_groups)
+        .until(step_names::DELETE_RESOURCE_GROUP, 30, teardown::resource_group)
         .when(workload, |draft| {
             draft
-                .action("delete-federated-credentials", teardown::federated_credentials)
-                .action("delete-cluster-msi-certificate", teardown::identity_certificate)
+                .action(step_names::DELETE_FEDERATED_CREDENTIALS, teardown::federated_credentials)
+                .action(step_names::DELETE_CLUSTER_MSI_CERTIFICATE, teardown::identity_certificate)
         })
-        .action("delete-certificates", teardown::certificates)
-        .action("delete-acr-token", teardown::registry_token)
-        .action("end-billing", teardown::billing)
+        .action(step_names::DELETE_CERTIFICATES, teardown::certificates)
+        .action(step_names::DELETE_ACR_TOKEN, teardown::registry_token)
+        .action(step_names::END_BILLING, teardown::billing)
         .plan()
 }

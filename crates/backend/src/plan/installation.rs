@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::doc::secrets;
+use api::doc::{StepName, secrets};
 use api::install::InstallStage;
 use api::secret::Secret;
 use cloud::{Kind, Put, Resource, ResourceId, Shape, State};
@@ -12,11 +12,11 @@ use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::{DEPLOYMENT_FAILED, user_error};
 use steps::lifecycle::resources::{ensure, remove};
 
-use super::done;
+use super::{done, step_names};
 use crate::{Context, installer};
 
 /// The step that leaves the deadline for the one that waits.
-const ORDERED_BY: &str = "run-installer";
+const ORDERED_BY: StepName = step_names::RUN_INSTALLER;
 
 /// Orders the installation. The deadline is left for whoever waits: it does not begin anew with another worker.
 pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
@@ -43,7 +43,7 @@ pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Poll
         cx.life.record(step.hold, |record| record.api_url = url.clone().or(record.api_url.take())).await?;
         return Ok(PollStatus::Done(StepOutcome::with_message("the installation is complete")));
     }
-    let deadline = step.memory.get(ORDERED_BY).and_then(|it| it["deadline"].as_str());
+    let deadline = step.memory.get(ORDERED_BY.as_str()).and_then(|it| it["deadline"].as_str());
     let deadline = deadline.and_then(|it| it.parse::<Timestamp>().ok());
     if deadline.is_some_and(|deadline| deadline <= cx.life.clock.now()) {
         let message = "The cluster was not installed in time. Please retry, and if the issue persists, raise a support ticket.";

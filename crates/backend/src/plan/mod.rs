@@ -16,6 +16,7 @@ pub(crate) mod offerings;
 pub(crate) mod prepare;
 pub(crate) mod ranges;
 mod reach;
+pub(crate) mod step_names;
 mod subscription;
 pub(crate) mod teardown;
 mod update;
@@ -25,7 +26,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::doc::{Cluster, Identity, Verb};
+use api::doc::{Cluster, Identity, StepName, Verb};
 use steps::engine::{Body, Plan, PollStatus, Step, StepContext, StepError, StepErrorKind, StepOutcome};
 
 use crate::{Context, OperationTiming};
@@ -72,7 +73,7 @@ impl Drafting {
     }
 
     /// A step that makes something true at once.
-    pub(crate) fn action<F, Fut>(mut self, name: &str, body: F) -> Drafting
+    pub(crate) fn action<F, Fut>(mut self, name: StepName, body: F) -> Drafting
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<StepOutcome, StepError>> + Send + 'static,
@@ -86,7 +87,7 @@ impl Drafting {
     }
 
     /// A step that asks for something and waits for it, so many minutes at most.
-    pub(crate) fn until<F, Fut>(self, name: &str, minutes: u64, look: F) -> Drafting
+    pub(crate) fn until<F, Fut>(self, name: StepName, minutes: u64, look: F) -> Drafting
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<PollStatus, StepError>> + Send + 'static,
@@ -96,7 +97,7 @@ impl Drafting {
     }
 
     /// The same, looking at another pace.
-    pub(crate) fn every<F, Fut>(mut self, name: &str, minutes: u64, pace: Duration, look: F) -> Drafting
+    pub(crate) fn every<F, Fut>(mut self, name: StepName, minutes: u64, pace: Duration, look: F) -> Drafting
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<PollStatus, StepError>> + Send + 'static,

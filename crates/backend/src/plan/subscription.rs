@@ -9,7 +9,7 @@ use steps::lifecycle::store_failed;
 use store::{AuditContext, ListOptions, PAGE_MAX, Secrets, StoreError, VersionedDocument};
 use uuid::Uuid;
 
-use super::OPERATION_TIME;
+use super::{OPERATION_TIME, step_names};
 use crate::{Context, OperationTiming};
 
 /// Why, in the audit log and in the log of operations that were asked to end.
@@ -19,7 +19,7 @@ const REASON: &str = "its subscription is deleted";
 ///
 /// While some are left it gives its work back and looks again later, so that it takes no slot from those who remove them.
 pub fn remove_subscription(timing: OperationTiming) -> Plan<Context> {
-    let step = Step::action("delete-clusters", clusters_are_gone);
+    let step = Step::action(step_names::DELETE_CLUSTERS, clusters_are_gone);
     // Nobody would ask again, so that not even a panic ends it.
     let on_panic = StepErrorKind::Transient;
     Plan { steps: vec![Step { retry: timing.retry(), on_panic, ..step }], time_limit: OPERATION_TIME }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::doc::Identity;
+use api::doc::{Identity, StepName};
 use cloud::{CloudError, Kind, Put, Resource, ResourceId, Shape, State};
 use serde_json::json;
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
@@ -11,7 +11,7 @@ use steps::lifecycle::resources::remove;
 use steps::lifecycle::{ClusterSnapshot, certificates as shared, resource_id, store_failed};
 
 use super::network::{change_subnet, subnets};
-use super::{base, done, identities, names, prepare};
+use super::{base, done, identities, names, prepare, step_names};
 use crate::Context;
 
 /// Nobody makes anything of it any more.
@@ -44,7 +44,7 @@ pub(crate) async fn private_endpoint(cx: Arc<Context>, _: StepContext) -> Result
 }
 
 /// The step that leaves for those after it whether the group is ours.
-pub(crate) const OWNED_BY: &str = "ensure-resource-group";
+const OWNED_BY: StepName = step_names::ENSURE_RESOURCE_GROUP;
 
 /// Makes sure whose the group is, by putting it as it was made: a cloud that does not show it yet, or that has taken our rights
 /// over it, still knows who manages it. Best effort; where it cannot be put, what is seen decides.
@@ -74,7 +74,7 @@ pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<Pol
 
 /// The group that we manage for it, if it is ours.
 fn own_group(step: &StepContext, ours: &ClusterSnapshot) -> Result<Option<ResourceId>, StepError> {
-    let is_ours = step.memory.get(OWNED_BY).is_some_and(|it| it["ours"] == true);
+    let is_ours = step.memory.get(OWNED_BY.as_str()).is_some_and(|it| it["ours"] == true);
     is_ours.then(|| ours.group()).transpose()
 }
 

@@ -4,7 +4,7 @@
 use api::doc::{Cluster, Identity, OutboundType};
 use steps::engine::Plan;
 
-use super::{Drafting, base, identities, inside, installation, prepare, validate};
+use super::{Drafting, base, identities, inside, installation, prepare, step_names, validate};
 use crate::{Context, OperationTiming};
 
 /// What an update has to deal with.
@@ -43,33 +43,35 @@ pub fn update(affected: &Affected, timing: OperationTiming) -> Plan<Context> {
     Drafting::at(timing)
         .when(workload, |draft| {
             draft
-                .action("ensure-cluster-msi-certificate", identities::ensure_cluster_certificate)
-                .action("platform-workload-identity-ids", identities::persist_platform_ids)
+                .action(step_names::ENSURE_CLUSTER_MSI_CERTIFICATE, identities::ensure_cluster_certificate)
+                .action(step_names::PLATFORM_WORKLOAD_IDENTITY_IDS, identities::persist_platform_ids)
         })
-        .every("validate-resources", 15, timing.propagation_interval, validate::resources)
+        .every(step_names::VALIDATE_RESOURCES, 15, timing.propagation_interval, validate::resources)
         .when(workload, |draft| {
             draft
-                .action("cluster-identity-ids", identities::persist_cluster_ids)
-                .action("ensure-platform-workload-identity-rbac", base::assign_roles)
-                .until("federate-identity-credentials", 10, identities::federate)
+                .action(step_names::CLUSTER_IDENTITY_IDS, identities::persist_cluster_ids)
+                .action(step_names::ENSURE_PLATFORM_WORKLOAD_IDENTITY_RBAC, base::assign_roles)
+                .until(step_names::FEDERATE_IDENTITY_CREDENTIALS, 10, identities::federate)
         })
         .when(!workload, |draft| {
             draft
-                .action("fixup-cluster-sp-object-id", identities::persist_object_id)
-                .action("create-or-update-cluster-service-principal-rbac", base::assign_roles)
+                .action(step_names::FIXUP_CLUSTER_SP_OBJECT_ID, identities::persist_object_id)
+                .action(step_names::CREATE_OR_UPDATE_CLUSTER_SERVICE_PRINCIPAL_RBAC, base::assign_roles)
         })
-        .until("start-vms", 20, installation::start_machines)
-        .until("api-servers-ready", 30, inside::api_servers_ready)
-        .action("rotate-acr-token-password", prepare::rotate_registry_token)
+        .until(step_names::START_VMS, 20, installation::start_machines)
+        .until(step_names::API_SERVERS_READY, 30, inside::api_servers_ready)
+        .action(step_names::ROTATE_ACR_TOKEN_PASSWORD, prepare::rotate_registry_token)
         .when(certificates, |draft| {
             draft
-                .action("configure-certificates", inside::certificates)
-                .action("configure-api-server-certificate", inside::api_server_certificate)
-                .action("configure-ingress-certificate", inside::ingress_certificate)
+                .action(step_names::CONFIGURE_CERTIFICATES, inside::certificates)
+                .action(step_names::CONFIGURE_API_SERVER_CERTIFICATE, inside::api_server_certificate)
+                .action(step_names::CONFIGURE_INGRESS_CERTIFICATE, inside::ingress_certificate)
         })
-        .when(outbound, |draft| draft.until("reconcile-load-balancer-profile", 20, base::reconcile_outbound))
-        .action("configure-pull-secret", inside::pull_secret)
-        .when(!workload, |draft| draft.action("update-openshift-secret", inside::credentials))
-        .action("update-cluster-data", inside::cluster_data)
+        .when(outbound, |draft| {
+            draft.until(step_names::RECONCILE_LOAD_BALANCER_PROFILE, 20, base::reconcile_outbound)
+        })
+        .action(step_names::CONFIGURE_PULL_SECRET, inside::pull_secret)
+        .when(!workload, |draft| draft.action(step_names::UPDATE_OPENSHIFT_SECRET, inside::credentials))
+        .action(step_names::UPDATE_CLUSTER_DATA, inside::cluster_data)
         .plan()
 }
