@@ -7,7 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::doc::WorkResult;
-use crate::work::{WorkKind, WorkState};
+use crate::work::{Cancellation, WorkKind, WorkState};
 
 /// One piece of work, in any state.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +51,8 @@ pub struct WorkView {
     /// Whether it has begun and is on its way to its end: somebody asked for that while it rested, or what it did is being
     /// taken back. No budget holds it up.
     pub ending: bool,
+    /// The last request to cancel it; none for work that has finished, whose result names the request.
+    pub cancellation: Option<Cancellation>,
 }
 
 impl WorkView {

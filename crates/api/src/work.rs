@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Who carries the work out.
@@ -195,6 +196,17 @@ impl Ending {
             Ending::Cancelled => WorkState::Cancelled,
         }
     }
+}
+
+/// Request to cancel a piece of work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cancellation {
+    /// Person or service that requested it.
+    pub requested_by: String,
+    /// Reason that was given with the request.
+    pub reason: Option<String>,
+    /// Time of the request, by the store's clock.
+    pub requested_at: Timestamp,
 }
 
 /// A move that the state machine does not know.

@@ -36,14 +36,28 @@ pub(crate) struct StoredEntry {
     pub(crate) body: Value,
     /// Whether it may be dropped from a full history.
     pub(crate) is_step_entry: bool,
+    /// The request to cancel the work, if the entry is one: it is stored with the work too.
+    pub(crate) cancellation: Option<CancelEntry>,
+}
+
+/// Who requested to cancel a piece of work, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CancelEntry {
+    pub(crate) actor: String,
+    pub(crate) reason: Option<String>,
 }
 
 impl StoredEntry {
     /// Truncates the entry to what can be stored.
     pub(crate) fn new(work: Uuid, entry: Entry) -> StoredEntry {
         let is_step_entry = is_step_event(entry.event);
-        let body = serde_json::to_value(cut(entry)).expect(PLAIN);
-        StoredEntry { work, body, is_step_entry }
+        let entry = cut(entry);
+        let cancellation = (entry.event == EntryEvent::CancelRequested).then(|| CancelEntry {
+            actor: entry.actor.clone(),
+            reason: entry.message.clone().filter(|it| !it.is_empty()),
+        });
+        let body = serde_json::to_value(entry).expect(PLAIN);
+        StoredEntry { work, body, is_step_entry, cancellation }
     }
 }
 

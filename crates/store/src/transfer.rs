@@ -138,6 +138,9 @@ pub(crate) static TABLES: [Table; 9] = [
             column("started", Integer),
             column("origin", Text),
             column("to_end", Flag),
+            column("cancel_by", Text),
+            column("cancel_reason", Text),
+            column("cancel_at", Integer),
         ],
     },
     Table {

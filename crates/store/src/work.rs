@@ -10,7 +10,7 @@ use std::time::Duration;
 use api::admin::Entry;
 use api::doc::WorkResult;
 pub use api::queue::{Budget, WorkView, holds_lane};
-use api::work::{Ending, WorkKind};
+use api::work::{Cancellation, Ending, WorkKind};
 use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -136,6 +136,8 @@ pub struct ClaimedWork {
     pub first: bool,
     /// Signals to the holder; only work that was taken over can have any.
     pub signals: Signals,
+    /// The last request to cancel it.
+    pub cancellation: Option<Cancellation>,
 }
 
 /// Signals to a holder.

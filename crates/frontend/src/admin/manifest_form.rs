@@ -195,6 +195,7 @@ mod tests {
             origin: None,
             budgets: Vec::new(),
             ending: false,
+            cancellation: None,
         }
     }
 

@@ -140,6 +140,7 @@ fn hanging() -> api::queue::WorkView {
         origin: None,
         budgets: vec![format!("task/{}", task())],
         ending: false,
+        cancellation: None,
     }
 }
 

@@ -55,6 +55,7 @@ fn ready() -> Observed {
             origin: None,
             budgets: keys.clone(),
             ending: false,
+            cancellation: None,
         },
         running: None,
         ahead: Vec::new(),

@@ -293,8 +293,8 @@ fn commands_on_a_store_that_is_not_there_say_so() {
     assert!(import.code == Some(1) && import.stderr.contains("the key file"), "{import:?}");
     let migrate = home.run(&["store", "migrate"]);
     assert_eq!(migrate.code, Some(0), "{migrate:?}");
-    assert!(migrate.stdout.contains("schema 0 was brought to 7"), "{migrate:?}");
-    assert!(home.run(&["store", "migrate"]).stdout.contains("schema 7 is up to date"));
+    assert!(migrate.stdout.contains("schema 0 was brought to 8"), "{migrate:?}");
+    assert!(home.run(&["store", "migrate"]).stdout.contains("schema 8 is up to date"));
 }
 
 #[test]

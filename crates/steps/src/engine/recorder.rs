@@ -6,7 +6,7 @@ use api::admin::{Entry, EntryEvent, StepProgress, WaitingFor};
 use api::clock::SharedClock;
 use api::doc::WorkResult;
 use api::error::{Class, Classify as _};
-use api::work::{Ending, WorkState};
+use api::work::{Cancellation, Ending, WorkState};
 use backon::BackoffBuilder as _;
 use jiff::{SignedDuration, Timestamp};
 use store::{ClaimedWork, CommitResult, Completion, Release, Store, StoreError, Transaction, WorkLease};
@@ -40,6 +40,8 @@ pub(super) struct RunRecorder<'a> {
     pub(super) previous_wait: Option<WaitState>,
     /// Attempts that failed with an error for the customer since a step last completed.
     pub(super) customer_failures: u32,
+    /// The request to cancel the work that was delivered with the claim.
+    pub(super) cancellation: Option<Cancellation>,
     actor: &'a str,
     claimed_at: Timestamp,
     /// Entries that are not written yet, in order.
@@ -73,6 +75,7 @@ impl<'a> RunRecorder<'a> {
             journal,
             previous_wait,
             customer_failures,
+            cancellation: claimed.cancellation.clone(),
             actor,
             claimed_at: claimed.claimed_at,
             unwritten: Vec::new(),

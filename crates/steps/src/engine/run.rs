@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::admin::EntryEvent;
 use api::clock::SharedClock;
 use api::doc::{ResultCode, WorkResult};
 use api::error::{Class, Classify as _};
-use api::work::Ending;
+use api::work::{Cancellation, Ending};
 use backon::BackoffBuilder as _;
 use store::{ClaimedWork, Completion, Release, Store};
 use tokio::time::{Instant, sleep};
@@ -21,9 +20,6 @@ use super::recorder::{LeaseLost, RunRecorder};
 use super::step::{StepResult, run_step};
 use super::undo::{finish_without_undo, undo_steps};
 use super::{Journal, Plan, RunControl, StepError, UndoState, WaitingCode};
-
-/// Page size of the history read for a cancel request.
-const LOG_PAGE: usize = 200;
 
 /// Input of a run.
 pub struct RunRequest<'a, C> {
@@ -70,12 +66,8 @@ pub async fn run<C: Send + Sync + 'static>(order: RunRequest<'_, C>) -> RunOutco
     control.apply_signals(claimed.signals);
     let recorder = RunRecorder::open(store, claimed, journal, control, clock, actor);
     // A cancel may have been requested while the work waited, or at the moment of its release.
-    if !claimed.first {
-        match Box::pin(cancel_request(&recorder)).await {
-            Ok((Some(_), _)) => recorder.control.cancel.cancel(),
-            Ok((None, _)) => {}
-            Err(LeaseLost) => return RunOutcome::LeaseLost,
-        }
+    if claimed.cancellation.is_some() {
+        recorder.control.cancel.cancel();
     }
     let runner = PlanRunner { plan, context, taken_over: claimed.taken_over, attempts_max };
     runner.run(recorder).await.unwrap_or(RunOutcome::LeaseLost)
@@ -117,8 +109,7 @@ pub async fn finish_without_plan(
 /// Finishes or parks work whose plan failed with an error.
 async fn settle_without_plan(recorder: RunRecorder<'_>, error: &StepError) -> Result<RunOutcome, LeaseLost> {
     let begun = recorder.journal.has_begun();
-    let asked =
-        recorder.control.cancel.is_cancelled() || (begun && cancel_request(&recorder).await?.0.is_some());
+    let asked = recorder.control.cancel.is_cancelled() || (begun && recorder.cancellation.is_some());
     match decide_attempt(
         error,
         recorder.attempt,
@@ -336,54 +327,46 @@ fn leave(recorder: RunRecorder<'_>, code: WaitingCode) -> RunOutcome {
 
 /// The undo that a cancel request starts; `step` is the interrupted one.
 async fn cancellation(recorder: &RunRecorder<'_>, step: Option<String>) -> Result<UndoState, LeaseLost> {
-    let (by, reason) = cancel_request(recorder).await?;
+    let request = cancel_request(recorder).await?;
+    let (by, reason) = request.map(|it| (it.requested_by, it.reason)).unzip();
+    let reason = reason.flatten();
     let mut message = "cancelled".to_owned();
     message.extend(by.iter().map(|by| format!(" by {by}")));
     message.extend(reason.iter().map(|reason| format!(": {reason}")));
     Ok(UndoState { step, by, reason, ..UndoState::new(Ending::Cancelled, ResultCode::CANCELLED, message) })
 }
 
-/// Who requested a cancel, and the reason given; none if the history has no such request. An accepted request must not be
-/// ignored: the read is retried while the store does not answer.
-async fn cancel_request(recorder: &RunRecorder<'_>) -> Result<(Option<String>, Option<String>), LeaseLost> {
-    let mut after = None;
-    let mut asked = (None, None);
+/// The request to cancel the work: as it was claimed, or as it is stored now. There is none if the signal came without one. An
+/// accepted request must not be ignored: the read is retried while the store does not answer.
+async fn cancel_request(recorder: &RunRecorder<'_>) -> Result<Option<Cancellation>, LeaseLost> {
+    if let Some(claimed) = &recorder.cancellation {
+        return Ok(Some(claimed.clone()));
+    }
+    let work = recorder.hold.work;
     let mut delays = store_backoff().build();
-    // The history is read from its beginning; it is short, and cancels are rare.
     loop {
-        let page = tokio::select! {
+        let read = tokio::select! {
             biased;
             () = recorder.control.lost.cancelled() => return Err(LeaseLost),
-            page = recorder.store.entries(recorder.hold.work, after, LOG_PAGE) => page,
+            read = recorder.store.work(work) => read,
         };
-        let page = match page {
-            Ok(page) => page,
+        match read {
+            Ok(view) => return Ok(view.and_then(|it| it.cancellation)),
             Err(error) if error.class() == Class::Transient => {
-                tracing::info!(work.id = %recorder.hold.work, error = %error, "Reading the history of work {} failed; retrying", recorder.hold.work);
-                tokio::select! {
-                    biased;
-                    () = recorder.control.lost.cancelled() => return Err(LeaseLost),
-                    // The process exits and the store does not answer: the worker that takes over reads it again.
-                    () = recorder.control.halt.cancelled() => return Err(LeaseLost),
-                    () = sleep(delays.next().unwrap_or_default()) => {}
-                }
-                continue;
+                tracing::info!(work.id = %work, error = %error, "Reading the cancel request of work {work} failed; retrying");
             }
             Err(error) => {
                 // A retry cannot help, and the work must finish nevertheless.
-                tracing::error!(work.id = %recorder.hold.work, error = %error, "The history of work {} cannot be read", recorder.hold.work);
-                return Ok(asked);
-            }
-        };
-        after = page.last().map(|(place, _)| *place);
-        let full = page.len() == LOG_PAGE;
-        for (_, entry) in page {
-            if entry.event == EntryEvent::CancelRequested {
-                asked = (Some(entry.actor), entry.message.filter(|it| !it.is_empty()));
+                tracing::error!(work.id = %work, error = %error, "The cancel request of work {work} cannot be read");
+                return Ok(None);
             }
         }
-        if !full {
-            return Ok(asked);
+        tokio::select! {
+            biased;
+            () = recorder.control.lost.cancelled() => return Err(LeaseLost),
+            // The process exits and the store does not answer: the worker that takes over reads it again.
+            () = recorder.control.halt.cancelled() => return Err(LeaseLost),
+            () = sleep(delays.next().unwrap_or_default()) => {}
         }
     }
 }

@@ -48,6 +48,11 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
         name: "audit_marks",
         sql: include_str!("../../migrations/postgres/0007_audit_marks.sql"),
     },
+    Migration {
+        number: 8,
+        name: "cancellations",
+        sql: include_str!("../../migrations/postgres/0008_cancellations.sql"),
+    },
 ];
 
 /// Advisory lock of a migration.

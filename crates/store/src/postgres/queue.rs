@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::admin::Entry;
 use api::doc::WorkResult;
-use api::work::{UnknownWord, WorkKind, WorkState};
+use api::work::{Cancellation, UnknownWord, WorkKind, WorkState};
 use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -26,9 +26,9 @@ use crate::work::{
 const LIVE: &str =
     "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
   created, started, null::bigint as finished, null::jsonb as result, origin, budgets,
-  to_end is true";
+  to_end is true, cancel_by, cancel_reason, cancel_at";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
-  created, started, finished, result, origin, budgets, false";
+  created, started, finished, result, origin, budgets, false, null::text, null::text, null::bigint";
 /// A lane with work only in side queues shows the first of that, and the budget that it waits for.
 const LANE: &str = "lane, coalesce(head_kind, (select 'manifest' from side_queues s where s.lane = lanes.lane and s.closed limit 1)),
   coalesce(head_at, (select min(s.head_at) from side_queues s where s.lane = lanes.lane and s.closed)),
@@ -44,7 +44,9 @@ impl Postgres {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Vec<ClaimedWork>, StoreError> {
-        let sql = "select *, false as preempt_, false as cancel_, false as taken_over_ from claim_v2($1, $2, $3, $4)";
+        let sql = "select work_, lane_, fence_, attempt_, step_, checkpoint_, run_after_, woken_, at_, first_,
+                     false as preempt_, false as cancel_, false as taken_over_, cancel_by_, cancel_reason_, cancel_at_
+                   from claim_v8($1, $2, $3, $4)";
         self.take("claim", sql, kind, max, owner, lease).await
     }
 
@@ -56,7 +58,8 @@ impl Postgres {
         lease: Duration,
     ) -> Result<Vec<ClaimedWork>, StoreError> {
         let sql = "select work_, lane_, fence_, attempt_, step_, checkpoint_, run_after_, woken_, at_, false as first_,
-                     preempt_, cancel_, true as taken_over_ from take_over_v2($1, $2, $3, $4)";
+                     preempt_, cancel_, true as taken_over_, cancel_by_, cancel_reason_, cancel_at_
+                   from take_over_v8($1, $2, $3, $4)";
         self.take("take over", sql, kind, max, owner, lease).await
     }
 
@@ -90,6 +93,7 @@ impl Postgres {
                     first: get(row, 9)?,
                     signals: Signals { preempt: get(row, 10)?, cancel: get(row, 11)? },
                     taken_over: get(row, 12)?,
+                    cancellation: cancellation(row, 13)?,
                 });
             }
         }
@@ -361,7 +365,15 @@ fn work(row: &Row) -> Result<WorkView, StoreError> {
         origin: get(row, 16)?,
         budgets: get::<Option<Vec<String>>>(row, 17)?.unwrap_or_default(),
         ending: get(row, 18)?,
+        cancellation: cancellation(row, 19)?,
     })
+}
+
+/// Reads the columns `cancel_by`, `cancel_reason` and `cancel_at`, the first of which is at `from`.
+fn cancellation(row: &Row, from: usize) -> Result<Option<Cancellation>, StoreError> {
+    let Some(requested_by) = get::<Option<String>>(row, from)? else { return Ok(None) };
+    let requested_at = time(get(row, from + 2)?)?;
+    Ok(Some(Cancellation { requested_by, reason: get(row, from + 1)?, requested_at }))
 }
 
 fn lane_view(row: &Row) -> Result<LaneView, StoreError> {

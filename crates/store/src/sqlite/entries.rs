@@ -57,6 +57,13 @@ impl Session<'_> {
         if !known {
             return Err(StoreError::NoSuchWork { work: recorded.work });
         }
+        if let Some(request) = &recorded.cancellation {
+            self.connection
+                .prepare_cached(
+                    "update work set cancel_by = ?2, cancel_reason = ?3, cancel_at = ?4 where id = ?1",
+                )?
+                .execute(params![recorded.work, request.actor, request.reason, self.now])?;
+        }
         self.append(recorded)
     }
 

@@ -48,6 +48,11 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
         name: "audit_marks",
         sql: include_str!("../../migrations/sqlite/0007_audit_marks.sql"),
     },
+    Migration {
+        number: 8,
+        name: "cancellations",
+        sql: include_str!("../../migrations/sqlite/0008_cancellations.sql"),
+    },
 ];
 
 /// Start of every SQLite file.

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::budgets::BudgetOutcome;
 use super::commit::is_conflict;
+use super::read::{StoredCancellation, cancellation, read_cancellation};
 use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
 use crate::StoreError;
@@ -113,6 +114,7 @@ struct State {
     step: Option<String>,
     checkpoint: Option<String>,
     run_after: i64,
+    cancellation: Option<StoredCancellation>,
 }
 
 impl LaneHead {
@@ -321,6 +323,7 @@ impl Session<'_> {
             claimed_at: time(self.now)?,
             first: false,
             signals,
+            cancellation: state.cancellation.map(cancellation).transpose()?,
         })
     }
 
@@ -462,7 +465,10 @@ impl Session<'_> {
                 })?;
             let (held, state) = self
                 .connection
-                .prepare_cached("select held, attempt, step, checkpoint, run_after from work where id = ?1")?
+                .prepare_cached(
+                    "select held, attempt, step, checkpoint, run_after, cancel_by, cancel_reason, cancel_at
+                     from work where id = ?1",
+                )?
                 .query_row([work], |row| Ok((row.get(0)?, read_state(row, 1)?)))?;
             let moved = self.start(WorkLease { work, lane, owner, fence }, kind, held, state, signals)?;
             taken.push(ClaimedWork { taken_over: true, ..moved });
@@ -487,12 +493,13 @@ pub(super) fn read_first(row: &Row<'_>) -> rusqlite::Result<LaneHead> {
     })
 }
 
-/// Reads from the column `at` on: attempt, step, checkpoint, run_after.
+/// Reads from the column `at` on: attempt, step, checkpoint, run_after, and the request to cancel.
 fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<State> {
     Ok(State {
         attempt: row.get(at)?,
         step: row.get(at + 1)?,
         checkpoint: row.get(at + 2)?,
         run_after: row.get(at + 3)?,
+        cancellation: read_cancellation(row, at + 4)?,
     })
 }

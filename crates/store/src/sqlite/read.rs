@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::audit::{AuditEntry, AuditRecord};
 use api::doc::WorkResult;
-use api::work::{WorkKind, WorkState};
+use api::work::{Cancellation, WorkKind, WorkState};
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 use uuid::Uuid;
@@ -31,9 +31,10 @@ const DOCUMENT: &str = "uuid, id, kind, parent, etag, generation, body, created,
 const HEALTH: &str = "select cluster, at, reachable, since, sample from health where cluster = ?1";
 const LIVE: &str =
     "id, lane, kind, state, attempt, run_after, due_at, run_before, priority, step, checkpoint, fence,
-  created, started, null as finished, null as result, origin, budgets, coalesce(to_end, 0)";
+  created, started, null as finished, null as result, origin, budgets, coalesce(to_end, 0),
+  cancel_by, cancel_reason, cancel_at";
 const ENDED: &str = "id, lane, kind, state, attempt, run_after, finished as due_at, run_before, priority, step, checkpoint, fence,
-  created, started, finished, result, origin, budgets, 0";
+  created, started, finished, result, origin, budgets, 0, null, null, null";
 /// A lane with work only in side queues shows the first of that, and the budget that it waits for.
 const LANE: &str = "lane, coalesce(head_kind, (select 'manifest' from side_queues s where s.lane = lanes.lane and s.closed limit 1)),
   coalesce(head_at, (select min(s.head_at) from side_queues s where s.lane = lanes.lane and s.closed)),
@@ -606,7 +607,22 @@ fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {
         origin: row.get(16)?,
         budgets: keys(row.get::<_, Option<String>>(17)?.as_deref())?,
         ending: row.get(18)?,
+        cancellation: read_cancellation(row, 19)?.map(cancellation).transpose()?,
     })
+}
+
+/// Requester, reason and time of a request to cancel, as they are stored.
+pub(super) type StoredCancellation = (String, Option<String>, i64);
+
+/// Reads the columns `cancel_by`, `cancel_reason` and `cancel_at`, the first of which is at `at`.
+pub(super) fn read_cancellation(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<StoredCancellation>> {
+    let requested_by: Option<String> = row.get(at)?;
+    requested_by.map(|it| Ok((it, row.get(at + 1)?, row.get(at + 2)?))).transpose()
+}
+
+pub(super) fn cancellation(stored: StoredCancellation) -> Result<Cancellation, StoreError> {
+    let (requested_by, reason, at) = stored;
+    Ok(Cancellation { requested_by, reason, requested_at: time(at)? })
 }
 
 fn lane_view(row: &Row<'_>) -> Result<LaneView, StoreError> {

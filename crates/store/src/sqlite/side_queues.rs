@@ -21,7 +21,7 @@ impl Session<'_> {
             .connection
             .prepare_cached(
                 "select id, kind, class, due_at, priority, run_before, started is null, budgets, coalesce(to_end, 0), side_queue,
-                   attempt, step, checkpoint, run_after
+                   attempt, step, checkpoint, run_after, cancel_by, cancel_reason, cancel_at
                  from work indexed by work_in_order
                  where lane = ?1 and class < 3 and state = 'Pending' order by class, due_at, priority, id limit 1",
             )?
@@ -33,7 +33,7 @@ impl Session<'_> {
         }
         let mut statement = self.connection.prepare_cached(
             "select w.id, w.kind, w.class, w.due_at, w.priority, w.run_before, w.started is null, w.budgets, coalesce(w.to_end, 0),
-               w.side_queue, w.attempt, w.step, w.checkpoint, w.run_after
+               w.side_queue, w.attempt, w.step, w.checkpoint, w.run_after, w.cancel_by, w.cancel_reason, w.cancel_at
              from side_queues s join work w on w.id =
                (select a.id from work a indexed by work_set_aside where a.lane = s.lane and a.side_queue = s.key
                 order by a.due_at, a.priority, a.id limit 1)

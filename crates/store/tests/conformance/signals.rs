@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use api::work::{Ending, WorkKind, WorkState};
+use api::admin::{Entry, EntryEvent};
+use api::work::{Cancellation, Ending, WorkKind, WorkState};
+use jiff::Timestamp;
 use serde_json::json;
 use store::{Completion, Release, Signals, StoreError, Topic, Transaction};
 use uuid::Uuid;
@@ -222,5 +224,39 @@ on_both_engines! {
         let claimed = next(store, WorkKind::Manifest).await.unwrap();
         assert!(!claimed.first);
         finish(store, claimed.lease).await;
+    }
+}
+
+on_both_engines! {
+    async fn a_claim_delivers_the_last_request_to_cancel(env: &TestEnvironment) {
+        let (store, lane) = (&env.store, Uuid::new_v4());
+        let work = manifest(lane);
+        store.enqueue(vec![work.clone()]).await.unwrap();
+        let claimed = next(store, WorkKind::Manifest).await.unwrap();
+        assert_eq!(claimed.cancellation, None);
+        let request = |actor: &str, reason: Option<&str>| {
+            let entry = Entry::new(Timestamp::UNIX_EPOCH, EntryEvent::CancelRequested, actor, 1);
+            let entry = Entry { message: reason.map(str::to_owned), ..entry };
+            store.commit(Transaction::new().request_cancel(work.id).record(work.id, entry))
+        };
+        let expect = |found: Option<Cancellation>, actor: &str, reason: Option<&str>| {
+            let found = found.unwrap();
+            assert_eq!((found.requested_by.as_str(), found.reason.as_deref()), (actor, reason));
+            assert!(found.requested_at > Timestamp::UNIX_EPOCH, "by the store's clock");
+        };
+        // While it runs, whoever holds it reads the request with the work; a holder that takes over is given it.
+        request("ada", Some("wrong cluster")).await.unwrap();
+        expect(store.work(work.id).await.unwrap().unwrap().cancellation, "ada", Some("wrong cluster"));
+        let back = Release { started: true, ..Release::new(claimed.lease, Duration::ZERO, false) };
+        store.release(back).await.unwrap();
+        request("bob", Some("")).await.unwrap();
+        let me = Uuid::new_v4();
+        let rested = store.claim_for(WorkKind::Manifest, 1, me, Duration::ZERO).await.unwrap();
+        expect(rested[0].cancellation.clone(), "bob", None);
+        let taken = store.take_over(WorkKind::Manifest, 1, me).await.unwrap();
+        expect(taken[0].cancellation.clone(), "bob", None);
+        let end = Completion::new(taken[0].lease, Ending::Cancelled, json!({}));
+        store.complete(&[end]).await.unwrap();
+        assert_eq!(store.work(work.id).await.unwrap().unwrap().cancellation, None);
     }
 }
