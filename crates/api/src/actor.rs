@@ -1,35 +1,35 @@
-//! The actor of a change: who did it, as logs, histories and the audit log name them.
+//! Actor of a change, as logs, histories and the audit log name it.
 //!
-//! An *identity* is what authentication has proved. It is bounded when it is authenticated, by refusing what is longer, and is
-//! never shortened afterwards. A *claim* is the name of the person for whom an authenticated tool says that it acts. It is worth
-//! no more than the tool, so it stands in front, shortened where it must be, and the identity follows it whole.
+//! An *identity* is a name that was authenticated. Authentication rejects a longer one than the limit, and it is
+//! never shortened afterwards. A *claim* is the name of the person on whose behalf an authenticated tool acts. It is as trustworthy as
+//! the tool, so it comes first, shortened if necessary, and the whole identity follows it.
 
-/// The longest identity. A longer one is refused when it is authenticated.
+/// Maximum length of an identity. Authentication rejects a longer one.
 pub const IDENTITY_BYTES_MAX: usize = 200;
 
-/// The longest claim; the rest of a longer one is left out. Every identity fits, also when each of its bytes is escaped for
+/// Maximum length of a claim; a longer one is truncated. Every identity fits, even when each of its bytes is escaped for
 /// a header.
 pub const CLAIM_BYTES_MAX: usize = 3 * IDENTITY_BYTES_MAX;
 
-/// What stands between a claim and the identity.
+/// Separator between a claim and the identity.
 const VIA: &str = " via ";
 
-/// Why a name is no identity.
+/// Reason why a name cannot be an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnIdentity {
-    /// There is nothing in it that can be read.
+    /// It has no visible characters.
     #[error("it is empty")]
     Empty,
-    /// It would have to be shortened, and might then be another's.
+    /// It is too long; a truncated name could be that of somebody else.
     #[error("it has more than {IDENTITY_BYTES_MAX} bytes")]
     TooLong,
-    /// It reads like a claim and the identity of another.
+    /// It contains the separator, so that it reads like a claim and another identity.
     #[error("it contains \"{VIA}\", which stands between a person and the tool that acts for them")]
     Via,
 }
 
-/// A name on one line: each run of white space is one space, there is none at the ends, and characters that cannot be seen
-/// are left out.
+/// Normalise a name to one line: collapse and trim white space, and remove invisible
+/// characters.
 pub fn normalize(name: &str) -> String {
     let mut plain = String::with_capacity(name.len().min(CLAIM_BYTES_MAX));
     for word in name.split_whitespace() {
@@ -42,7 +42,7 @@ pub fn normalize(name: &str) -> String {
     plain
 }
 
-/// An authenticated name, normalised and whole.
+/// Normalise an authenticated name; it is never truncated.
 pub fn identity(name: &str) -> Result<String, NotAnIdentity> {
     let plain = normalize(name);
     if plain.is_empty() {
@@ -56,7 +56,7 @@ pub fn identity(name: &str) -> Result<String, NotAnIdentity> {
     }
 }
 
-/// A claim, normalised and within its bound; none when nothing of it can be read.
+/// Normalise and truncate a claim; none when it has no visible characters.
 pub fn claim(name: &str) -> Option<String> {
     let mut plain = normalize(name);
     if plain.len() > CLAIM_BYTES_MAX {
@@ -67,7 +67,7 @@ pub fn claim(name: &str) -> Option<String> {
     (!plain.is_empty()).then_some(plain)
 }
 
-/// The actor: an identity, with the person for whom it says that it acts.
+/// The actor: an identity, preceded by the person on whose behalf it acts.
 pub fn acting_for(claimed: Option<&str>, identity: &str) -> String {
     match claimed.and_then(claim) {
         Some(claimed) => format!("{claimed}{VIA}{identity}"),

@@ -1,5 +1,5 @@
-//! The clock, handed in. Nothing that decides reads the time by itself: a test, the planner and the
-//! simulation hand in a clock of their own, so that a year passes in seconds and a fault replays.
+//! The clock as a dependency. Decisions never read the time themselves: tests, the planner and the
+//! simulation provide their own clock, so that a year passes in seconds and a fault can be replayed.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Tells what time it is.
+/// A source of the current time.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The present instant.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
-/// A shared handle on some clock.
+/// A shared clock.
 pub type SharedClock = Arc<dyn Clock>;
 
 /// The clock of this machine.
@@ -27,7 +27,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that stands still until it is advanced.
 #[derive(Debug)]
 pub struct ManualClock {
     micros: AtomicI64,
@@ -52,12 +52,12 @@ impl Clock for ManualClock {
     }
 }
 
-/// Another clock, but wrong by a fixed amount: a host whose time was never set.
+/// Another clock with a fixed offset: a host whose time was never set.
 #[derive(Debug, Clone)]
 pub struct SkewedClock {
-    /// The clock that is right.
+    /// The correct clock.
     pub truth: SharedClock,
-    /// How far this host is ahead of it.
+    /// Offset of this host from it.
     pub ahead: SignedDuration,
 }
 

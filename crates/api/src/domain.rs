@@ -1,18 +1,18 @@
-//! The names of clusters: which are in the service's own zones, and which their customers keep.
+//! DNS names of clusters: in the service's own zones, or managed by their customers.
 //!
-//! It is decided once, when a cluster is taken in, and recorded with it
-//! ([`Provisioned::managed_domain`](crate::doc::Provisioned::managed_domain)); whoever works on it later reads it there.
+//! The frontend decides this once, when a cluster is created, and records it
+//! ([`Provisioned::managed_domain`](crate::doc::Provisioned::managed_domain)).
 
-/// The zone of clusters' names where none is configured; nobody has it for real.
+/// Zone of clusters' names when none is configured; a reserved name that nobody can own.
 pub const DOMAIN: &str = "clusters.shipshape.test";
 
-/// The zone of the names of clusters in a location: its own below `zone`, or [`DOMAIN`] for all where there is none.
+/// Zone of the names of clusters in a location: a child of `zone`, or [`DOMAIN`] for all locations when there is none.
 pub fn zone_in(location: &str, zone: Option<&str>) -> String {
     zone.map_or_else(|| DOMAIN.to_owned(), |zone| format!("{}.{zone}", location.to_lowercase()))
 }
 
-/// The whole name of a cluster that asked for `domain`, if that is in the zone of its location: a bare label, or one label
-/// followed by the zone. None when the name is its customer's own.
+/// Full name of a cluster whose request named `domain`, if that is in the zone of its location: a bare label, or one label
+/// followed by the zone. None when the customer manages the name.
 pub fn managed(domain: &str, zone: &str) -> Option<String> {
     let domain = domain.to_lowercase();
     let label = domain.strip_suffix(&zone.to_lowercase()).and_then(|it| it.strip_suffix('.'));

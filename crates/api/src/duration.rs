@@ -2,11 +2,11 @@
 //!
 //! The grammar is Go's, because the systems that Shipshape stands in for write durations that way, with
 //! `d` added for retention times. A day is always 24 hours; calendar days belong to schedules, not here.
-//! A negative duration is never meant and always refused.
+//! Negative durations are rejected.
 //!
 //! Two types: [`TimeSpan`] is a length for code, configuration and sentences; [`DurationText`] is a length on the wire and in
-//! documents, which is written exactly as it was given. What Shipshape makes itself is written there without days, because
-//! clients of the reference read durations with Go's parser.
+//! documents, which is written exactly as it was received. Durations that Shipshape creates are written without days, because
+//! clients of the reference parse durations with Go's parser.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The units, largest first: the order in which a duration is written.
+/// Units, largest first: the order in which a duration is written.
 const UNITS: [(&str, u128); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -26,10 +26,10 @@ const UNITS: [(&str, u128); 7] = [
     ("ns", 1),
 ];
 
-/// The longest text that is read as a duration. The longest that Shipshape writes has 33 bytes.
+/// Maximum length of a duration's text. The longest that Shipshape writes has 33 bytes.
 const TEXT_BYTES_MAX: usize = 100;
 
-/// A refusal repeats no more characters of the text than this.
+/// Maximum number of characters of the text in an error message.
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// A length of time that reads and writes as text, in configuration and in sentences. On the wire: [`DurationText`].
@@ -45,27 +45,27 @@ impl TimeSpan {
         if duration.as_nanos() > TimeSpan::MAX.0.as_nanos() { TimeSpan::MAX } else { TimeSpan(duration) }
     }
 
-    /// A span of so many seconds.
+    /// A span in seconds.
     pub const fn seconds(seconds: u32) -> TimeSpan {
         TimeSpan::new(Duration::from_secs(seconds as u64))
     }
 
-    /// A span of so many minutes.
+    /// A span in minutes.
     pub const fn minutes(minutes: u32) -> TimeSpan {
         TimeSpan::new(Duration::from_secs(minutes as u64 * 60))
     }
 
-    /// A span of so many hours.
+    /// A span in hours.
     pub const fn hours(hours: u32) -> TimeSpan {
         TimeSpan::new(Duration::from_secs(hours as u64 * 3_600))
     }
 
-    /// A span of so many times 24 hours.
+    /// A span in days of 24 hours.
     pub const fn days(days: u32) -> TimeSpan {
         TimeSpan::new(Duration::from_secs(days as u64 * 86_400))
     }
 
-    /// The same length as the standard library's type.
+    /// The span as the standard library's type.
     pub const fn duration(self) -> Duration {
         self.0
     }
@@ -83,7 +83,7 @@ impl fmt::Display for TimeSpan {
     }
 }
 
-/// Writes a length in these units, largest first, without those of which there are none.
+/// Write a length in these units, largest first, without units whose count is zero.
 fn write_in(units: &[(&str, u128)], length: Duration, out: &mut impl fmt::Write) -> fmt::Result {
     let mut nanos = length.as_nanos();
     if nanos == 0 {
@@ -98,8 +98,8 @@ fn write_in(units: &[(&str, u128)], length: Duration, out: &mut impl fmt::Write)
     Ok(())
 }
 
-/// A duration on the wire and in documents: its length, and the text that it was given in. The text is what is written;
-/// the length is what counts, so two texts of one length are equal.
+/// A duration in JSON and in documents: its length, and the text that was received. The text is written back;
+/// the length is compared, so two texts of the same length are equal.
 #[derive(Debug, Clone)]
 pub struct DurationText {
     span: TimeSpan,
@@ -117,7 +117,7 @@ impl DurationText {
         self.span.duration()
     }
 
-    /// The text that it was given in.
+    /// The text that was received.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -167,7 +167,7 @@ impl<'de> Deserialize<'de> for DurationText {
     }
 }
 
-/// Why a text is not a duration. The message names the text and what would be accepted.
+/// Reason why a text is not a duration. The message names the text and the accepted form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a duration: {problem}; {ACCEPTED}")]
 pub struct NotADuration {
@@ -175,7 +175,7 @@ pub struct NotADuration {
     problem: Problem,
 }
 
-/// What every refusal ends with.
+/// Accepted form, at the end of every message.
 const ACCEPTED: &str = "write numbers with units, such as 90s, 30m, 1h30m, 500ms or 7d";
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -206,7 +206,7 @@ impl FromStr for TimeSpan {
     }
 }
 
-/// As much of a text as a refusal repeats.
+/// The text, truncated for a message.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -252,7 +252,7 @@ fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }
 
-/// One `1.5h`. Whole and fractional digits are taken as integers: a float would lose nanoseconds.
+/// One part such as `1.5h`. Whole and fractional digits are parsed as integers: a float would lose nanoseconds.
 fn nanos(number: &str, unit: &str) -> Result<u128, Problem> {
     let size = match unit {
         "µs" | "μs" => 1_000, // both code points of the micro sign, as Go

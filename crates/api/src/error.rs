@@ -1,13 +1,13 @@
-//! What a caller may do about a failure, decided where the failure is understood.
+//! Classes of errors: whether a retry can help, decided where the error is understood.
 
 use std::fmt;
 
-/// Whether trying again can help.
+/// Whether a retry can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// The world may heal: a time-out, a lost connection, a throttled call.
+    /// A retry may succeed: a timeout, a lost connection, a throttled call.
     Transient,
-    /// Trying again cannot help until someone changes something.
+    /// A retry cannot succeed until somebody changes something.
     Terminal,
 }
 
@@ -20,8 +20,8 @@ impl fmt::Display for Class {
     }
 }
 
-/// An error that knows its class. Implementations match every variant, so that a new one must choose.
+/// An error with a class. Implementations match every variant, so that a new variant must choose one.
 pub trait Classify: std::error::Error + Send + Sync + 'static {
-    /// The class of this very failure.
+    /// The class of this error.
     fn class(&self) -> Class;
 }

@@ -5,18 +5,18 @@ use uuid::Uuid;
 
 use crate::doc::HealthDetails;
 
-/// How a cluster was when it was last looked at. Kept apart from its document: a sample every minute must not raise
-/// the etag or wake the feed's readers.
+/// The last observation of a cluster. It is stored apart from the document: a sample every minute must not raise
+/// the etag or notify the readers of the feed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HealthSample {
     /// The cluster.
     pub cluster: Uuid,
-    /// When it was looked at; the store's clock when it is written.
+    /// Time of the observation; the store's clock when it is written.
     pub at: Timestamp,
-    /// Whether its API server answered.
+    /// Whether the API server responded.
     pub reachable: bool,
-    /// Since when that is so; kept by the store.
+    /// Since when `reachable` has this value; maintained by the store.
     pub since: Timestamp,
-    /// What was observed.
+    /// Details of the observation.
     pub details: HealthDetails,
 }

@@ -1,6 +1,6 @@
-//! Every noun that crosses a process: documents, states, ids, the clock, error classes.
+//! Types that cross a process: documents, states, ids, API forms, the clock, error classes.
 //!
-//! This crate does no I/O and knows no other room. What it defines is what the rooms agree on.
+//! This crate does no I/O and depends on no other crate of the workspace.
 
 pub mod actor;
 pub mod admin;

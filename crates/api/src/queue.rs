@@ -1,4 +1,4 @@
-//! Rows of the queue as a reader sees them: one piece of work, and the limits on how much runs at once.
+//! Rows of the queue: pieces of work, and budgets that limit how much runs at once.
 //!
 //! The store reads them, and the decisions about waiting work are functions of them.
 
@@ -16,40 +16,40 @@ pub struct WorkView {
     pub id: Uuid,
     /// Its lane.
     pub lane: Uuid,
-    /// Who carries it out.
+    /// Its kind, which decides the service that runs it.
     pub kind: WorkKind,
     /// Its state.
     pub state: WorkState,
     /// Attempts so far.
     pub attempt: i32,
-    /// When it was asked to run.
+    /// Earliest start that was requested.
     pub run_after: Timestamp,
-    /// When it can run next; its end for what has ended.
+    /// Earliest next start; the time of its end when it has finished.
     pub due_at: Timestamp,
-    /// Never begun at or after.
+    /// It must not start at or after this time.
     pub run_before: Option<Timestamp>,
-    /// Among those due at the same time, lower goes first.
+    /// Of work that is due at the same time, the lowest value starts first.
     pub priority: i32,
     /// The last step that was checkpointed.
     pub step: Option<String>,
-    /// What that step left.
+    /// Checkpoint of that step.
     pub checkpoint: Option<Value>,
-    /// The fence that it was last held under.
+    /// Fence of its last lease.
     pub fence: i64,
     /// When it was enqueued.
     pub created: Timestamp,
     /// When it was first claimed.
     pub started: Option<Timestamp>,
-    /// When it ended.
+    /// When it finished.
     pub finished: Option<Timestamp>,
     /// Its result, once it has finished.
     pub result: Option<WorkResult>,
-    /// What asked for it.
+    /// Id of the schedule that requested it.
     pub origin: Option<String>,
     /// The budgets that count it while it runs, if they are configured.
     pub budgets: Vec<String>,
-    /// Whether it has begun and is on its way to its end: somebody asked for that while it rested, or what it did is being
-    /// taken back. No budget holds it up.
+    /// Whether it has started and is being cancelled or undone: cancellation was requested while it waited, or its steps are being
+    /// undone. No budget delays it.
     pub ending: bool,
     /// The last request to cancel it; none for work that has finished, whose result names the request.
     pub cancellation: Option<Cancellation>,
@@ -67,16 +67,16 @@ impl WorkView {
 pub struct Budget {
     /// `fleet`, `region/L`, `subscription/S`, `task/T`.
     pub key: String,
-    /// At most so many; 0 stops new starts.
+    /// Maximum number that runs at once; 0 stops new starts.
     pub limit: u32,
-    /// So many run.
+    /// Number that runs now.
     pub used: u32,
-    /// So many lanes wait for it.
+    /// Number of lanes that wait for it.
     pub parked: u32,
 }
 
-/// Whether a full budget holds up the whole lane, or only the work that names it: a task's holds up the task's work, those
-/// of fleet, region and subscription hold up all work of a cluster.
+/// Whether a full budget delays the whole lane or only the work that names it: a task's budget delays the task's work, those
+/// of fleet, region and subscription delay all work of a cluster.
 pub fn holds_lane(budget: &str) -> bool {
     !budget.starts_with("task/")
 }

@@ -1,8 +1,8 @@
-//! A value that must not be seen: its `Debug` is blank, and it has no `Display` and no `Serialize`.
+//! Wrapper for secrets: `Debug` is blank, and there is no `Display` and no `Serialize`.
 
 use std::fmt;
 
-/// Wraps a secret; `expose` is the only way to it, and easy to search for.
+/// A secret; `expose` is the only access to it, and easy to search for.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret<T>(T);
 
@@ -12,7 +12,7 @@ impl<T> Secret<T> {
         Secret(value)
     }
 
-    /// The value itself, for the moment of its use.
+    /// The value, for immediate use.
     pub fn expose(&self) -> &T {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The words of the queue: what kinds of exclusive work there are, and the states that one passes through.
+//! Kinds, states and outcomes of work in the queue.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Who carries the work out.
+/// Kind of exclusive work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkKind {
@@ -20,7 +20,7 @@ impl WorkKind {
     /// All kinds, in the order in which a lane serves them.
     pub const ALL: [WorkKind; 2] = [WorkKind::Operation, WorkKind::Manifest];
 
-    /// The word in the store and on the wire.
+    /// Name in the store and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             WorkKind::Operation => "operation",
@@ -51,43 +51,43 @@ impl FromStr for WorkKind {
     }
 }
 
-/// The state of a piece of work; MIMO's seven, for operations as for manifests.
+/// State of a piece of work: the seven states of MIMO, for operations and manifests alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WorkState {
     /// Waits for its time, its turn or its next attempt.
     Pending,
-    /// Somebody holds its lane and works on it.
+    /// A worker holds its lane and runs it.
     InProgress,
-    /// Done.
+    /// All steps succeeded.
     Completed,
-    /// Ended by an error that trying again cannot mend.
+    /// Failed with an error that a retry cannot fix.
     Failed,
-    /// Ended because its attempts are spent; the last error is kept.
+    /// Failed in its last attempt; the result holds the last error.
     RetriesExceeded,
-    /// Its time to begin passed before anything was begun.
+    /// `run_before` passed before it started.
     TimedOut,
-    /// Withdrawn by a person or by what had asked for it.
+    /// Cancelled by a person, or withdrawn by its schedule.
     Cancelled,
 }
 
-/// What happens to a piece of work.
+/// Event that changes the state of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkEvent {
-    /// A worker took its lane.
+    /// A worker claimed its lane.
     Claimed,
-    /// The worker gave it back to continue later: a back-off, a pre-emption, an orderly shutdown.
+    /// The worker released it to continue later: a backoff, a pre-emption, an orderly shutdown.
     Yielded,
     /// The worker was lost; another continues under a new fence.
     TakenOver,
-    /// All steps are done.
+    /// All steps succeeded.
     Finished,
     /// A terminal error.
     Faulted,
     /// The last attempt failed.
     AttemptsSpent,
-    /// `run_before` passed and nothing had been begun.
+    /// `run_before` passed before it started.
     WindowClosed,
-    /// Somebody withdrew it (running work: after its undo).
+    /// It was cancelled or withdrawn (running work: after its undo).
     Withdrawn,
 }
 
@@ -119,7 +119,7 @@ impl WorkState {
         }
     }
 
-    /// Whether nothing can happen to it any more.
+    /// Whether the state is final.
     pub fn is_terminal(self) -> bool {
         match self {
             WorkState::Pending | WorkState::InProgress => false,
@@ -131,7 +131,7 @@ impl WorkState {
         }
     }
 
-    /// The word in the store and on the wire.
+    /// Name in the store and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             WorkState::Pending => "Pending",
@@ -163,21 +163,21 @@ impl FromStr for WorkState {
     }
 }
 
-/// How a piece of work ended in the hands of the one who held it.
+/// Outcome of a piece of work that a worker held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Ending {
-    /// All steps are done.
+    /// All steps succeeded.
     Completed,
     /// A terminal error.
     Failed,
     /// The last attempt failed.
     RetriesExceeded,
-    /// Stopped because somebody asked for it.
+    /// Stopped because cancellation was requested.
     Cancelled,
 }
 
 impl Ending {
-    /// The event that this ending is.
+    /// The event that leads to this outcome.
     pub fn event(self) -> WorkEvent {
         match self {
             Ending::Completed => WorkEvent::Finished,
@@ -187,7 +187,7 @@ impl Ending {
         }
     }
 
-    /// The state that it leads to.
+    /// The final state.
     pub fn state(self) -> WorkState {
         match self {
             Ending::Completed => WorkState::Completed,
@@ -209,25 +209,25 @@ pub struct Cancellation {
     pub requested_at: Timestamp,
 }
 
-/// A move that the state machine does not know.
+/// A transition that the state machine does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("work in state {from} cannot be {event:?}")]
 pub struct IllegalTransition {
-    /// The state it was in.
+    /// The state of the work.
     pub from: WorkState,
-    /// What was to happen to it.
+    /// The event that the state does not allow.
     pub event: WorkEvent,
 }
 
-/// A word on the wire or in the store that means nothing here.
+/// A text from a request or the store that names no value of an enumeration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{word}\" is no {what}; accepted: {accepted}")]
 pub struct UnknownWord {
-    /// What the word should have named.
+    /// What the text should have named.
     pub what: &'static str,
-    /// The word itself.
+    /// The text.
     pub word: String,
-    /// The words that would do.
+    /// The accepted names.
     pub accepted: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! A cluster as operators see it.
+//! Clusters in the Admin API.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,44 +12,44 @@ use uuid::Uuid;
 use crate::doc::ProvisioningState;
 use crate::secret::Secret;
 
-/// A cluster in the admin form.
+/// A cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdminCluster {
-    /// Its resource id, in the spelling of whoever created it.
+    /// Its resource id, as spelled at its creation.
     pub id: String,
     /// The last segment of the id.
     pub name: String,
     /// The resource type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it runs.
+    /// Its location.
     pub location: String,
-    /// The rest.
+    /// Its properties.
     pub properties: AdminClusterProperties,
-    /// Tags and identity of a cluster that we made, as its customer sees them.
+    /// Tags and identity of a provisioned cluster, as its customer sees them.
     #[serde(flatten)]
     #[schema(ignore)]
     pub more: BTreeMap<String, Value>,
 }
 
-/// What operators see of a cluster.
+/// Properties of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdminClusterProperties {
-    /// Its identity, which no later cluster of the same name has.
+    /// Its unique id; a later cluster of the same name has another.
     pub uuid: Uuid,
-    /// Where its life stands.
+    /// Its provisioning state.
     #[schema(value_type = String)]
     pub provisioning_state: ProvisioningState,
-    /// What it was doing when it failed.
+    /// The provisioning state in which it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub failed_provisioning_state: Option<ProvisioningState>,
-    /// The Kubernetes version that was last seen in it.
+    /// The last observed Kubernetes version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// By which selections find it.
+    /// Labels for selectors.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Whether it was imported by its kubeconfig.
@@ -58,57 +58,57 @@ pub struct AdminClusterProperties {
     /// The address of its API server; only of imported clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_server: Option<String>,
-    /// Whether its API server answers, and since when; absent until somebody has looked.
+    /// Whether its API server responds, and since when; absent until it was contacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reachability: Option<Reachability>,
     /// When it was created or imported.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// What a cluster that we made has besides: the profiles that its customer sees, and what we made for it.
+    /// Further properties of a provisioned cluster: the profiles that its customer sees, and the resources that were created for it.
     #[serde(flatten)]
     #[schema(ignore)]
     pub more: BTreeMap<String, Value>,
 }
 
-/// Whether a cluster's API server answers.
+/// Whether a cluster's API server responds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reachability {
-    /// Whether it answered when it was last asked.
+    /// Whether it responded to the last request.
     pub reachable: bool,
-    /// Since when that is so.
+    /// Since when `reachable` has this value.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// When it was last asked.
+    /// Time of the last request.
     #[schema(value_type = String, format = DateTime)]
     pub checked_at: Timestamp,
-    /// What went wrong, when it did not answer.
+    /// Error of the last request, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// A cluster to be imported.
+/// Request to import a cluster.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportRequest {
-    /// A kubeconfig whose data is all inline.
+    /// A kubeconfig with inline data only.
     pub kubeconfig: String,
-    /// Which of its contexts; its current one when absent.
+    /// The context to use; the current one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// Where the cluster runs; the first configured location when absent.
+    /// The cluster's location; the first configured one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
     /// Its labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Why.
+    /// Reason, for the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl ImportRequest {
-    /// The kubeconfig, from now on kept out of logs.
+    /// The kubeconfig as a secret, so that it is not logged.
     pub fn secret(&self) -> Secret<String> {
         Secret::new(self.kubeconfig.clone())
     }

@@ -1,4 +1,4 @@
-//! The whole fleet, a line for each cluster, with what is done on it.
+//! The fleet, one line for each cluster, with its current and next work.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use uuid::Uuid;
 use super::Reachability;
 use crate::doc::ProvisioningState;
 
-/// A page of the fleet, and what there is in all of it.
+/// A page of the fleet, and counts over the whole fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetForm {
-    /// So many clusters there are,
+    /// Number of clusters.
     pub of: u64,
-    /// and so many of them are what was asked for.
+    /// Number of clusters that match the query.
     pub matched: u64,
-    /// How many clusters of the whole fleet are in which state, by its name.
+    /// Number of clusters of the whole fleet by provisioning state.
     pub states: BTreeMap<String, u64>,
-    /// How many are where.
+    /// Number of clusters by location.
     pub locations: BTreeMap<String, u64>,
-    /// How many have which version; those of which none is known count under the empty text.
+    /// Number of clusters by version; those of unknown version count under the empty text.
     pub versions: BTreeMap<String, u64>,
-    /// How many answer (`reachable`), do not (`unreachable`), or were not asked yet (`unknown`).
+    /// Number of clusters that respond (`reachable`), do not respond (`unreachable`), or were not contacted yet (`unknown`).
     pub reachability: BTreeMap<String, u64>,
     /// The clusters of this page.
     pub value: Vec<FleetLine>,
@@ -38,35 +38,35 @@ pub struct FleetLine {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Its identity.
+    /// Its unique id.
     pub uuid: Uuid,
-    /// Where it runs.
+    /// Its location.
     pub location: String,
-    /// Where its life stands.
+    /// Its provisioning state.
     #[schema(value_type = String)]
     pub provisioning_state: ProvisioningState,
-    /// What it was doing when it failed.
+    /// The provisioning state in which it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub failed_provisioning_state: Option<ProvisioningState>,
-    /// The version that was last seen in it.
+    /// The last observed version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Whether its API server answers; absent until somebody has looked.
+    /// Whether its API server responds; absent until it was contacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reachability: Option<Reachability>,
-    /// By which selections find it.
+    /// Labels for selectors.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// What is done on it now.
+    /// Work that runs on it now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<RunningWork>,
-    /// What is done next.
+    /// Work that is next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextWork>,
 }
 
-/// What is done on a cluster now.
+/// Work that runs on a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunningWork {
@@ -74,21 +74,21 @@ pub struct RunningWork {
     pub id: Uuid,
     /// `manifest` or `operation`.
     pub kind: String,
-    /// The task's name, or what the operation does.
+    /// The task's name, or the operation's verb.
     #[serde(default)]
     pub title: String,
-    /// The step that it is in.
+    /// The current step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<super::StepProgress>,
 }
 
-/// What is done on a cluster next.
+/// Next work of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NextWork {
     /// `manifest` or `operation`.
     pub kind: String,
-    /// When it is due; absent when it goes as soon as it can.
+    /// When it is due; absent when it starts as soon as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub due: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! What happened to a manifest, entry by entry.
+//! History of a manifest or operation.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,20 +7,20 @@ use uuid::Uuid;
 
 use crate::work::WorkState;
 
-/// One thing that happened to a piece of work. Entries are written in the transaction of what they tell of.
+/// An entry of the history of a piece of work. It is written in the transaction of the change that it describes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// When.
+    /// Time of the event.
     #[schema(value_type = String, format = DateTime)]
     pub time: Timestamp,
-    /// What.
+    /// The event.
     pub event: EntryEvent,
     /// A person, or a service by its name.
     pub actor: String,
-    /// In which attempt, from 1; 0 before the first.
+    /// The attempt, from 1; 0 before the first.
     pub attempt: i32,
-    /// In which step.
+    /// The step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// The state before.
@@ -31,10 +31,10 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub to: Option<WorkState>,
-    /// In a sentence: a reason, an error, a result, a log.
+    /// Details: a reason, an error, a result, a log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How long it took.
+    /// Duration of the step or attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
     /// The request or run that it belongs to.
@@ -42,40 +42,40 @@ pub struct Entry {
     pub correlation_id: Option<Uuid>,
 }
 
-/// What can happen to a piece of work.
+/// Event in the history of a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum EntryEvent {
-    /// It was asked for.
+    /// It was created.
     Created,
-    /// A worker took it; the beginning of an attempt.
+    /// A worker claimed it; the start of an attempt.
     Claimed,
-    /// A step began.
+    /// A step started.
     StepStarted,
-    /// A step ended well.
+    /// A step succeeded.
     StepFinished,
-    /// A step ended in an error.
+    /// A step failed.
     StepFailed,
-    /// The attempt failed and another will follow.
+    /// The attempt failed; it will be retried.
     Retried,
-    /// It was given back without fault of its own: pre-empted, parked, drained.
+    /// It was released without an error: pre-empted, parked, or its worker shut down.
     Yielded,
-    /// Its worker was lost and another goes on.
+    /// Its worker was lost and another one continues.
     TakenOver,
-    /// Somebody asked for its end.
+    /// Cancellation was requested.
     CancelRequested,
-    /// What a step had done was undone.
+    /// A step was undone.
     Undone,
-    /// It was made the next of its cluster.
+    /// It was moved to the front of its cluster's queue.
     Expedited,
-    /// It was withdrawn by its schedule and is wanted again.
+    /// It had been withdrawn by its schedule and is pending again.
     Revived,
-    /// It ended.
+    /// It finished.
     Finished,
 }
 
 impl Entry {
-    /// An entry with nothing but its time, its event, who made it and the attempt.
+    /// An entry with its required members only.
     pub fn new(time: Timestamp, event: EntryEvent, actor: impl Into<String>, attempt: i32) -> Entry {
         Entry {
             time,

@@ -1,4 +1,4 @@
-//! A manifest as the Admin API shows and takes it.
+//! Manifests in the Admin API.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,13 @@ use uuid::Uuid;
 use super::Owner;
 use crate::work::WorkState;
 
-/// A manifest: MIMO's members first, ours after them.
+/// A manifest: MIMO's members, followed by our own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestForm {
     /// Its id.
     pub id: Uuid,
-    /// The cluster; only on lists over the fleet and in events.
+    /// The cluster's resource id; only in lists over the fleet and in events.
     #[serde(rename = "clusterResourceID", default, skip_serializing_if = "Option::is_none")]
     pub cluster_resource_id: Option<String>,
     /// One of MIMO's seven states.
@@ -27,143 +27,143 @@ pub struct ManifestForm {
     /// The task.
     #[serde(rename = "maintenanceTaskID")]
     pub maintenance_task_id: Uuid,
-    /// The schedule that made it; empty when a person did.
+    /// The schedule that created it; empty when a person did.
     #[serde(default)]
     pub created_by_schedule: String,
-    /// Among those due at the same second, lower goes first.
+    /// Of manifests that are due in the same second, the lowest value starts first.
     #[serde(default)]
     pub priority: i32,
-    /// Not before, in Unix seconds.
+    /// Earliest start, in Unix seconds.
     pub run_after: i64,
-    /// Not begun at or after, in Unix seconds.
+    /// It must not start at or after this time, in Unix seconds.
     pub run_before: i64,
-    /// What the task is given.
+    /// Parameters of the task.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub parameters: Map<String, Value>,
-    /// A finer word for where it stands.
+    /// Its phase, more detailed than the state.
     pub phase: Phase,
-    /// A code for why it waits or how it ended; empty when there is nothing to say.
+    /// Code of the reason why it waits or how it finished; empty when there is none.
     #[serde(default)]
     pub reason: String,
     /// Attempts so far.
     pub attempt: i32,
-    /// Attempts at most.
+    /// Maximum number of attempts.
     pub max_attempts: i32,
-    /// When it was asked for.
+    /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// Who asked for it.
+    /// Who created it.
     pub created_by: String,
-    /// When it was first begun.
+    /// When it first started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// When it finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
     /// The task's name.
     #[serde(default)]
     pub task_name: String,
-    /// The version of the task that it began with; 0 until it has begun.
+    /// The version of the task that it started with; 0 until it has started.
     #[serde(default)]
     pub task_version: u32,
-    /// The step that it is in, or was in last.
+    /// The current or last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepProgress>,
 }
 
-/// A finer word for where a manifest stands.
+/// Phase of a manifest, more detailed than its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
-    /// Pending, never begun.
+    /// Pending, not started yet.
     Queued,
     /// Pending between two attempts, or parked.
     Waiting,
-    /// At work.
+    /// Running.
     Running,
-    /// At work, and asked to end.
+    /// Running, and cancellation was requested.
     Cancelling,
-    /// Taking back what its steps had done.
+    /// Undoing its steps.
     Undoing,
-    /// At its end.
+    /// Finished.
     Finished,
 }
 
-/// The step that a manifest is in.
+/// Progress of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepProgress {
     /// Its name.
     pub name: String,
-    /// Which one, from 1.
+    /// Its position, from 1.
     pub index: u32,
-    /// Of how many.
+    /// Number of steps.
     pub of: u32,
-    /// Since when.
+    /// When it started.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// What is being done or waited for.
+    /// What it does or waits for.
     #[serde(default)]
     pub message: String,
-    /// When its time is over.
+    /// Its time limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Timestamp>,
-    /// The things that it waits for, as far as it names them.
+    /// Objects that it waits for, as far as it names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<WaitingFor>,
 }
 
-/// A thing that a step waits for.
+/// An object that a step waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WaitingFor {
     /// Its kind and name: `PodDisruptionBudget shop/web`.
     pub what: String,
     /// What is missing: `allows no disruption`.
     pub message: String,
-    /// Who can do something about it.
+    /// Who can resolve it.
     pub owner: Owner,
     /// Since when the step waits for it.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
 }
 
-/// A wish for a manifest. Members that only we set (`id`, `state`, …) are accepted and passed over, as MIMO does.
+/// Request to create a manifest. Members that only the service sets (`id`, `state`, …) are accepted and ignored, as in MIMO.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestRequest {
     /// The task: its uuid. Required.
     #[serde(rename = "maintenanceTaskID", default, skip_serializing_if = "String::is_empty")]
     pub maintenance_task_id: String,
-    /// Among those due at the same second, lower goes first; 0 when absent.
+    /// Of manifests that are due in the same second, the lowest value starts first; 0 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
-    /// Not before, in Unix seconds; now when absent or 0.
+    /// Earliest start, in Unix seconds; now when absent or 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_after: Option<i64>,
-    /// Not begun at or after, in Unix seconds; 7 days after `runAfter` or now, whichever is later, when absent or 0.
+    /// It must not start at or after this time, in Unix seconds; 7 days after `runAfter` or now, the later of the two, when absent or 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_before: Option<i64>,
-    /// What the task is given.
+    /// Parameters of the task.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub parameters: Map<String, Value>,
     /// The status text until the work has one of its own; none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_text: Option<String>,
-    /// Why.
+    /// Reason, for the history and the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// A wish for a manifest's end.
+/// Request to cancel a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequest {
-    /// Why.
+    /// Reason, for the history and the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What the Admin API says and hears, as types: the frontend answers with them, the client reads them.
+//! Requests and responses of the Admin API, used by the frontend and the client.
 //!
 //! Members are spelled as on the wire. Times that MIMO's clients know are Unix seconds (`runAfter`, `runBefore`); all
 //! others are RFC 3339 in UTC. Durations are text such as `90s` or `24h`.
@@ -38,26 +38,26 @@ use utoipa::ToSchema;
 pub struct Page<T> {
     /// The items.
     pub value: Vec<T>,
-    /// Where the next page is; empty at the end.
+    /// URL of the next page; empty on the last page.
     #[serde(default)]
     pub next_link: String,
 }
 
-/// How every error is answered.
+/// Body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorEnvelope {
-    /// What went wrong.
+    /// The error.
     pub error: ErrorBody,
 }
 
-/// What went wrong.
+/// The error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     /// A code of the resource manager's contract.
     pub code: String,
-    /// One sentence.
+    /// Message for people, one sentence.
     pub message: String,
-    /// The member or parameter that it is about.
+    /// The invalid member or parameter.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target: String,
 }

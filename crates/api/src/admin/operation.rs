@@ -1,4 +1,4 @@
-//! What a customer asked of a cluster, as operators see it.
+//! Operations of customers in the Admin API.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,24 +14,24 @@ use crate::doc::{OperationError, ProvisioningState, Verb};
 pub struct OperationForm {
     /// Its id.
     pub id: Uuid,
-    /// What is to be done.
+    /// Its verb.
     #[schema(value_type = String)]
     pub verb: Verb,
-    /// Where it stands.
+    /// Its status.
     #[schema(value_type = String)]
     pub status: ProvisioningState,
-    /// When it began.
+    /// When it started.
     #[schema(value_type = String, format = DateTime)]
     pub start_time: Timestamp,
-    /// When it ended.
+    /// When it finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub end_time: Option<Timestamp>,
-    /// Why it failed.
+    /// The error with which it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub error: Option<OperationError>,
-    /// The step that it is in, or was in last.
+    /// The current or last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepProgress>,
     /// Attempts so far.

@@ -1,4 +1,4 @@
-//! What will run where and when.
+//! Plan of coming maintenance.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use crate::duration::TimeSpan;
 
-/// The maintenance of the coming time.
+/// Plan of coming maintenance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanForm {
-    /// From when.
+    /// Start of the planned period.
     #[schema(value_type = String, format = DateTime)]
     pub from: Timestamp,
-    /// Until when.
+    /// End of the planned period.
     #[schema(value_type = String, format = DateTime)]
     pub to: Timestamp,
     /// When it was computed.
@@ -23,35 +23,35 @@ pub struct PlanForm {
     /// Number of runs on all pages.
     #[serde(default)]
     pub runs: u64,
-    /// Number of runs on all pages that will not begin in time.
+    /// Number of runs on all pages that will not start in time.
     pub misses: u64,
     /// Number of entries on all pages.
     #[serde(default)]
     pub total: u64,
-    /// Set when the plan ends earlier than was asked for.
+    /// Set when the plan ends earlier than requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<PlanTruncation>,
-    /// What runs, in the order of the first start.
+    /// Entries, in the order of their first start.
     pub entries: Vec<PlanEntry>,
-    /// Where the next page is; empty at the end.
+    /// URL of the next page; empty on the last page.
     #[serde(default)]
     pub next_link: String,
 }
 
-/// Why a plan ends earlier than was asked for.
+/// Reason why a plan ends earlier than requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanTruncation {
-    /// The end that was asked for.
+    /// The requested end.
     #[schema(value_type = String, format = DateTime)]
     pub requested_to: Timestamp,
-    /// The most runs that a plan holds.
+    /// Maximum number of runs in a plan.
     pub runs_max: u64,
-    /// In a sentence.
+    /// Message for people.
     pub message: String,
 }
 
-/// How runs are put together into entries.
+/// Grouping of runs into entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PlanGrouping {
@@ -65,7 +65,7 @@ pub enum PlanGrouping {
 }
 
 impl PlanGrouping {
-    /// The word for it on the wire.
+    /// Name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             PlanGrouping::Schedule => "schedule",
@@ -85,15 +85,15 @@ pub struct PlanEntry {
     /// Number of clusters.
     #[serde(default = "one")]
     pub clusters: u64,
-    /// The schedule that wants it.
+    /// The schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// The task's id.
     pub task: Uuid,
-    /// The manifest, if it is one that is there already.
+    /// The manifest, if it exists already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Uuid>,
-    /// The first run begins not before, in Unix seconds.
+    /// Earliest start of the first run, in Unix seconds.
     pub run_after: i64,
     /// Start of the first run.
     #[schema(value_type = String, format = DateTime)]
@@ -104,7 +104,7 @@ pub struct PlanEntry {
     /// Number of runs.
     #[serde(default = "one")]
     pub runs: u64,
-    /// Number of runs that do not begin in time.
+    /// Number of runs that do not start in time.
     #[serde(default)]
     pub misses: u64,
     /// Time between two runs of the schedule on a cluster, where it is always the same.
@@ -114,11 +114,11 @@ pub struct PlanEntry {
     /// The schedule's calendars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calendars: Vec<String>,
-    /// How long one run is expected to take.
+    /// Expected duration of one run.
     pub duration: PlanDuration,
-    /// Whether all runs begin in time.
+    /// Whether all runs start in time.
     pub outcome: PlanOutcome,
-    /// Why most of the late runs do not begin in time, or begin late.
+    /// The most frequent reason why runs do not start in time or start late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The first of several runs.
@@ -131,7 +131,7 @@ fn one() -> u64 {
 }
 
 impl PlanEntry {
-    /// How often it runs, in words: `every 5 min, 288 runs`.
+    /// Interval and number of runs for people: `every 5 min, 288 runs`.
     pub fn rhythm(&self) -> String {
         let runs = match self.runs {
             1 => return "1 run".to_owned(),
@@ -163,40 +163,40 @@ fn spelled(span: TimeSpan) -> String {
 pub struct PlanRun {
     /// The cluster's resource id.
     pub cluster: String,
-    /// The manifest, if it is there already.
+    /// The manifest, if it exists already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Uuid>,
-    /// When it will begin.
+    /// Expected start.
     #[schema(value_type = String, format = DateTime)]
     pub start: Timestamp,
-    /// When it will end.
+    /// Expected end.
     #[schema(value_type = String, format = DateTime)]
     pub end: Timestamp,
-    /// Whether it begins in time.
+    /// Whether it starts in time.
     pub outcome: PlanOutcome,
-    /// Why it does not, or begins late.
+    /// Reason why it does not, or starts late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How long a run is expected to take, and how sure that is.
+/// Expected duration of a run, with its confidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanDuration {
-    /// Half of the runs take no longer.
+    /// Median duration.
     #[schema(value_type = String)]
     pub p50: TimeSpan,
-    /// 95 of 100 runs take no longer; the plan takes each run to last as long.
+    /// 95th percentile of the duration; the plan uses it for each run.
     #[schema(value_type = String)]
     pub p95: TimeSpan,
-    /// Number of runs that were observed.
+    /// Number of observed runs.
     pub runs: u64,
-    /// How sure that is, in a word.
+    /// Confidence of the estimate.
     pub confidence: Confidence,
 }
 
 impl PlanDuration {
-    /// In words: `1s..2s, measured in 40 runs`.
+    /// Summary for people: `1s..2s, measured in 40 runs`.
     pub fn summary(&self) -> String {
         let range = match self.p50 == self.p95 {
             true => self.p50.to_string(),
@@ -211,21 +211,21 @@ impl PlanDuration {
     }
 }
 
-/// How sure the length of a planned run is.
+/// Confidence of an expected duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Confidence {
     /// Enough runs were observed.
     Measured,
-    /// A few runs were observed; what the task declares counts too.
+    /// A few runs were observed; the duration that the task declares counts too.
     FewRuns,
-    /// The task declares it, and no run was observed.
+    /// Declared by the task; no run was observed.
     Declared,
-    /// Derived from the task's steps: it declares nothing, and no run was observed.
+    /// Derived from the task's steps: it declares no duration, and no run was observed.
     Assumed,
 }
 
-/// Whether planned runs begin in time.
+/// Whether planned runs start in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PlanOutcome {

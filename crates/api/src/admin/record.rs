@@ -1,4 +1,4 @@
-//! The audit log, and past and present maintenance over time.
+//! State of the audit chain, and the timeline of past and present maintenance.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -42,40 +42,40 @@ pub struct AuditForm {
     pub seal: Option<String>,
 }
 
-/// Whether the audit log is whole.
+/// Result of a verification of the audit chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditChainForm {
-    /// So many sealed records were looked at.
+    /// Number of sealed records that were verified.
     pub records: i64,
-    /// So many are written and not sealed yet.
+    /// Number of records that are not sealed yet.
     pub unsealed: u64,
-    /// The end of the chain, as `audit verify` takes it.
+    /// Head of the chain, in the form of `audit verify --expect`.
     pub head: String,
-    /// Everything that is wrong, each in a sentence.
+    /// Faults, each in a sentence.
     pub faults: Vec<String>,
-    /// When it was looked through.
+    /// Time of the verification.
     #[schema(value_type = String, format = DateTime)]
     pub checked_at: Timestamp,
 }
 
-/// What ran and runs between two times.
+/// Runs between two times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TimelineForm {
-    /// From when.
+    /// Start of the period.
     #[schema(value_type = String, format = DateTime)]
     pub from: Timestamp,
-    /// Until when.
+    /// End of the period.
     #[schema(value_type = String, format = DateTime)]
     pub to: Timestamp,
-    /// The runs, the newest end first; what runs now before what has ended.
+    /// The runs: first those that are in progress, then finished ones by their end, newest first.
     pub value: Vec<TimelineRun>,
-    /// Whether there are more than are told.
+    /// Whether there are more runs than `value` holds.
     pub is_cut: bool,
 }
 
-/// One manifest that began or ended.
+/// Run of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TimelineRun {
@@ -88,21 +88,21 @@ pub struct TimelineRun {
     /// The task's name.
     #[serde(default)]
     pub task_name: String,
-    /// The schedule that made it.
+    /// The schedule that created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
     /// Its state.
     #[schema(value_type = String)]
     pub state: WorkState,
-    /// When it began; absent when it ended without.
+    /// When it started; absent when it finished without a start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start: Option<Timestamp>,
-    /// When it ended; absent while it runs.
+    /// When it finished; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub end: Option<Timestamp>,
-    /// The result, in a sentence.
+    /// Message of the result.
     #[serde(default)]
     pub status_text: String,
 }

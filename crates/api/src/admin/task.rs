@@ -1,4 +1,4 @@
-//! A task as the Admin API shows and takes it.
+//! Tasks in the Admin API.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::duration::DurationText;
 
-/// A task: what is done to a cluster.
+/// A maintenance task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskForm {
@@ -16,57 +16,57 @@ pub struct TaskForm {
     pub id: Option<Uuid>,
     /// Its name, in kebab case; unique.
     pub name: String,
-    /// One line for people.
+    /// Title for people, one line.
     pub title: String,
-    /// More for people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Whether it is built in or written as data; passed over when sent.
+    /// Whether it is built in or data; ignored in requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<TaskSource>,
-    /// Raised at each change; passed over when sent.
+    /// Incremented with each change; ignored in requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
-    /// Whether it can disturb what runs in the cluster.
+    /// Whether it can disrupt workloads of the cluster.
     #[serde(default)]
     pub disruptive: bool,
-    /// How long it may take as a whole; 30m when absent.
+    /// Time limit of one attempt; 30m when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub time_limit: Option<DurationText>,
-    /// How long a run usually takes: what the plan expects until runs were observed. Derived from the steps when absent.
+    /// Usual duration of a run: the plan uses it until runs were observed. Derived from the steps when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub expected_duration: Option<DurationText>,
-    /// The JSON schema of its parameters, an object; none when absent.
+    /// JSON schema of its parameters, an object; it has no parameters when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub parameters: Option<Value>,
-    /// What must be so before it begins.
+    /// Preconditions of its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<RequiresForm>,
-    /// What is done, in order. Built-in tasks show the names of theirs.
+    /// Steps, in order. Built-in tasks show the names of their steps.
     pub steps: Vec<StepForm>,
-    /// Why it is changed; never answered.
+    /// Reason of a change; never in responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Where a task is from.
+/// Source of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum TaskSource {
     /// Part of Shipshape.
     Builtin,
-    /// Written by a team.
+    /// A document that a team wrote.
     Data,
 }
 
-/// What must be so before a task begins.
+/// Preconditions of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequiresForm {
-    /// The provisioning states in which a cluster may be worked on; any when empty.
+    /// Accepted provisioning states of the cluster; any when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub provisioning_states: Vec<String>,
     /// The cluster's version must be at least this.
@@ -86,36 +86,36 @@ pub struct StepForm {
     pub name: String,
     /// The kind of step: `kubernetes/apply`, `node/drain`, `pause`…
     pub uses: String,
-    /// What the step is given.
+    /// Parameters of the step.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schema(value_type = Object)]
     pub with: Value,
-    /// How long it may take; 10m when absent.
+    /// Time limit; 10m when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub timeout: Option<DurationText>,
-    /// How often it is tried within one attempt of the task.
+    /// Retries within one attempt of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryForm>,
-    /// What takes back what it did.
+    /// Undo of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(no_recursion)]
     pub undo: Option<UndoForm>,
 }
 
-/// How often a step is tried.
+/// Retries of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetryForm {
-    /// So often at most, the first time included.
+    /// Maximum number of tries, including the first.
     pub attempts: u32,
-    /// The pause before the second; it doubles each time.
+    /// Pause before the second try; it doubles with each further one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub backoff: Option<DurationText>,
 }
 
-/// What takes back what a step did: one step, or several in order.
+/// Undo of a step: one step, or several in order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum UndoForm {

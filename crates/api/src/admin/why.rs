@@ -1,4 +1,4 @@
-//! Why a manifest waits, or what its step waits for while it runs.
+//! Reasons why a manifest waits, or what its current step waits for.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::StepProgress;
 use crate::work::WorkState;
 
-/// All that stands between a manifest and its start, or between its step and the next.
+/// Everything that delays the start of a manifest or its current step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyForm {
@@ -17,87 +17,87 @@ pub struct WhyForm {
     /// Its state.
     #[schema(value_type = String)]
     pub state: WorkState,
-    /// In a word.
+    /// The verdict.
     pub verdict: Verdict,
     /// The latest `until` of the blockers where all are known; null otherwise.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub earliest_start: Option<Timestamp>,
-    /// The step that it is in, or was in last.
+    /// The current or last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepProgress>,
-    /// Whether what was done is being undone.
+    /// Whether its steps are being undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undoing: bool,
-    /// Every one of them, not the first. Of running work: what its step waits for, as far as the step names it.
+    /// All blockers, not only the first. For running work: what its step waits for, as far as the step names it.
     pub blockers: Vec<Blocker>,
 }
 
-/// Where a manifest stands, in a word.
+/// Whether a manifest is blocked, ready, running or finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// Something stands in its way.
+    /// At least one blocker delays it.
     Blocked,
-    /// Nothing does; it starts at the next look.
+    /// Nothing delays it; it starts with the next claim.
     Ready,
-    /// It is at work.
+    /// It runs.
     Running,
-    /// It is at its end.
+    /// It has finished.
     Finished,
 }
 
-/// One thing that stands in the way.
+/// A reason for a delay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Blocker {
-    /// What.
+    /// Its code.
     pub code: BlockerCode,
-    /// In a sentence, with names.
+    /// Message for people, with names.
     pub message: String,
-    /// Who can do something about it.
+    /// Who can resolve it.
     pub owner: Owner,
-    /// Since when.
+    /// When it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub since: Option<Timestamp>,
-    /// Until when, where that is known.
+    /// When it ends, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
 }
 
-/// What can stand in the way.
+/// Code of a blocker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub enum BlockerCode {
-    /// Its time has not come.
+    /// Its earliest start is in the future.
     NotDue,
-    /// It rests after a failed attempt.
+    /// It backs off after a failed attempt.
     BackingOff,
-    /// Other work runs on the cluster, or goes before it.
+    /// Other work runs on the cluster, or is ahead of it in the queue.
     ClusterBusy,
-    /// A customer's operation goes first.
+    /// A customer's operation is ahead of it.
     OperationPending,
-    /// As much runs as may.
+    /// A budget is full.
     BudgetFull,
-    /// The cluster's API server does not answer.
+    /// The cluster's API server does not respond.
     Unreachable,
-    /// What the task requires of the cluster is not so.
+    /// A precondition of the task is not met.
     Precondition,
-    /// Nobody is there to do it.
+    /// No actuator is running.
     NoActuator,
-    /// The step that it is in waits for something.
+    /// The current step waits for something.
     StepWaiting,
 }
 
-/// Who can do something about a blocker.
+/// Who can resolve a blocker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Owner {
-    /// Whoever keeps the schedule.
+    /// The owner of the schedule.
     Schedule,
     /// The cluster's customer.
     Customer,
     /// The fleet's operator.
     Operator,
-    /// Shipshape itself; waiting helps.
+    /// Shipshape itself; no action is needed.
     System,
 }

@@ -1,8 +1,8 @@
-//! One field of a calendar: the years, the months, ... the seconds that it names.
+//! One field of a calendar expression: years, months, ... seconds.
 
 use std::fmt;
 
-/// Which field.
+/// Unit of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Year,
@@ -16,7 +16,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Its word in messages.
+    /// Name in messages.
     pub(super) fn word(self) -> &'static str {
         match self {
             Place::Year => "year",
@@ -36,7 +36,7 @@ impl Place {
             Place::Year => (1970, 9999),
             Place::Month => (1, 12),
             Place::Day => (1, 31),
-            // Every month has so many days.
+            // Every month has at least 28 days.
             Place::DayFromEnd => (1, 28),
             Place::Hour => (0, 23),
             Place::Minute | Place::Second => (0, 59),
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// One element of a list: a number, a range, or a number from which is counted in steps.
+/// One element of a list: a number, a range, or a start with steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
     pub(super) start: u16,
@@ -74,7 +74,7 @@ impl Part {
     }
 }
 
-/// What a calendar says of one field. No element: any number.
+/// Numbers of one field. Without elements, any number matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Field {
     parts: Vec<Part>,
@@ -118,7 +118,7 @@ impl Field {
         field
     }
 
-    /// Whether it says nothing.
+    /// Whether any number matches.
     pub(super) fn is_any(&self) -> bool {
         self.parts.is_empty()
     }

@@ -1,17 +1,17 @@
-//! Calendars: systemd's expressions of moments that come again, such as `Mon..Fri *-*-* 02:30` or `*-*~1 22:00`.
+//! Calendars: systemd's expressions of recurring times, such as `Mon..Fri *-*-* 02:30` or `*-*~1 22:00`.
 //!
 //! The grammar is that of systemd 252 (`man systemd.time`, "Calendar events"), of which MIMO's is a part with the same
 //! meaning. Where we differ from systemd:
 //!
-//! - A local time that a zone skips (the gap in spring) is met at the first instant after the gap, and one that
-//!   comes twice at its first occurrence. systemd passes over the former.
-//! - Years go up to 9999, because MIMO sets no end to them; systemd stops at 2199.
+//! - A local time that a zone skips (the gap in spring) is moved to the first instant after the gap, and one that
+//!   occurs twice is used at its first occurrence. systemd skips the former.
+//! - Years go up to 9999, because MIMO has no limit; systemd stops at 2199.
 //! - Steps of seconds end with the minute. systemd 252 carries them over the turn of an hour: after 19:59:59 it goes
 //!   from `0/29` to 20:00:29 and misses 20:00:00.
-//! - Fractions of seconds are refused: manifests begin at whole seconds.
-//! - Zones are found in the database that is built in, in any case of letters, so that every host reads alike.
+//! - Fractions of seconds are rejected: manifests start at whole seconds.
+//! - Zones come from the built-in database, ignoring case, so that every host reads the same.
 //!
-//! Nothing here reads a clock, and nothing here is I/O.
+//! Nothing here reads a clock or does I/O.
 
 mod field;
 mod next;
@@ -34,7 +34,7 @@ pub use zone::Zone;
 /// All seven weekdays; bit 0 is Monday.
 const EVERY_WEEKDAY: u8 = 0x7f;
 
-/// A calendar expression: moments of local time.
+/// A calendar expression: recurring local times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
     /// The days of the week, bit 0 for Monday.
@@ -52,12 +52,12 @@ pub struct Calendar {
 }
 
 impl Calendar {
-    /// Reads an expression. The error is one sentence that names the place and what would be accepted.
+    /// Parse an expression. The error names the position and the accepted form.
     pub fn parse(text: &str) -> Result<Calendar, CalendarError> {
         parse::calendar(text)
     }
 
-    /// The zone that the expression itself names, which goes before any other.
+    /// The zone that the expression itself names, which takes precedence.
     pub fn zone(&self) -> Option<&Zone> {
         self.zone.as_ref()
     }

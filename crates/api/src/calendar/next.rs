@@ -1,4 +1,4 @@
-//! The next moment of a calendar.
+//! Next occurrence of a calendar.
 //!
 //! Local time first: the next date, the next time of that day. Then the instant at which a zone has that local time.
 //! The way from local time to instants never goes backwards (a skipped time goes to the end of its gap, one that comes
@@ -11,11 +11,11 @@ use jiff::{Timestamp, ToSpan};
 use super::{Calendar, Place};
 
 impl Calendar {
-    /// The first moment strictly after `instant`, in the zone that the expression names, or else in `zone`. None when
+    /// The first occurrence strictly after `instant`, in the zone that the expression names, or else in `zone`. None when
     /// there is no further one.
     pub fn next_after(&self, instant: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let zone = self.zone.as_ref().map_or(zone, super::Zone::time_zone);
-        // Cut to the whole second, never rounded: half a second before its time a slot is still to come.
+        // Truncated to the whole second, never rounded: half a second before its time a slot has not passed.
         let mut from = zone.to_datetime(instant).with().subsec_nanosecond(0).build().ok()?;
         loop {
             let local = self.local_at_or_after(from.checked_add(1.second()).ok()?)?;
@@ -23,7 +23,7 @@ impl Calendar {
             if found > instant {
                 return Some(found);
             }
-            // In the second pass of an hour that comes twice: its local times were met in the first.
+            // In the second pass of an hour that occurs twice: its local times were used in the first.
             from = local;
         }
     }

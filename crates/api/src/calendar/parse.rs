@@ -1,4 +1,4 @@
-//! From text to calendar.
+//! Parser of calendar expressions.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -6,13 +6,13 @@ use jiff::tz::TimeZone;
 use super::field::{Field, Part, Place};
 use super::{Calendar, EVERY_WEEKDAY, WEEKDAYS, Zone};
 
-/// A text of more bytes than this is no calendar that a person wrote.
+/// Maximum length of an expression in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// systemd's limit on the elements of one list.
 const ELEMENTS_MAX: usize = 240;
 
-/// Why a text is no calendar: what is wrong where, and what would be accepted.
+/// Error of an expression: the problem, its position, and the accepted form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no calendar: {problem}")]
 pub struct CalendarError {
@@ -70,7 +70,7 @@ enum Problem {
     Instant(String),
 }
 
-/// Words for calendars that are often meant; systemd takes them in any case of letters.
+/// Names of frequent calendars; case is ignored, as in systemd.
 fn shorthand(word: &str) -> Option<&'static str> {
     Some(match word.to_ascii_lowercase().as_str() {
         "minutely" => "*-*-* *:*:00",
@@ -86,7 +86,7 @@ fn shorthand(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Reads a whole expression.
+/// Parse a whole expression.
 pub(super) fn calendar(text: &str) -> Result<Calendar, CalendarError> {
     if text.len() > TEXT_BYTES_MAX {
         let beginning = text.chars().take(60).collect();
@@ -116,7 +116,7 @@ fn read(text: &str) -> Result<Calendar, Problem> {
     Ok(Calendar { weekdays, years, months, days, from_end, hours, minutes, seconds, zone })
 }
 
-/// The last word, when it names a zone.
+/// The last part, when it names a zone.
 fn split_zone(text: &str) -> Result<(&str, Option<Zone>), Problem> {
     let Some((before, word)) = text.rsplit_once(' ') else { return Ok((text, None)) };
     // Nothing else at the end begins with a letter, but a weekday in a list of them.

@@ -1,4 +1,4 @@
-//! Several calendars in one zone: whatever any of them names.
+//! Several calendars in one zone: the union of their times.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use jiff::civil::{Date, Time};
 
 use super::{Calendar, CalendarError, Zone};
 
-/// A schedule has at most so many expressions; each costs a look at every boundary.
+/// Maximum number of expressions of a schedule; each is evaluated at every boundary.
 pub const CALENDARS_MAX: usize = 32;
 
-/// After so many years the days of the week fall on the same dates again, so no interval remains unseen.
+/// Years after which weekdays fall on the same dates again, so that every interval was examined.
 const CYCLE_YEARS: i16 = 400;
 
-/// One or more calendars that are read in one zone.
+/// One or more calendars in one zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendars {
     calendars: Vec<Calendar>,
     zone: Zone,
 }
 
-/// Why texts are no calendars of one zone.
+/// Reason why texts are not calendars of one zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CalendarsError {
     /// There is none.
@@ -30,21 +30,21 @@ pub enum CalendarsError {
     /// There are too many.
     #[error("there are {count} calendars; at most {CALENDARS_MAX} are accepted")]
     TooMany {
-        /// How many.
+        /// Number of expressions.
         count: usize,
     },
     /// The zone is unknown.
     #[error("{name:?} is no time zone; a zone is UTC or an IANA name such as Europe/Berlin")]
     Zone {
-        /// As it was given.
+        /// The name of the zone.
         name: String,
     },
-    /// One of them is none.
+    /// One of them is invalid.
     #[error("{error}")]
     Calendar {
-        /// Which one, from 0.
+        /// Its index, from 0.
         index: usize,
-        /// Why.
+        /// The cause.
         error: CalendarError,
     },
     /// One of them names another zone than the rest.
@@ -52,7 +52,7 @@ pub enum CalendarsError {
         "the calendar names the zone {named}, but the others are read in {zone}; give all of them one zone"
     )]
     TwoZones {
-        /// Which one, from 0.
+        /// Its index, from 0.
         index: usize,
         /// The zone that it names.
         named: String,
@@ -62,7 +62,7 @@ pub enum CalendarsError {
 }
 
 impl Calendars {
-    /// Reads expressions. The zone is the given one; without it the one that the expressions name; else UTC.
+    /// Parse expressions. The zone is `zone`, or else the one that the expressions name, or else UTC.
     pub fn parse<T: AsRef<str>>(texts: &[T], zone: Option<&str>) -> Result<Calendars, CalendarsError> {
         if texts.is_empty() {
             return Err(CalendarsError::None);
@@ -93,7 +93,7 @@ impl Calendars {
         Ok(Calendars { calendars, zone })
     }
 
-    /// The zone in which they are read.
+    /// The zone of the calendars.
     pub fn zone(&self) -> &Zone {
         &self.zone
     }
@@ -103,12 +103,12 @@ impl Calendars {
         self.calendars.iter()
     }
 
-    /// The first moment of any of them strictly after `instant`; none when they never fire again.
+    /// The first occurrence of any of them strictly after `instant`; none when there is none.
     pub fn next_after(&self, instant: Timestamp) -> Option<Timestamp> {
         self.calendars.iter().filter_map(|it| it.next_after(instant, self.zone.time_zone())).min()
     }
 
-    /// All moments after `instant`, in order.
+    /// All occurrences after `instant`, in order.
     pub fn after(&self, instant: Timestamp) -> impl Iterator<Item = Timestamp> {
         let mut last = instant;
         std::iter::from_fn(move || {
@@ -117,7 +117,7 @@ impl Calendars {
         })
     }
 
-    /// Whether a moment lies at this instant only because the zone's clocks skip its local time.
+    /// Whether an occurrence is at this instant only because the zone skips its local time.
     pub fn is_moved_to(&self, instant: Timestamp) -> bool {
         let local = self.zone.time_zone().to_datetime(instant);
         let names = |calendar: &Calendar| calendar.local_at_or_after(local) == Some(local);
@@ -126,7 +126,7 @@ impl Calendars {
             && !self.calendars.iter().any(names)
     }
 
-    /// The shortest time between two moments that follow each other, from `from` on; none when there are not two.
+    /// The shortest interval between two consecutive occurrences from `from` on; none when there are not two.
     ///
     /// By the local clock: a daily calendar's interval is 24 hours in every zone, though one day of the year has 23.
     pub fn shortest_interval(&self, from: Timestamp) -> Option<Duration> {
@@ -180,7 +180,7 @@ impl Calendars {
     }
 }
 
-/// What is to be known of a day's times, in seconds since its midnight.
+/// Summary of a day's times, in seconds since midnight.
 #[derive(Debug, Clone, Copy)]
 struct Day {
     first: u32,

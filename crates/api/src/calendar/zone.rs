@@ -1,8 +1,8 @@
-//! Time zones by their IANA names, from the database that is built in.
+//! Time zones by their IANA names, from the built-in database.
 
 use jiff::tz::TimeZone;
 
-/// A time zone that has a name.
+/// A time zone with an IANA name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -10,9 +10,9 @@ impl Zone {
     /// Universal time.
     pub const UTC: Zone = Zone(TimeZone::UTC);
 
-    /// The zone of that IANA name, in any case of letters; none when there is none.
+    /// The zone of that IANA name, ignoring case; none when it is unknown.
     ///
-    /// Not the host's database: hosts differ in what they have (some have none), and a schedule must mean the same to
+    /// The host's database is not used: hosts differ (some have none), and a schedule must mean the same to
     /// every process that reads it.
     pub fn named(name: &str) -> Option<Zone> {
         if name.eq_ignore_ascii_case("UTC") {

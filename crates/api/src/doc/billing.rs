@@ -1,4 +1,4 @@
-//! What is billed: one record for each cluster, which outlives it.
+//! Billing records: one for each cluster, kept after the cluster is deleted.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,33 +6,33 @@ use uuid::Uuid;
 
 use super::Document;
 
-/// From when to when a cluster is billed.
+/// Billing period of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Billing {
-    /// The cluster; the record has an identity of its own, since it outlives it.
+    /// Uuid of the cluster; the record has another id, since it outlives the cluster.
     pub cluster: Uuid,
     /// That cluster's path.
     pub cluster_path: String,
     /// The subscription that pays, in lower case.
     pub subscription_id: String,
-    /// The group in which its resources were.
+    /// The resource group of its resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_resource_group: Option<String>,
-    /// By which its resources were named.
+    /// Prefix of the names of its resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infra_id: Option<String>,
-    /// Where the cluster ran.
+    /// The cluster's location.
     pub location: String,
     /// The tenant that owns the subscription.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant_id: Option<String>,
-    /// Billed from.
+    /// Start of billing.
     pub creation_time: Timestamp,
-    /// Billed up to; none while the cluster lives.
+    /// End of billing; none while the cluster exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_time: Option<Timestamp>,
-    /// Up to when it has been billed.
+    /// Time up to which it has been billed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_billing_time: Option<Timestamp>,
 }

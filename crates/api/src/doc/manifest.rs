@@ -1,4 +1,4 @@
-//! A work order: one task, on one cluster, within a window.
+//! Manifest: the request to run one task on one cluster within a window.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,35 +7,35 @@ use uuid::Uuid;
 
 use super::Document;
 
-/// What was asked for. How it fares (state, attempt, step) is in the work of the same id, not here: the order does
-/// not change while it is carried out.
+/// A manifest. Its state, attempt and step are in the work of the same id, not here: the manifest does
+/// not change while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
     /// The manifest's own uuid, which is also that of its work.
     pub id: Uuid,
-    /// The cluster that it is for: this very one, not a later one of the same name.
+    /// Uuid of the cluster; a later cluster of the same name has another.
     pub cluster: Uuid,
     /// That cluster's path.
     pub cluster_path: String,
     /// The task to run.
     pub task_id: Uuid,
-    /// The schedule that made it, if one did.
+    /// The schedule that created it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by_schedule: Option<String>,
-    /// Among those due at the same second, lower goes first.
+    /// Of manifests that are due in the same second, the lowest value starts first.
     #[serde(default)]
     pub priority: i32,
-    /// Not before.
+    /// Earliest start.
     pub run_after: Timestamp,
-    /// Not begun at or after.
+    /// It must not start at or after this time.
     pub run_before: Timestamp,
-    /// What the task is given.
+    /// Parameters of the task.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
-    /// Who asked for it.
+    /// Who created it.
     pub created_by: String,
-    /// The status text that was given with the request, shown until the work has one of its own.
+    /// Status text of the request, shown until the work has one of its own.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub status_text: String,
 }

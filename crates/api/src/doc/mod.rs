@@ -1,8 +1,8 @@
-//! The durable nouns. Each is a JSON document with an identity of its own (a uuid), a path that is unique among
-//! the living, and a scope under which it is listed. Secrets are never in them.
+//! Stored documents. Each is a JSON document with a uuid, a path that is unique among
+//! documents that are not deleted, and a scope under which it is listed. Secrets are never in them.
 //!
-//! A document holds what this release knows; fields that a newer release has added survive a read and a write
-//! (the store lays our changes over what it found), so none of these types needs a catch-all.
+//! A type has the members that this release knows; members that a newer release has added survive a read and a write
+//! (the store applies our changes to the stored body), so none of these types needs a catch-all.
 
 mod billing;
 mod cluster;
@@ -41,18 +41,18 @@ pub use work_result::{ResultCode, WorkResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A noun that is stored.
+/// A stored document.
 pub trait Document: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
-    /// The word for it in the store, in the change feed and in messages.
+    /// Name of the kind in the store, in the change feed and in messages.
     const KIND: &'static str;
 
-    /// Its path, in lower case: the name by which callers find it. The spelling of the caller stays in the body.
+    /// Path in lower case, by which it is found. The caller's spelling is in the body.
     fn path(&self) -> String;
 
-    /// Under what it is listed, in lower case.
+    /// Scope under which it is listed, in lower case.
     fn scope(&self) -> String;
 
-    /// Keys that no other living document of any kind may hold at the same time.
+    /// Keys that no other document may hold at the same time, unless it is deleted.
     fn unique_keys(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! A long-running request of a customer, as the asynchronous part of the ARM contract shows it.
+//! Asynchronous operation of the ARM API.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,65 +7,65 @@ use uuid::Uuid;
 
 use super::{Document, ProvisioningState};
 
-/// One create, update or delete of a cluster, from the answer of the frontend to its end.
+/// One create, update or delete of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
     /// The operation's own uuid, which is also that of its work.
     pub id: Uuid,
-    /// The cluster that it is for.
+    /// Uuid of the cluster.
     pub cluster: Uuid,
     /// That cluster's path, which outlives the cluster.
     pub cluster_path: String,
-    /// What is to be done.
+    /// Its verb.
     pub verb: Verb,
-    /// What the cluster's state was set to when it began.
+    /// The cluster's provisioning state during the operation.
     pub initial_status: ProvisioningState,
-    /// Where it stands.
+    /// Its status.
     pub status: ProvisioningState,
-    /// When it began.
+    /// When it started.
     pub start_time: Timestamp,
-    /// When it ended.
+    /// When it finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<Timestamp>,
-    /// Why it failed.
+    /// The error with which it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<OperationError>,
-    /// The cluster as it was at the end, for the result endpoint; none after a delete.
+    /// The cluster at the end of the operation, for the result endpoint; none after a delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Value>,
-    /// The request that asked for it.
+    /// Correlation id of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<Uuid>,
-    /// What its caller named that request, in their own words.
+    /// Request id that the client chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_request_id: Option<String>,
 }
 
-/// What an operation does to its cluster.
+/// Verb of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Verb {
-    /// Make it.
+    /// Create the cluster.
     Create,
-    /// Change it as its customer asked.
+    /// Update the cluster at its customer's request.
     Update,
-    /// Change it as an operator asked.
+    /// Update the cluster at an operator's request.
     AdminUpdate,
-    /// Remove it.
+    /// Delete the cluster.
     Delete,
 }
 
-/// What a customer is told about a failure.
+/// Error for a customer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationError {
     /// A code of the ARM contract.
     pub code: String,
-    /// One sentence for the customer.
+    /// Message for the customer, one sentence.
     pub message: String,
-    /// The field of the request that is at fault, if one is.
+    /// The invalid field of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The faults beneath it.
+    /// Causes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<OperationError>,
 }

@@ -1,4 +1,4 @@
-//! A rule of the fleet that makes manifests.
+//! Schedule: a rule that creates manifests.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,74 +7,74 @@ use uuid::Uuid;
 use super::Document;
 use crate::admin::ScheduleStatus;
 
-/// Which task runs when on which clusters.
+/// A task, the times at which it runs, and the clusters on which it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Schedule {
     /// The schedule's id: a uuid, or what its author chose, in lower case.
     pub id: String,
-    /// Whether it makes manifests.
+    /// Whether it creates manifests.
     pub state: ScheduleState,
     /// The task to run.
     pub task_id: Uuid,
-    /// When: calendar expressions, of which any may fire.
+    /// Calendar expressions; a period starts when any of them matches.
     pub calendars: Vec<String>,
-    /// The IANA zone in which the calendars are read.
+    /// IANA time zone of the calendars.
     #[serde(default = "utc")]
     pub time_zone: String,
-    /// How many periods are made ahead of time.
+    /// Number of periods whose manifests are created in advance.
     #[serde(default)]
     pub look_forward_count: u32,
-    /// Over how long the clusters of one period are spread, as text (`90m`).
+    /// Duration over which the clusters of one period are spread, as text (`90m`).
     #[serde(default = "zero")]
     pub schedule_across: String,
-    /// By what the place within the spread is chosen.
+    /// How a cluster's offset within the spread is chosen.
     #[serde(default)]
     pub spread_by: SpreadBy,
-    /// How long after its time a manifest may still begin, as text.
+    /// Window after its time in which a manifest may start, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_within: Option<String>,
-    /// What becomes of periods that nobody was there to make.
+    /// Policy for missed periods.
     #[serde(default)]
     pub missed_policy: MissedPolicy,
-    /// The priority of its manifests.
+    /// Priority of its manifests.
     #[serde(default)]
     pub priority: i32,
-    /// Which clusters; all must match.
+    /// Selectors of clusters; all must match.
     pub selectors: Vec<Value>,
-    /// What the task is given.
+    /// Parameters of the task.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
 }
 
-/// Whether a schedule makes manifests.
+/// Whether a schedule creates manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ScheduleState {
-    /// It does.
+    /// It creates manifests.
     Enabled,
-    /// It does not; what it had made and is not begun is withdrawn.
+    /// It creates none, and its manifests that have not started are withdrawn.
     Disabled,
 }
 
-/// What becomes of missed periods.
+/// Policy for missed periods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MissedPolicy {
-    /// They are passed over.
+    /// Skip them.
     #[default]
     Skip,
-    /// The latest of them is run once.
+    /// Run the latest of them once.
     RunOnce,
 }
 
-/// By what a cluster's place within the spread is chosen.
+/// How a cluster's offset within the spread is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SpreadBy {
-    /// By the cluster alone: the same place in every schedule.
+    /// By the cluster alone: the same offset in every schedule.
     #[default]
     Cluster,
-    /// By schedule and cluster: a different place in each schedule.
+    /// By schedule and cluster: a different offset in each schedule.
     Schedule,
 }
 
@@ -98,16 +98,16 @@ impl Document for Schedule {
     }
 }
 
-/// How a schedule fares. A document of its own, written by the scheduler: in the schedule's it would raise the etag by
-/// which those who edit the schedule tell that nobody else has, and the time since which it is as it is.
+/// Status of a schedule, written by the scheduler. It is a document of its own: in the schedule's document it would change the etag by
+/// which editors detect concurrent changes, and the time of the last change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleOutlook {
     /// The schedule's id.
     pub schedule: String,
-    /// What is told of it.
+    /// The status.
     pub status: ScheduleStatus,
-    /// Whether what a deleted schedule has made is to stay.
+    /// Whether the manifests of a deleted schedule are kept.
     #[serde(default)]
     pub keep_pending: bool,
 }

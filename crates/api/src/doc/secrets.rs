@@ -1,8 +1,8 @@
 //! The names of the secrets that are sealed beside a cluster's document.
 
-/// The kubeconfig by which our own services reach it.
+/// Kubeconfig of our own services.
 pub const KUBECONFIG: &str = "kubeconfig";
-/// The kubeconfig that its customer is given.
+/// Kubeconfig of the customer.
 pub const CUSTOMER_KUBECONFIG: &str = "customer-kubeconfig";
 /// The password of the user `kubeadmin`.
 pub const KUBEADMIN_PASSWORD: &str = "kubeadmin-password";
@@ -10,9 +10,9 @@ pub const KUBEADMIN_PASSWORD: &str = "kubeadmin-password";
 pub const PULL_SECRET: &str = "pull-secret";
 /// The secret of its service principal.
 pub const CLIENT_SECRET: &str = "client-secret";
-/// The private key by which its machines are reached.
+/// Private SSH key of its machines.
 pub const SSH_KEY: &str = "ssh-key";
 /// The password of its registry token.
 pub const REGISTRY_PASSWORD: &str = "registry-password";
-/// The key by which its service accounts' tokens are signed; only with workload identity.
+/// Signing key of its service accounts' tokens; only with workload identity.
 pub const BOUND_SIGNING_KEY: &str = "bound-signing-key";

@@ -1,17 +1,17 @@
-//! A customer's subscription, as the resource manager tells us of it.
+//! A customer's subscription, as the resource manager reports it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Document;
 
-/// A subscription and what it is allowed.
+/// A subscription and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subscription {
     /// Its id, in lower case.
     pub subscription_id: String,
-    /// Whether it may use us.
+    /// Its state, which decides whether it may use the service.
     pub state: SubscriptionState,
     /// The tenant that owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,12 +19,12 @@ pub struct Subscription {
     /// Features that it is registered for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub registered_features: Vec<String>,
-    /// What the resource manager told us, as it is given back: with members that we do not know, without the owner's address.
+    /// Properties from the resource manager, as they are returned: with members that we do not know, without the owner's address.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub body: Value,
 }
 
-/// Whether a subscription may use us.
+/// State of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SubscriptionState {
     /// In good standing.
@@ -35,7 +35,7 @@ pub enum SubscriptionState {
     Warned,
     /// Reads and deletes only.
     Suspended,
-    /// To be removed with all that it holds.
+    /// To be deleted with all its clusters.
     Deleted,
 }
 

@@ -1,4 +1,4 @@
-//! A maintenance task that a team wrote as data.
+//! A maintenance task that is a document.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,17 +6,17 @@ use uuid::Uuid;
 
 use super::Document;
 
-/// A task as data: its steps are of the same catalogue as those of the built-in tasks.
+/// A task as data: its steps have the same kinds as those of the built-in tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     /// The task's id.
     pub id: Uuid,
-    /// Its name, in kebab case; no two living tasks share one.
+    /// Its name, in kebab case; unique among tasks.
     pub name: String,
-    /// One line for people.
+    /// Title for people, one line.
     pub title: String,
-    /// Raised by one at each change; running work keeps the version it began with.
+    /// Incremented with each change; running work keeps the version it started with.
     pub version: u32,
     /// The rest of the task as its author wrote it, checked when it was stored.
     pub definition: Value,

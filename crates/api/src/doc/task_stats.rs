@@ -1,4 +1,4 @@
-//! How long a task took lately; by this the plan knows how long it will take.
+//! Durations of a task's recent runs, from which the plan estimates the next ones.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use uuid::Uuid;
 
 use super::Document;
 
-/// So many past runs are remembered.
+/// Maximum number of runs that are remembered.
 pub const RUNS_MAX: usize = 100;
 
-/// The lengths of a task's last runs that came to a good end, oldest first.
+/// Durations of a task's last successful runs, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskStats {
     /// The task.
     pub task: Uuid,
-    /// In milliseconds.
+    /// Durations in milliseconds.
     #[serde(default)]
     pub durations_ms: Vec<u64>,
-    /// How many runs were ever observed; 0 in documents of releases that did not count them.
+    /// Total number of observed runs; 0 in documents of releases that did not count them.
     #[serde(default)]
     runs: u64,
 }
 
 impl TaskStats {
-    /// Nothing is known yet.
+    /// Statistics without any run.
     pub fn of(task: Uuid) -> TaskStats {
         TaskStats { task, durations_ms: Vec::new(), runs: 0 }
     }
 
-    /// Remembers further runs; the oldest ones are forgotten.
+    /// Add runs and drop the oldest ones beyond the maximum.
     pub fn add(&mut self, durations: impl IntoIterator<Item = Duration>) {
         self.runs = self.runs();
         let before = self.durations_ms.len();
@@ -41,17 +41,17 @@ impl TaskStats {
         self.durations_ms.drain(..surplus);
     }
 
-    /// Counts runs whose lengths were not kept, because later ones have taken their place.
+    /// Count runs whose durations were dropped in favour of later ones.
     pub fn add_forgotten(&mut self, runs: u64) {
         self.runs = self.runs().saturating_add(runs);
     }
 
-    /// How many runs were ever observed.
+    /// Total number of observed runs.
     pub fn runs(&self) -> u64 {
         self.runs.max(self.durations_ms.len() as u64)
     }
 
-    /// So many of 100 remembered runs were not longer; none while no run is known.
+    /// Percentile of the remembered durations; none when there are no runs.
     pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let mut sorted = self.durations_ms.clone();
         sorted.sort_unstable();

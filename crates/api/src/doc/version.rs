@@ -17,7 +17,7 @@ pub struct Version {
     pub installer_pullspec: Option<String>,
     /// Whether customers may choose it.
     pub enabled: bool,
-    /// Whether it is taken when a customer names none.
+    /// Whether it is the default when a customer names none.
     #[serde(default)]
     pub default: bool,
 }

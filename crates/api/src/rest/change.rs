@@ -1,20 +1,20 @@
-//! What may change. The proposed resource is compared with the stored one in the form of the request's version, member by
+//! Immutability of members. The proposed resource is compared with the stored one in the form of the request's version, member by
 //! member; everything is immutable unless the table says otherwise.
 
 use serde_json::Value;
 
 use super::Wrong;
 
-/// What may happen to a member.
+/// Mutability of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// It may change.
     Mutable,
-    /// Its keys may come and go; what they lead to is looked at.
+    /// Keys may be added and removed; their values are compared.
     MutableMap,
-    /// We alone set it. A value that is sent is refused; none or an empty one is fine.
+    /// Only the service sets it. A value in a request is rejected, unless it is empty.
     ReadOnly,
-    /// It stays, but may be spelled in another case.
+    /// It must not change, except in upper and lower case.
     Caseless,
     /// A secret: compared elsewhere, or replaced.
     Secret,
@@ -60,13 +60,13 @@ fn rule(pattern: &str) -> Option<Rule> {
     RULES.iter().find(|(path, _)| *path == pattern).map(|(_, rule)| *rule)
 }
 
-/// Refuses the first member that differs and may not. `stored` is the resource as this version shows it, `proposed` what the
-/// request would make of it, with read-only members only where the request gave them.
+/// Reject the first immutable member that differs. `stored` is the resource in the form of this version, `proposed` the resource after
+/// the request, with read-only members only where the request has them.
 pub fn check_unchanged(stored: &Value, proposed: &Value) -> Result<(), Wrong> {
     walk(&Place::default(), stored, proposed)
 }
 
-/// Where we are: as the table names it, and as the caller is told.
+/// The current member: its path in the table, and its path in messages.
 #[derive(Debug, Clone, Default)]
 struct Place {
     pattern: String,
@@ -165,7 +165,7 @@ mod tests {
         }});
         let check = |change: &dyn Fn(&mut Value), expect: &str| {
             let mut proposed = stored.clone();
-            // Read-only members are stripped before a body is laid over.
+            // Read-only members are removed before a body is merged.
             proposed["properties"]["apiserverProfile"].as_object_mut().unwrap().remove("url");
             proposed["properties"]["networkProfile"]["loadBalancerProfile"]["effectiveOutboundIps"] =
                 json!(null);

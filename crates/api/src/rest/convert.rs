@@ -1,4 +1,4 @@
-//! From a request to the internal type: a draft is laid over what is stored, and members that its version does not have stay.
+//! Conversion of a request to the internal type: a draft is applied to the stored cluster, and members that its version does not have stay.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::doc::{
     Spec, Switch, SystemData, Visibility, WorkerPool,
 };
 
-/// Lays a draft that has been validated over a cluster. A cluster that has no properties yet gets them, with the defaults of
-/// the contract. Secrets are not touched: they are kept beside the document.
+/// Apply a validated draft to a cluster. A cluster without properties gets them, with the defaults of
+/// the contract. Secrets are stored beside the document and not changed here.
 pub fn lay_over(draft: &Draft<'_>, cluster: &mut Cluster) {
     if let Some(location) = draft.location {
         cluster.location = location.to_lowercase();
@@ -32,7 +32,7 @@ pub fn lay_over(draft: &Draft<'_>, cluster: &mut Cluster) {
     cluster.provisioned = Some(Box::new(provisioned));
 }
 
-/// By what a cluster's identity is told from those of others.
+/// Key that identifies a cluster's identity among all clusters.
 fn credential(identity: &Identity) -> String {
     match identity {
         Identity::ServicePrincipal { client_id } => client_id.to_lowercase(),
@@ -156,7 +156,7 @@ fn lay_identity(draft: &Draft<'_>, given: &DraftProperties<'_>, identity: &mut I
     let named = profile.platform_workload_identities.iter().flatten();
     let platform = named.map(|(operator, identity)| {
         let resource_id = identity.as_ref().and_then(|it| it.resource_id.clone()).unwrap_or_default();
-        // What was resolved of an identity is kept as long as it is the same one.
+        // Resolved ids are kept as long as the identity stays the same.
         let same = known.get(operator).filter(|it| it.resource_id.eq_ignore_ascii_case(&resource_id));
         let resolved = same.cloned().unwrap_or_default();
         (operator.clone(), PlatformIdentity { resource_id, ..resolved })

@@ -1,5 +1,5 @@
-//! A cluster as a request describes it, whatever the version of the request: what the rules look at and what is converted.
-//! Each version makes one from its own type; a member that the version does not have is absent and left alone.
+//! A cluster as a request describes it, independent of the request's version; input of validation and conversion.
+//! Each version creates one from its own type; a member that the version does not have is absent and stays unchanged.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
 /// A cluster as a request describes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Draft<'a> {
-    /// Whether the version of the request knows managed identities. One that does not neither asks for them nor wipes them.
+    /// Whether the request's version has managed identities. A version without them neither requires nor removes them.
     pub knows_identities: bool,
     /// The id in the body.
     pub id: Option<&'a str>,
@@ -25,16 +25,16 @@ pub struct Draft<'a> {
     pub tags: Option<&'a BTreeMap<String, Option<String>>>,
     /// The managed identity.
     pub identity: Option<&'a ManagedIdentity>,
-    /// The rest.
+    /// The properties.
     pub properties: Option<DraftProperties<'a>>,
 }
 
 /// The properties of a draft.
 #[derive(Debug, Clone, Copy)]
 pub struct DraftProperties<'a> {
-    /// What the sender read earlier.
+    /// Provisioning state that the client read earlier.
     pub provisioning_state: Option<&'a str>,
-    /// Whether there is a cluster profile at all.
+    /// Whether there is a cluster profile.
     pub has_cluster_profile: bool,
     /// The pull secret.
     pub pull_secret: Option<&'a HiddenText>,
@@ -44,11 +44,11 @@ pub struct DraftProperties<'a> {
     pub version: Option<&'a str>,
     /// The managed resource group.
     pub resource_group_id: Option<&'a str>,
-    /// Whether only validated modules are used.
+    /// Whether only validated cryptographic modules are used.
     pub fips: Option<&'a str>,
     /// The console.
     pub console: Option<&'a ConsoleProfile>,
-    /// The principal.
+    /// The service principal.
     pub service_principal: Option<&'a ServicePrincipalProfile>,
     /// The operators' identities.
     pub platform: Option<&'a PlatformWorkloadIdentityProfile>,
@@ -58,10 +58,10 @@ pub struct DraftProperties<'a> {
     pub master: Option<&'a MasterProfile>,
     /// The workers.
     pub workers: Option<&'a [WorkerProfile]>,
-    /// The workers as they were seen; read-only.
+    /// The observed workers; read-only.
     pub workers_status: Option<&'a [WorkerProfile]>,
     /// The API server.
     pub apiserver: Option<&'a ApiserverProfile>,
-    /// The ways in.
+    /// The ingresses.
     pub ingresses: Option<&'a [IngressProfile]>,
 }

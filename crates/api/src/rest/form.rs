@@ -1,5 +1,5 @@
-//! The fragments of the cluster resource that all versions have in common. Every member is optional here: what must be there
-//! is a rule of `validate`, so that a missing one is refused with its own path.
+//! Fragments of the cluster resource that all versions share. Every member is optional here: required members
+//! are rules of `validate`, so that an error names the path of the missing one.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub struct SystemDataForm {
     pub last_modified_at: Option<Timestamp>,
 }
 
-/// Where the console is.
+/// The console.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConsoleProfile {
@@ -45,21 +45,21 @@ pub struct ConsoleProfile {
     pub url: Option<String>,
 }
 
-/// The principal that the cluster works as.
+/// The service principal of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePrincipalProfile {
     /// Its client id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// Its secret; never answered.
+    /// Its secret; never in responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, write_only)]
     pub client_secret: Option<HiddenText>,
 }
 
 impl ServicePrincipalProfile {
-    /// Whether nothing is given.
+    /// Whether all members are absent.
     pub fn is_empty(&self) -> bool {
         self.client_id.as_deref().unwrap_or_default().is_empty()
             && self.client_secret.as_ref().is_none_or(|secret| secret.expose().is_empty())
@@ -79,7 +79,7 @@ pub struct NetworkProfile {
     /// `Loadbalancer` or `UserDefinedRouting`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outbound_type: Option<String>,
-    /// How traffic leaves through the load balancer.
+    /// Outbound traffic through the load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_balancer_profile: Option<LoadBalancerProfile>,
     /// `Enabled` or `Disabled`.
@@ -87,23 +87,23 @@ pub struct NetworkProfile {
     pub preconfigured_nsg: Option<String>,
 }
 
-/// How traffic leaves through the load balancer.
+/// Outbound traffic through the load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LoadBalancerProfile {
-    /// Public addresses that we make.
+    /// Public addresses that the service creates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_outbound_ips: Option<ManagedOutboundIps>,
-    /// The public addresses that there are; read-only.
+    /// The existing public addresses; read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_outbound_ips: Option<Vec<EffectiveOutboundIp>>,
 }
 
-/// Public addresses that we make.
+/// Public addresses that the service creates.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedOutboundIps {
-    /// How many: 1 to 20.
+    /// Number of addresses: 1 to 20.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
 }
@@ -130,7 +130,7 @@ pub struct MasterProfile {
     /// `Enabled` or `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encryption_at_host: Option<String>,
-    /// The keys of its disks.
+    /// Disk encryption set of its disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_encryption_set_id: Option<String>,
 }
@@ -151,13 +151,13 @@ pub struct WorkerProfile {
     /// Its subnet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet_id: Option<String>,
-    /// How many: 2 to 50.
+    /// Number of workers: 2 to 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<i64>,
     /// `Enabled` or `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encryption_at_host: Option<String>,
-    /// The keys of its disks.
+    /// Disk encryption set of its disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_encryption_set_id: Option<String>,
 }
@@ -177,7 +177,7 @@ pub struct ApiserverProfile {
     pub ip: Option<String>,
 }
 
-/// A way in.
+/// An ingress.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IngressProfile {
@@ -212,7 +212,7 @@ pub struct ManagedIdentity {
     pub user_assigned_identities: Option<BTreeMap<String, Option<UserAssignedIdentity>>>,
 }
 
-/// What is known of a managed identity.
+/// Ids of a managed identity.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UserAssignedIdentity {
@@ -228,7 +228,7 @@ pub struct UserAssignedIdentity {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlatformWorkloadIdentityProfile {
-    /// The version that the identities are ready for besides the present one.
+    /// A further version whose role set the identities satisfy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgradeable_to: Option<String>,
     /// The identities by the operators' names.

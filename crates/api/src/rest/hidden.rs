@@ -1,4 +1,4 @@
-//! A secret that a customer sends us and never gets back: its `Debug` is blank, and no converter fills it in.
+//! A secret in a request that is never in a response: its `Debug` is blank, and no converter fills it in.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ impl HiddenText {
         HiddenText(text.into())
     }
 
-    /// The secret itself, for the moment of its use.
+    /// The secret, for immediate use.
     pub fn expose(&self) -> &str {
         &self.0
     }

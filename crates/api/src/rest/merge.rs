@@ -1,24 +1,24 @@
-//! How the body of a request is laid over what is there.
+//! Merging of a request's body into the stored resource.
 
 use serde_json::{Map, Value};
 
-/// The body of a PUT over the members that it may leave out: what it gives counts. Null counts as left out, and so does an
+/// Merge the body of a PUT into the members that it may omit: present members replace them. Null counts as absent, and so does an
 /// empty text for such a member, as it does when a cluster is created.
 pub fn replaced(base: Value, body: &Value) -> Value {
     lay(base, body, Empty::Absent, 0)
 }
 
-/// The body of a PATCH over the whole: objects are merged, arrays and `tags` are replaced, null removes.
+/// Merge the body of a PATCH into the whole resource: objects are merged, arrays and `tags` are replaced, null removes.
 pub fn patched(base: Value, body: &Value) -> Value {
     lay(base, body, Empty::Counts, 0)
 }
 
-/// What null and an empty text are over a member that is there.
+/// Meaning of null and of an empty text for an existing member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Empty {
-    /// As if nothing had been said.
+    /// Both count as absent.
     Absent,
-    /// Null removes, and an empty text is a text.
+    /// Null removes the member, and an empty text replaces it.
     Counts,
 }
 

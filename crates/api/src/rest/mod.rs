@@ -1,8 +1,8 @@
-//! What customers say and hear through the resource manager: each api-version is a spoke round the one internal type,
+//! Requests and responses of the ARM API. Each api-version converts to and from one internal type,
 //! [`doc::Cluster`](crate::doc::Cluster).
 //!
-//! A version has its own types and two converters. What versions have in common is shared: fragments of the types (`form`),
-//! the rules for values (`validate`), the laying of a body over what is there (`merge`), and what may change (`change`). Nothing
+//! A version has its own types and two converters. The versions share fragments of the types (`form`),
+//! validation (`validate`), merging of a body into the stored resource (`merge`), and rules of immutability (`change`). Nothing
 //! here reads a store, a clock or a network.
 
 mod change;

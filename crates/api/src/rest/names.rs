@@ -1,4 +1,4 @@
-//! What names and resource ids must look like. Comparisons are without regard to case, as the resource manager's are.
+//! Syntax of names and resource ids. Comparisons ignore case, as those of the resource manager.
 
 /// Whether a text is a UUID in its usual form: 8-4-4-4-12 hexadecimal digits.
 pub fn is_uuid(text: &str) -> bool {
@@ -43,7 +43,7 @@ pub(super) fn group_id(id: &str) -> Option<GroupId<'_>> {
     in_group(id).filter(|(_, rest)| rest.is_empty()).map(|(group, _)| group)
 }
 
-/// The names behind the types of a provider's resource, if the id is one of those types.
+/// The names of a provider's resource and its parents, if the id has these types.
 fn of_provider<'a>(id: &'a str, provider: &str, types: &[&str]) -> Option<(GroupId<'a>, Vec<&'a str>)> {
     let (group, rest) = in_group(id)?;
     let [word, namespace, rest @ ..] = rest.as_slice() else { return None };
@@ -54,7 +54,7 @@ fn of_provider<'a>(id: &'a str, provider: &str, types: &[&str]) -> Option<(Group
     fits.then(|| (group, rest.iter().skip(1).step_by(2).copied().collect()))
 }
 
-/// A subnet's id, taken apart.
+/// Parts of a subnet's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SubnetId<'a> {
     pub(super) group: GroupId<'a>,
@@ -91,7 +91,7 @@ pub(super) fn is_identity_id(id: &str) -> bool {
         .is_some_and(|(_, names)| names.first().is_some_and(|name| is_word(name, 1..=128, b"-_")))
 }
 
-/// Whether a domain is one: labels of small letters, digits and hyphens. The first begins with a letter, unless it was
+/// Whether a domain is valid: labels of lower-case letters, digits and hyphens. The first starts with a letter, unless it was
 /// accepted earlier (`may_begin_with_digit`), and has two characters or more.
 pub(super) fn is_domain(text: &str, may_begin_with_digit: bool) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

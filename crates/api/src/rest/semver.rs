@@ -1,24 +1,24 @@
-//! Versions of OpenShift: `MAJOR.MINOR.PATCH`, perhaps with what comes before a release.
+//! Versions of OpenShift: `MAJOR.MINOR.PATCH`, optionally with a pre-release tag.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// A version that is known to be one.
+/// A valid version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Semver {
-    /// The first number.
+    /// Major number.
     pub major: u32,
-    /// The second number.
+    /// Minor number.
     pub minor: u32,
-    /// The third number.
+    /// Patch number.
     pub patch: u32,
-    /// What stands behind a hyphen; empty for a release.
+    /// Pre-release tag behind the hyphen; empty for a release.
     pub before: String,
 }
 
 impl Semver {
-    /// The minor version, as role sets are named by it.
+    /// The minor version, which is the name of its role set.
     pub fn minor_name(&self) -> String {
         format!("{}.{}", self.major, self.minor)
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Semver {
 impl Ord for Semver {
     fn cmp(&self, other: &Semver) -> Ordering {
         let core = |it: &Semver| (it.major, it.minor, it.patch);
-        // What comes before a release is older than it.
+        // A pre-release is older than its release.
         core(self).cmp(&core(other)).then_with(|| match (self.before.as_str(), other.before.as_str()) {
             ("", "") => Ordering::Equal,
             ("", _) => Ordering::Greater,
@@ -81,7 +81,7 @@ impl Ord for Semver {
     }
 }
 
-/// Tags by their parts: numbers as numbers and before words, as semantic versioning says.
+/// Compare tags part by part: numbers by value and before texts, as in semantic versioning.
 fn tags(one: &str, two: &str) -> Ordering {
     let part = |text: &str| match number(text) {
         Some(number) => (0, number, String::new()),

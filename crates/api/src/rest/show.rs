@@ -1,4 +1,4 @@
-//! From the internal type to the fragments that the versions share. No secret comes by here.
+//! Conversion of the internal type to the fragments that the versions share. Secrets are never converted.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::doc::{
     Switch, SystemData, Visibility, WorkerPool,
 };
 
-/// The type in the spelling of whoever created it.
+/// The resource type as spelled at the creation.
 pub(super) fn kind(cluster: &Cluster) -> String {
     let mut segments = cluster.id.rsplit('/').skip(1);
     match (segments.next(), segments.next()) {

@@ -1,11 +1,11 @@
-//! The sizes of machines that clusters may have: one row for each series, from which the sizes are made.
+//! VM sizes that clusters may have: one row for each series, from which the sizes are generated.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::Semver;
 
-/// What a machine is for.
+/// Role of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PoolRole {
     /// The control plane.
@@ -15,7 +15,7 @@ pub enum PoolRole {
 }
 
 impl PoolRole {
-    /// The word on the wire.
+    /// Name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             PoolRole::Master => "master",
@@ -24,12 +24,12 @@ impl PoolRole {
     }
 }
 
-/// A size that clusters may have.
+/// A VM size that clusters may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmSize {
     /// Its name, as `Standard_D8s_v5`.
     pub name: String,
-    /// The family whose quota it counts against.
+    /// Family of its quota.
     pub family: &'static str,
     /// Its cores.
     pub cores: u32,
@@ -37,7 +37,7 @@ pub struct VmSize {
     pub for_masters: bool,
     /// Whether workers may have it.
     pub for_workers: bool,
-    /// The first version that runs on it; none when all do.
+    /// Minimum version; none when all versions support it.
     pub least_version: Option<Semver>,
 }
 
@@ -58,7 +58,7 @@ struct Series {
     family: &'static str,
     masters: &'static [u32],
     workers: &'static [u32],
-    /// The first minor version of OpenShift 4 that runs on it.
+    /// Minimum minor version of OpenShift 4.
     least_minor: Option<u32>,
 }
 
@@ -96,7 +96,7 @@ const SERIES: [Series; 14] = [
     Series { least_minor: Some(19), ..series("D", "ls_v6", "standardDLSv6Family", NONE, D_V6) },
 ];
 
-/// What workers must have where small ones are required.
+/// Sizes of workers where small ones are required.
 pub(super) const SMALL: [&str; 3] = ["Standard_D2s_v3", "Standard_D2s_v4", "Standard_D2s_v5"];
 
 static SIZES: LazyLock<Vec<VmSize>> = LazyLock::new(|| {
@@ -129,7 +129,7 @@ static SIZES: LazyLock<Vec<VmSize>> = LazyLock::new(|| {
 static BY_NAME: LazyLock<HashMap<&'static str, &'static VmSize>> =
     LazyLock::new(|| SIZES.iter().map(|size| (size.name.as_str(), size)).collect());
 
-/// Every size that is known.
+/// All supported sizes.
 pub fn vm_sizes() -> &'static [VmSize] {
     &SIZES
 }

@@ -1,45 +1,45 @@
-//! The small resources beside clusters.
+//! Resources other than clusters.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::HiddenText;
 
-/// A page of a list. The link is left out of the last one.
+/// A page of a list. The last page has no link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ArmPage<T> {
     /// The items.
     pub value: Vec<T>,
-    /// Where the next page is.
+    /// URL of the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_link: Option<String>,
 }
 
-/// What may be allowed or denied to somebody.
+/// An operation of the provider, for access control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Operation)]
 pub struct OperationForm {
-    /// As `Microsoft.RedHatOpenShift/openShiftClusters/read`.
+    /// Name, such as `Microsoft.RedHatOpenShift/openShiftClusters/read`.
     pub name: String,
-    /// In words.
+    /// Texts for people.
     pub display: OperationDisplay,
-    /// Who may use it.
+    /// Origin: who may use it.
     pub origin: String,
 }
 
-/// An operation in words.
+/// Texts of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationDisplay {
-    /// Whose.
+    /// The provider.
     pub provider: String,
-    /// On what.
+    /// The resource.
     pub resource: String,
-    /// What.
+    /// The operation.
     pub operation: String,
-    /// What for.
+    /// The description.
     pub description: String,
 }
 
@@ -54,11 +54,11 @@ pub struct OpenShiftVersion {
     /// The resource type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The rest.
+    /// The properties.
     pub properties: OpenShiftVersionProperties,
 }
 
-/// What there is to say of a version.
+/// Properties of a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenShiftVersionProperties {
@@ -78,11 +78,11 @@ pub struct RoleSetForm {
     /// The resource type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The rest.
+    /// The properties.
     pub properties: RoleSetProperties,
 }
 
-/// What there is to say of a role set.
+/// Properties of a role set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = PlatformWorkloadIdentityRoleSetProperties)]
@@ -100,37 +100,37 @@ pub struct RoleSetProperties {
 pub struct RoleForm {
     /// The operator.
     pub operator_name: String,
-    /// The role, in words.
+    /// Name of the role.
     pub role_definition_name: String,
     /// The role's resource id.
     pub role_definition_id: String,
 }
 
-/// The user that may do everything in a cluster.
+/// Credentials of the cluster administrator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = OpenShiftClusterCredentials)]
 pub struct Credentials {
     /// `kubeadmin`.
     pub kubeadmin_username: String,
-    /// Their password.
+    /// The password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub kubeadmin_password: Option<HiddenText>,
 }
 
-/// The kubeconfig that a customer is given.
+/// Kubeconfig of the customer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = OpenShiftClusterAdminKubeconfig)]
 pub struct AdminKubeconfig {
-    /// In base64; absent until there is one.
+    /// The kubeconfig in base64; absent until it exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub kubeconfig: Option<HiddenText>,
 }
 
-/// How an asynchronous operation stands.
+/// Status of an asynchronous operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationStatus {
@@ -138,43 +138,43 @@ pub struct OperationStatus {
     pub id: String,
     /// The operation's uuid.
     pub name: String,
-    /// What the cluster's state was set to while it runs; `Succeeded` or `Failed` at the end.
+    /// The cluster's provisioning state while it runs; `Succeeded` or `Failed` at the end.
     pub status: String,
-    /// When it began.
+    /// When it started.
     #[schema(format = DateTime)]
     pub start_time: String,
-    /// When it ended.
+    /// When it finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub end_time: Option<String>,
-    /// Why it failed.
+    /// The error with which it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub error: Option<crate::doc::OperationError>,
-    /// How far it is, while it runs.
+    /// Progress, while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub properties: Option<OperationStep>,
 }
 
-/// How far an operation is.
+/// Progress of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperationStep {
-    /// The step that it is in.
+    /// The current step.
     pub step: String,
-    /// How much of the plan is done, from 0 to 100.
+    /// Completed share of the plan, from 0 to 100.
     pub percent: u8,
-    /// What is being done or waited for.
+    /// What the step does or waits for.
     pub message: String,
 }
 
-/// What a deployment would meet.
+/// Result of a preflight validation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreflightStatus {
     /// `Succeeded` or `Failed`.
     pub status: String,
-    /// Why it would fail.
+    /// The error with which a deployment would fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<crate::admin::ErrorBody>,
 }

@@ -1,4 +1,4 @@
-//! Whatever a customer says comes back as they said it, and a version wipes nothing that it does not know.
+//! Requests are returned as they were sent, and a version removes no member that it does not have.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ fn made(body: &Value) -> Cluster {
     cluster
 }
 
-/// What a body says, without what is never answered.
+/// A body without members that are never in responses.
 fn said(body: &Value) -> Value {
     let mut said = body.clone();
     if let Some(Value::Object(principal)) = said.pointer_mut("/properties/servicePrincipalProfile") {
@@ -155,7 +155,7 @@ proptest! {
         let provisioned = cluster.provisioned.as_mut().unwrap();
         provisioned.record = Record { running_version: running.map(str::to_owned), api_url: Some("https://a".to_owned()), ..Record::default() };
         for version in ApiVersion::ALL {
-            // What is read is sent back, in part, in whole, or as an empty patch.
+            // The client sends back what it read, in part, in whole, or as an empty patch.
             let shown = version.show(&cluster).stripped().value();
             for (proposed, is_patch) in [(shown.clone(), false), (shown, true), (json!({}), true)] {
                 let merged = if is_patch {
@@ -169,7 +169,7 @@ proptest! {
                 check_unchanged(&version.show(&cluster).value(), &external.value()).unwrap();
                 let mut after = cluster.clone();
                 lay_over(&external.draft(), &mut after);
-                // The version that runs is shown, and put back by whoever writes.
+                // The running version is in responses, and clients send it back.
                 after.provisioned.as_mut().unwrap().spec.version = "4.20.3".to_owned();
                 prop_assert_eq!(&after, &cluster);
             }
@@ -187,7 +187,7 @@ proptest! {
                 None => {}
             }
         }
-        // The default version is for the server to put in.
+        // The server fills in the default version.
         let mut first = sent.clone();
         first["properties"]["clusterProfile"]["version"] = json!("4.20.3");
         let cluster = made(&first);

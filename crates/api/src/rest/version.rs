@@ -1,4 +1,4 @@
-//! The versions, and what each of them can do, in one place.
+//! The api-versions and their capabilities.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use super::{Draft, Wrong, WrongCode, v2023_11_22, v2025_07_25};
 use crate::doc::Cluster;
 
-/// An api-version that customers may name.
+/// A supported api-version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApiVersion {
-    /// Before managed identities.
+    /// Without managed identities.
     V2023_11_22,
     /// The newest.
     V2025_07_25,
@@ -41,7 +41,7 @@ impl ApiVersion {
         }
     }
 
-    /// A cluster in its form, without secrets.
+    /// Render a cluster in the form of this version, without secrets.
     pub fn show(self, cluster: &Cluster) -> External {
         match self {
             ApiVersion::V2023_11_22 => {
@@ -53,7 +53,7 @@ impl ApiVersion {
         }
     }
 
-    /// A body in its form. The refusal names the member and never shows a value: it might be a secret.
+    /// Parse a body in the form of this version. The error names the member and never shows a value: it might be a secret.
     pub fn read(self, body: Value) -> Result<External, Wrong> {
         match self {
             ApiVersion::V2023_11_22 => typed(body).map(|it| External::V2023_11_22(Box::new(it))),
@@ -61,7 +61,7 @@ impl ApiVersion {
         }
     }
 
-    /// The members that a PUT on an existing cluster may leave out; they keep their values.
+    /// The members that a PUT on an existing cluster may omit; they keep their values.
     pub fn skeleton(self, cluster: &Cluster, body: &Value) -> Value {
         let whole = self.show(cluster).value();
         let mut kept = Map::new();
@@ -72,7 +72,7 @@ impl ApiVersion {
         let network = &properties["networkProfile"];
         let mut kept_network =
             json!({"preconfiguredNSG": network["preconfiguredNSG"], "outboundType": network["outboundType"]});
-        // Another way out is refused as such, and not because of the balancer that belongs to the old one.
+        // Another outbound type is rejected as such, and not because of the load balancer of the old one.
         let wanted = &body["properties"]["networkProfile"]["outboundType"];
         let is_same = wanted.is_null() || wanted == "" || *wanted == network["outboundType"];
         if let Some(count) = network["loadBalancerProfile"].get("managedOutboundIps").filter(|_| is_same) {
@@ -120,7 +120,7 @@ fn typed<T: DeserializeOwned + Serialize>(body: Value) -> Result<T, Wrong> {
 const LISTS: [&str; 4] =
     ["workerProfiles", "workerProfilesStatus", "ingressProfiles", "effectiveOutboundIps"];
 
-/// Whether there is a list where none has to be; most bodies have none, and need not be looked at closely.
+/// Whether the body has a list where an object is expected; most bodies have none and need no further check.
 fn has_odd_list(body: &Value) -> bool {
     match body {
         Value::Object(members) => members.iter().any(|(name, member)| {
@@ -131,8 +131,8 @@ fn has_odd_list(body: &Value) -> bool {
     }
 }
 
-/// Where a body has a list and the type that was read from it an object: serde takes a list for the members of a struct, in
-/// the order in which they are declared, and no caller knows that order.
+/// Find a list in the body where the type has an object: serde accepts a list as the members of a struct, in
+/// the order of their declaration, which no client knows.
 fn list_for_object(path: &str, body: &Value, read: &Value) -> Option<String> {
     match (body, read) {
         (Value::Array(_), Value::Object(_)) => Some(path.to_owned()),
@@ -160,7 +160,7 @@ pub enum External {
 }
 
 impl External {
-    /// What it describes.
+    /// The cluster as a draft.
     pub fn draft(&self) -> Draft<'_> {
         match self {
             External::V2023_11_22(it) => it.draft(),
@@ -170,11 +170,11 @@ impl External {
 
     /// As JSON.
     pub fn value(&self) -> Value {
-        // It is made of texts, numbers and maps with text keys.
+        // It consists of texts, numbers and maps with text keys.
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Without what only we set.
+    /// Without read-only members.
     #[must_use]
     pub fn stripped(mut self) -> External {
         match &mut self {
@@ -184,7 +184,7 @@ impl External {
         self
     }
 
-    /// Without the workers as they were seen: the answer of a request that changes something.
+    /// Without the observed workers: the form of responses to changes.
     #[must_use]
     pub fn without_status(mut self) -> External {
         match &mut self {

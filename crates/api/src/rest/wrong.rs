@@ -1,18 +1,18 @@
-//! What is wrong with a request, as its sender is told: a code of the contract, the member, one sentence.
+//! Validation error of a request: a code of the contract, the member, one sentence.
 
-/// A refusal of a value.
+/// An invalid member of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Wrong {
     /// The contract's code.
     pub code: WrongCode,
-    /// The member; empty when it is about none.
+    /// Path of the member; empty when the error concerns the whole body.
     pub target: String,
-    /// One sentence.
+    /// Message for the client, one sentence.
     pub message: String,
 }
 
-/// The codes that a body is refused with. All of them are answered with status 400.
+/// Codes of invalid bodies. All of them have HTTP status 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are the contract's; arm-api says where each is used")]
 pub enum WrongCode {
@@ -28,7 +28,7 @@ pub enum WrongCode {
 }
 
 impl WrongCode {
-    /// The word on the wire.
+    /// Name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             WrongCode::InvalidCIDRRange => "InvalidCIDRRange",
@@ -45,24 +45,24 @@ impl WrongCode {
 }
 
 impl Wrong {
-    /// A refusal with any code.
+    /// An error with any code.
     pub fn new(code: WrongCode, target: impl Into<String>, message: impl Into<String>) -> Wrong {
         Wrong { code, target: target.into(), message: message.into() }
     }
 
-    /// A value that is not accepted.
+    /// An invalid value.
     pub fn parameter(target: impl Into<String>, message: impl Into<String>) -> Wrong {
         Wrong::new(WrongCode::InvalidParameter, target, message)
     }
 
-    /// A member that must be there.
+    /// A required member that is missing.
     pub(super) fn required(target: impl Into<String>) -> Wrong {
         let target = target.into();
         let message = format!("The field '{target}' is required.");
         Wrong::parameter(target, message)
     }
 
-    /// A member that may not change.
+    /// A change of an immutable member.
     pub fn unchangeable(target: impl Into<String>) -> Wrong {
         let target = target.into();
         let message = format!("Changing property '{target}' is not allowed.");
@@ -70,7 +70,7 @@ impl Wrong {
     }
 }
 
-/// A value as messages show it: short, and without what could disturb a line.
+/// A value for messages: truncated, and without control characters.
 pub(super) fn shown(text: &str) -> String {
     let kept: String = text.chars().filter(|letter| !letter.is_control()).take(200).collect();
     format!("'{kept}'")

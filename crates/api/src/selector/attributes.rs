@@ -1,4 +1,4 @@
-//! What selectors see of a cluster.
+//! Attributes of clusters for selectors.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::doc::{Cluster, Identity, Provisioned, SubscriptionState};
 
 /// The zones of the reference's own clusters.
 const REFERENCE_ZONES: [&str; 2] = [".aroapp.io", ".aroapp.azure.us"];
-/// The layout of networks and load balancers that we make, MIMO's V2: its numbers begin with 0.
+/// Layout of networks and load balancers that the service creates, MIMO's V2: its numbers start with 0.
 const ARCHITECTURE_VERSION: &str = "1";
 
-/// The attributes of a cluster, under the keys of selectors. What is not known of a cluster is absent.
+/// The attributes of a cluster by the keys of selectors. Unknown attributes are absent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterAttributes {
     attributes: BTreeMap<String, String>,
@@ -23,11 +23,11 @@ pub struct ClusterAttributes {
 }
 
 impl ClusterAttributes {
-    /// From a cluster's document, the state of its subscription (none when nobody told us of it) and the version that its API
-    /// server last told.
+    /// Create them from a cluster's document, the state of its subscription (none when it is unknown) and the version that its API
+    /// server last reported.
     ///
-    /// Of MIMO's keys, those that tell how a cluster was installed are absent on imported clusters, of which we do not know
-    /// it. `version` is what [`Cluster::installed_version`] says, and of imported clusters what was seen.
+    /// Of MIMO's keys, those about the installation are absent for imported clusters, whose installation is not
+    /// known. `version` is [`Cluster::installed_version`], and for imported clusters the observed version.
     pub fn of(
         cluster: &Cluster,
         subscription: Option<SubscriptionState>,
@@ -63,12 +63,12 @@ impl ClusterAttributes {
         ClusterAttributes { attributes, version, created_at: cluster.created_at }
     }
 
-    /// One of them.
+    /// The attribute of that key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.attributes.get(key).map(String::as_str)
     }
 
-    /// All of them, as the Admin API answers them.
+    /// All attributes, as in responses of the Admin API.
     pub fn as_map(&self) -> &BTreeMap<String, String> {
         &self.attributes
     }
@@ -82,7 +82,7 @@ impl ClusterAttributes {
     }
 }
 
-/// How a cluster of ours was installed.
+/// Attributes about the installation of a provisioned cluster.
 fn put_installed(ours: &Provisioned, put: &mut impl FnMut(&str, &str)) {
     put("bucketID", &ours.bucket.to_string());
     put(
@@ -102,14 +102,14 @@ fn put_installed(ours: &Provisioned, put: &mut impl FnMut(&str, &str)) {
     put("isManagedDomain", if is_managed_domain(ours) { "true" } else { "false" });
 }
 
-/// As MIMO has it: by the domain as it is stored. A bare label is no managed domain here, though its name is in our zone.
+/// As in MIMO: by the stored domain. A bare label is not a managed domain here, although its name is in the service's zone.
 fn is_managed_domain(ours: &Provisioned) -> bool {
     let domain = ours.spec.domain.to_lowercase();
     REFERENCE_ZONES.iter().any(|zone| domain.ends_with(zone))
         || (domain.contains('.') && ours.managed_domain.is_some())
 }
 
-/// The word of an enum on the wire.
+/// JSON name of an enum's value.
 fn word(value: impl serde::Serialize) -> Option<String> {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => Some(word),
@@ -117,7 +117,7 @@ fn word(value: impl serde::Serialize) -> Option<String> {
     }
 }
 
-/// The segment behind `resourceGroups`, in whatever case that is written.
+/// The segment behind `resourceGroups`, ignoring case.
 fn resource_group(id: &str) -> Option<&str> {
     let mut segments = id.split('/');
     segments.find(|segment| segment.eq_ignore_ascii_case("resourcegroups"))?;

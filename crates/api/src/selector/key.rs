@@ -1,50 +1,50 @@
-//! What can be asked about a cluster.
+//! Keys of selectors.
 
-/// By which attribute clusters are told apart.
+/// Attribute of a cluster that a selector compares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Key {
     /// The resource id, in lower case.
     ResourceId,
-    /// The bucket that the cluster's watching falls into.
+    /// The bucket of the cluster's monitoring.
     BucketId,
     /// The subscription, in lower case.
     SubscriptionId,
     /// Whether the subscription is in good standing.
     SubscriptionState,
-    /// How the cluster proves who it is.
+    /// Type of the cluster's identity.
     AuthenticationType,
-    /// Which layout of networks and load balancers it has: `0` or `1`.
+    /// Layout of its networks and load balancers: `0` or `1`.
     ArchitectureVersion,
-    /// What its customer sees of its life.
+    /// Its provisioning state.
     ProvisioningState,
-    /// How it reaches the outside.
+    /// Its outbound type.
     OutboundType,
-    /// Who reaches its API server.
+    /// Visibility of its API server.
     ApiServerVisibility,
-    /// Whether its domain is one of ours.
+    /// Whether its domain is managed by the service.
     IsManagedDomain,
-    /// Where it runs.
+    /// Its location.
     Location,
-    /// The version that was installed; of an imported cluster, the one that was last seen in it.
+    /// The installed version; for an imported cluster, the last observed one.
     Version,
     /// When it was created or imported.
     CreatedAt,
-    /// Its name, as its creator spelled it.
+    /// Its name, as spelled at the creation.
     Name,
-    /// Its resource group, as its creator spelled it.
+    /// Its resource group, as spelled at the creation.
     ResourceGroup,
     /// One of its labels; the whole key, `label.X`.
     Label(String),
 }
 
-/// What a key's values are.
+/// Type of a key's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     /// Any text.
     Text,
     /// Text in lower case.
     LowerText,
-    /// One of these words.
+    /// One of these values.
     Word(&'static [&'static str]),
     /// A whole number from 0 to this.
     Number(u16),
@@ -56,7 +56,7 @@ pub(super) enum Type {
     Label,
 }
 
-/// How a label is asked for.
+/// Prefix of the keys of labels.
 pub(super) const LABEL: &str = "label.";
 
 impl Key {

@@ -1,10 +1,10 @@
-//! Selectors: which clusters a schedule is for.
+//! Selectors: the clusters of a schedule.
 //!
 //! A schedule's selectors are JSON: `{"key", "operator", "value" or "values"}`, `{"any": [...]}` or `{"all": [...]}`. They
-//! are read once, when a schedule is stored, into a typed form that can no longer fail; a misspelled key is refused there
-//! rather than found out by a schedule that quietly matches nothing.
+//! are parsed once, when a schedule is stored, into a typed form that cannot fail; a misspelled key is rejected there
+//! instead of making a schedule that silently matches nothing.
 //!
-//! A key that a cluster does not have matches nothing, but for `ne` and `notin`, which then hold.
+//! A key that a cluster does not have matches nothing, except with `ne` and `notin`, which then match.
 
 mod attributes;
 mod key;
@@ -28,7 +28,7 @@ pub struct Selectors(Vec<Selector>);
 /// One selector.
 #[derive(Debug, Clone, PartialEq)]
 enum Selector {
-    /// What one attribute must be like.
+    /// A condition on one attribute.
     Term { key: Key, test: Test },
     /// At least one of these matches.
     Any(Vec<Selector>),
@@ -36,7 +36,7 @@ enum Selector {
     All(Vec<Selector>),
 }
 
-/// What an attribute must be like.
+/// A condition on an attribute.
 #[derive(Debug, Clone, PartialEq)]
 enum Test {
     OneOf(Vec<Operand>),
@@ -46,7 +46,7 @@ enum Test {
     Compare { order: Order, with: Operand },
 }
 
-/// How an attribute must lie to what it is compared with.
+/// Accepted orderings of an attribute and the operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Less,
@@ -55,7 +55,7 @@ enum Order {
     GreaterOrEqual,
 }
 
-/// What an attribute is compared with, by the key's type.
+/// Operand of a comparison, by the key's type.
 #[derive(Debug, Clone, PartialEq)]
 enum Operand {
     Text(String),
@@ -65,7 +65,7 @@ enum Operand {
 }
 
 impl Selectors {
-    /// Reads the selectors of a schedule. The error names the place, as `selectors[2].values`.
+    /// Parse the selectors of a schedule. The error names the path, such as `selectors[2].values`.
     pub fn parse(selectors: &[serde_json::Value]) -> Result<Selectors, SelectorError> {
         parse::selectors(selectors)
     }
@@ -75,7 +75,7 @@ impl Selectors {
         self.0.iter().all(|selector| selector.matches(cluster))
     }
 
-    /// Whether the answer depends on that key.
+    /// Whether a selector uses that key.
     pub fn uses(&self, key: &Key) -> bool {
         self.0.iter().any(|selector| selector.uses(key))
     }
@@ -138,7 +138,7 @@ impl Operand {
         }
     }
 
-    /// How the attribute lies to this; none when it is not of this type.
+    /// Ordering of the attribute and this operand; none when the attribute is not of this type.
     fn compared(&self, text: &str, cluster: &ClusterAttributes) -> Option<std::cmp::Ordering> {
         match self {
             Operand::Text(wanted) => Some(text.cmp(wanted.as_str())),

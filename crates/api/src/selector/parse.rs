@@ -1,4 +1,4 @@
-//! From JSON to selectors.
+//! Parser of selectors.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 use super::key::Type;
 use super::{Key, Operand, Order, Selector, Selectors, Test};
 
-/// Groups in groups in groups: deeper ones are no selection that a person wrote.
+/// Maximum depth of nested groups.
 const DEPTH_MAX: usize = 8;
-/// A schedule has at most so many selectors, groups included.
+/// Maximum number of selectors of a schedule, including groups.
 const SELECTORS_MAX: usize = 200;
-/// A list has at most so many values; a larger selection is a label's work.
+/// Maximum number of values in a list; use a label for a larger selection.
 const VALUES_MAX: usize = 1000;
 
-/// Why a selector is refused, and where it stands.
+/// Error of a selector, with its path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SelectorError {
@@ -23,7 +23,7 @@ pub struct SelectorError {
 }
 
 impl SelectorError {
-    /// The place, as `selectors[2].values`.
+    /// The path, such as `selectors[2].values`.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -105,7 +105,7 @@ fn term(members: &Map<String, Value>, place: &str) -> Result<Selector, SelectorE
     Ok(Selector::Term { key, test })
 }
 
-/// Reads what an operator is given.
+/// Parse the operand of an operator.
 struct Reader<'a> {
     members: &'a Map<String, Value>,
     place: &'a str,
@@ -146,7 +146,7 @@ impl Reader<'_> {
         format!("{}.{member}", self.place)
     }
 
-    /// A member that was given; clients of MIMO send empty ones for what they leave out.
+    /// A member, unless it is empty; clients of MIMO send empty members for absent ones.
     fn given(&self, member: &str) -> Option<&Value> {
         self.members.get(member).filter(|value| match value {
             Value::Null => false,
@@ -194,7 +194,7 @@ impl Reader<'_> {
         values.iter().enumerate().map(read).collect()
     }
 
-    /// What is compared for equality.
+    /// Parse an operand for equality.
     fn operand(&self, text: &str, member: &str) -> Result<Operand, SelectorError> {
         let refuse = |message: String| refused(&self.at(member), message);
         let key = self.key.as_str();
@@ -222,7 +222,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What is compared for order, which not every key has.
+    /// Parse an operand for ordering, which not every key has.
     fn comparable(&self, operator: &str, text: &str) -> Result<Operand, SelectorError> {
         let key = self.key.as_str();
         match self.key.kind() {

@@ -1,10 +1,10 @@
-//! Versions of Kubernetes and OpenShift, in their order.
+//! Versions of Kubernetes and OpenShift, with their ordering.
 
 use std::cmp::Ordering;
 use std::str::FromStr;
 
-/// A version: numbers with dots, perhaps after a `v`, perhaps with what comes before a release (`-rc.1`). What was built
-/// from it (`+build`) is not looked at.
+/// A version: numbers with dots, optionally after a `v`, optionally with a pre-release tag (`-rc.1`). Build metadata
+/// (`+build`) is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionNumber {
     numbers: [u64; 3],
@@ -12,7 +12,7 @@ pub struct VersionNumber {
     before: Vec<String>,
 }
 
-/// A text is no version.
+/// A text that is not a version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no version; write, for example, 4.17.3 or v1.37.1")]
 pub struct NotAVersion(String);
@@ -55,7 +55,7 @@ impl PartialOrd for VersionNumber {
     }
 }
 
-/// As semantic versioning has it: numbers by their value and below words; the longer of two equal beginnings is greater.
+/// As in semantic versioning: numbers by value and below texts; of two tags with the same beginning, the longer is greater.
 fn words_in_order(these: &[String], those: &[String]) -> Ordering {
     for (this, that) in these.iter().zip(those) {
         let order = match (this.parse::<u64>(), that.parse::<u64>()) {

@@ -18,63 +18,63 @@ pub use provisioned::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
-    /// The resource id in the spelling of whoever created it.
+    /// The resource id as spelled at its creation.
     pub id: String,
     /// The subscription that it belongs to, in lower case.
     pub subscription_id: String,
     /// Its name, the last segment of the id.
     pub name: String,
-    /// The place where it runs; one of the configured locations.
+    /// Its location; one of the configured locations.
     pub location: String,
-    /// Labels by which selections find it.
+    /// Labels for selectors.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What its customer sees of its life; a projection of its operation.
+    /// Provisioning state; derived from its operation.
     pub provisioning_state: ProvisioningState,
     /// The state before the present operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_provisioning_state: Option<ProvisioningState>,
-    /// What it was doing when it failed; decides what may be asked of it next.
+    /// The provisioning state in which it failed; decides which requests are accepted next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_provisioning_state: Option<ProvisioningState>,
-    /// The operation that is under way, or none.
+    /// The operation in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Uuid>,
-    /// The client id or identity that it works with; no two living clusters may share one.
+    /// Client id or identity that it uses in the cloud; unique among clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
-    /// The resource group that we manage for it; no two living clusters may share one.
+    /// Resource group that the service manages for it; unique among clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_resource_group: Option<String>,
-    /// Whether it was imported by its kubeconfig rather than created by us.
+    /// Whether it was imported by its kubeconfig instead of created by the service.
     #[serde(default)]
     pub imported: bool,
     /// When it was created.
     pub created_at: Timestamp,
-    /// What a cluster of ours has and an imported one has not: what its customer asked for, and what we made of it.
+    /// Specification and resources of a cluster that the service provisioned; none for an imported one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioned: Option<Box<Provisioned>>,
 }
 
-/// What a customer sees of a cluster's life.
+/// Provisioning state of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ProvisioningState {
-    /// Being made.
+    /// Being created.
     Creating,
-    /// Being changed as its customer asked.
+    /// Being updated at its customer's request.
     Updating,
-    /// Being changed as an operator asked; its customer does not see it.
+    /// Being updated at an operator's request; its customer does not see it.
     AdminUpdating,
-    /// Being removed.
+    /// Being deleted.
     Deleting,
-    /// Nothing is under way and the last operation succeeded.
+    /// No operation is in progress and the last one succeeded.
     Succeeded,
-    /// Nothing is under way and the last operation failed.
+    /// No operation is in progress and the last one failed.
     Failed,
 }
 
 impl ProvisioningState {
-    /// Whether no operation is under way.
+    /// Whether no operation is in progress.
     pub fn is_terminal(self) -> bool {
         match self {
             ProvisioningState::Succeeded | ProvisioningState::Failed => true,
@@ -87,7 +87,7 @@ impl ProvisioningState {
 }
 
 impl Cluster {
-    /// What runs in a cluster that we made: it is recorded. What its API server says of itself is Kubernetes' own version; of
+    /// OpenShift version of a provisioned cluster, as recorded. Its API server reports the version of Kubernetes only; of
     /// an imported cluster nothing else is known.
     pub fn installed_version(&self) -> Option<&str> {
         let made = self.provisioned.as_deref()?;

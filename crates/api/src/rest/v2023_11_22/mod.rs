@@ -1,4 +1,4 @@
-//! Version 2023-11-22: before managed identities. A cluster that has them is shown without, and keeps them.
+//! Version 2023-11-22, without managed identities. A cluster that has them is rendered without them, and keeps them.
 
 mod convert;
 mod types;

@@ -1,4 +1,4 @@
-//! To and from the internal type.
+//! Conversion to and from the internal type.
 
 use super::types::{ClusterProfile, OpenShiftCluster, OpenShiftClusterProperties};
 use crate::doc::Cluster;
@@ -6,7 +6,7 @@ use crate::rest::show;
 use crate::rest::{Draft, DraftProperties};
 
 impl OpenShiftCluster {
-    /// The resource that a cluster is, without any secret.
+    /// The resource of a cluster, without secrets.
     pub fn of(cluster: &Cluster) -> OpenShiftCluster {
         let provisioned = cluster.provisioned.as_deref();
         OpenShiftCluster {
@@ -21,7 +21,7 @@ impl OpenShiftCluster {
         }
     }
 
-    /// What a request describes.
+    /// The cluster that the request describes.
     pub fn draft(&self) -> Draft<'_> {
         Draft {
             knows_identities: true,
@@ -35,7 +35,7 @@ impl OpenShiftCluster {
         }
     }
 
-    /// Takes out what only we set, so that a member is there only when a request gives it.
+    /// Remove read-only members, so that they are present only when a request has them.
     pub fn strip_read_only(&mut self) {
         self.system_data = None;
         if let Some(identity) = &mut self.identity {

@@ -1,4 +1,4 @@
-//! The resource, as this version spells it.
+//! The resource in the form of this version.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct OpenShiftCluster {
     /// `Microsoft.RedHatOpenShift/openShiftClusters`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Where it runs.
+    /// Its location.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
     /// The customer's tags.
@@ -35,25 +35,25 @@ pub struct OpenShiftCluster {
     /// Who created and changed it; read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_data: Option<SystemDataForm>,
-    /// The rest.
+    /// Its properties.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub properties: Option<OpenShiftClusterProperties>,
 }
 
-/// What a cluster is and shall be.
+/// Properties of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OpenShiftClusterProperties {
-    /// Where its life stands; driven by us.
+    /// Its provisioning state; read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provisioning_state: Option<String>,
-    /// What it is.
+    /// Its profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_profile: Option<ClusterProfile>,
-    /// Where its console is.
+    /// Its console.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub console_profile: Option<ConsoleProfile>,
-    /// As whom it works.
+    /// Its service principal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_principal_profile: Option<ServicePrincipalProfile>,
     /// The managed identities of its platform's operators.
@@ -65,25 +65,25 @@ pub struct OpenShiftClusterProperties {
     /// Its control plane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master_profile: Option<MasterProfile>,
-    /// Its workers as they were asked for.
+    /// Its workers as requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_profiles: Option<Vec<WorkerProfile>>,
-    /// Its workers as they were last seen; read-only.
+    /// Its observed workers; read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_profiles_status: Option<Vec<WorkerProfile>>,
     /// Its API server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apiserver_profile: Option<ApiserverProfile>,
-    /// Its ways in.
+    /// Its ingresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress_profiles: Option<Vec<IngressProfile>>,
 }
 
-/// What a cluster is.
+/// Profile of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterProfile {
-    /// The customer's pull secret; never answered.
+    /// The customer's pull secret; never in responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, write_only)]
     pub pull_secret: Option<HiddenText>,
@@ -93,13 +93,13 @@ pub struct ClusterProfile {
     /// Its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The resource group that we manage for it.
+    /// The resource group that the service manages for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_group_id: Option<String>,
     /// `Enabled` or `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fips_validated_modules: Option<String>,
-    /// Where tokens of its service accounts are issued; read-only.
+    /// Issuer of its service accounts' tokens; read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_issuer: Option<String>,
 }

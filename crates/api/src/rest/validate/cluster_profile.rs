@@ -1,4 +1,4 @@
-//! What a cluster is: pull secret, domain, managed resource group, cryptographic modules.
+//! Rules of the cluster profile: pull secret, domain, managed resource group, cryptographic modules.
 
 use serde_json::Value;
 
@@ -87,8 +87,8 @@ pub(super) fn fips(_: &Draft<'_>, properties: &DraftProperties<'_>, _: &Ground<'
     one_of(properties.fips, &SWITCH, "properties.clusterProfile.fipsValidatedModules")
 }
 
-/// Whether a version is one that a size asks for at least.
+/// Whether a version is at least the minimum version of a size.
 pub(super) fn is_at_least(version: Option<&str>, least: &Semver) -> bool {
-    // What is no version is refused later, for that reason.
+    // An invalid version is rejected later, with its own error.
     version.and_then(|text| text.parse::<Semver>().ok()).is_none_or(|version| version >= *least)
 }

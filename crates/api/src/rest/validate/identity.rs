@@ -1,4 +1,4 @@
-//! As whom a cluster works: a service principal, or managed identities.
+//! Rules of the cluster's identity: a service principal, or managed identities.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn has_principal(properties: &DraftProperties<'_>) -> bool {
     properties.service_principal.is_some_and(|it| !it.is_empty())
 }
 
-/// One of the two, as it was at the creation.
+/// Exactly one of the two, the same as at the creation.
 pub(super) fn which(
     draft: &Draft<'_>,
     properties: &DraftProperties<'_>,
@@ -131,8 +131,8 @@ fn bad_identity(id: &str, target: String) -> Wrong {
     Wrong::parameter(target, message)
 }
 
-/// Whether the operators that have identities are those of the role sets: of the cluster's own minor version, and of the one
-/// that it shall be ready for.
+/// Check that the operators with identities are those of the role sets: of the cluster's own minor version, and of the further
+/// version that the identities must satisfy.
 pub fn match_roles(identity: &Identity, version: &str, sets: &[RoleSet]) -> Result<(), Wrong> {
     let Identity::Workload { platform, upgradeable_to, .. } = identity else { return Ok(()) };
     let mut wanted = BTreeSet::new();

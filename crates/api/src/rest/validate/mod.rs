@@ -1,5 +1,5 @@
-//! The rules for values, in the order in which they are looked at; the first that is broken is told. Each rule is in one
-//! place, for all versions, and is a function of the draft and the ground it stands on.
+//! Validation rules, in the order of their evaluation; the first violation is reported. Each rule is in one
+//! place, for all versions, and is a function of the draft and its context.
 
 mod cluster_profile;
 mod identity;
@@ -15,18 +15,18 @@ use crate::doc::{Cluster, Identity};
 
 pub use identity::match_roles;
 
-/// What the rules stand on besides the draft.
+/// Input of the rules besides the draft.
 #[derive(Debug, Clone, Copy)]
 pub struct Ground<'a> {
     /// The cluster's path, as the URL spells it.
     pub path: &'a str,
-    /// The places that are served.
+    /// The configured locations.
     pub locations: &'a [String],
     /// The service's own DNS zone.
     pub zone: Option<&'a str>,
     /// Whether workers must be small.
     pub small_workers: bool,
-    /// The cluster that is there; none on a creation.
+    /// The stored cluster; none for a creation.
     pub stored: Option<&'a Cluster>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Ground<'a> {
         self.stored.is_none()
     }
 
-    /// A segment of the path, counted from the subscription on.
+    /// A segment of the path, by its index.
     fn segment(&self, at: usize) -> &'a str {
         self.path.split('/').nth(at).unwrap_or_default()
     }
@@ -57,10 +57,10 @@ impl<'a> Ground<'a> {
 type Rule = fn(&Draft<'_>, &Ground<'_>) -> Result<(), Wrong>;
 type PropertyRule = fn(&Draft<'_>, &DraftProperties<'_>, &Ground<'_>) -> Result<(), Wrong>;
 
-/// What is looked at first.
+/// Rules of the resource, evaluated first.
 const RULES: [Rule; 5] = [resource::id, resource::name, resource::kind, resource::location, resource::tags];
 
-/// What is looked at in the properties.
+/// Rules of the properties.
 const PROPERTY_RULES: [PropertyRule; 17] = [
     resource::provisioning_state,
     cluster_profile::present,
@@ -81,7 +81,7 @@ const PROPERTY_RULES: [PropertyRule; 17] = [
     servers::ingresses,
 ];
 
-/// Refuses the first value that breaks a rule. The version is not looked at here: it is compared with those that are enabled,
+/// Reject the first value that violates a rule. The version is not validated here: it is compared with the enabled versions,
 /// after everything else.
 pub fn validate(draft: &Draft<'_>, ground: &Ground<'_>) -> Result<(), Wrong> {
     RULES.iter().try_for_each(|rule| rule(draft, ground))?;
@@ -94,12 +94,12 @@ pub fn version_of_draft(draft: &Draft<'_>) -> Option<Semver> {
     draft.properties.as_ref()?.version?.parse().ok()
 }
 
-/// A text that is there and not empty.
+/// The text, unless it is empty.
 fn given(text: Option<&str>) -> Option<&str> {
     text.filter(|it| !it.is_empty())
 }
 
-/// One of a few words.
+/// Check that a value is one of `words`.
 fn one_of(value: Option<&str>, words: &[&str], target: &str) -> Result<(), Wrong> {
     match given(value) {
         None => Err(Wrong::required(target)),

@@ -1,4 +1,4 @@
-//! The networks of a cluster.
+//! Rules of the networks of a cluster.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use super::super::{NetworkProfile, Wrong, WrongCode};
 use super::{Draft, DraftProperties, Ground, SWITCH, given, one_of};
 use crate::doc::OutboundType;
 
-/// Addresses that the platform itself uses inside of every cluster, each with its prefix.
+/// Addresses that the platform uses inside every cluster, each with its prefix.
 const RESERVED: [(Ipv4Addr, u8); 3] = [
     (Ipv4Addr::new(100, 64, 0, 0), 16),
     (Ipv4Addr::new(169, 254, 169, 0), 29),
@@ -20,7 +20,7 @@ const IPS: std::ops::RangeInclusive<i64> = 1..=20;
 
 type Range = fn(&NetworkProfile) -> Option<&str>;
 
-/// The ranges, the longest prefix that each may have, and where it stands.
+/// The ranges, the longest accepted prefix of each, and its path.
 const RANGES: [(Range, u8, &str); 2] = [
     (|it| it.pod_cidr.as_deref(), 18, "properties.networkProfile.podCidr"),
     (|it| it.service_cidr.as_deref(), 22, "properties.networkProfile.serviceCidr"),

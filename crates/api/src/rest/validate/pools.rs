@@ -1,4 +1,4 @@
-//! The machines of a cluster.
+//! Rules of the machines of a cluster.
 
 use super::super::names::{disk_encryption_set_id, subnet_id};
 use super::super::sizes::SMALL;

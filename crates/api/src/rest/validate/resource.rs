@@ -1,4 +1,4 @@
-//! The resource itself: id, name, type, place, tags, state.
+//! Rules of the resource: id, name, type, location, tags, state.
 
 use super::super::wrong::shown;
 use super::super::{CLUSTER_TYPE, Wrong, WrongCode};
@@ -43,13 +43,13 @@ pub(super) fn location(draft: &Draft<'_>, ground: &Ground<'_>) -> Result<(), Wro
     Err(Wrong::parameter("location", message))
 }
 
-/// All tags together. The contract allows 50 of at most 768 characters, which is less; and nothing else of a cluster has a length of
-/// the customer's choice, so that it can always be stored, with all that is recorded of it and as a copy in its operation.
+/// Maximum size of all tags. The contract allows 50 of at most 768 characters, which is less; nothing else of a cluster has a length of
+/// the customer's choice, so that it can always be stored, with its record and as a copy in its operation.
 const TAGS_BYTES_MAX: usize = 256 * 1024;
 
 pub(super) fn tags(draft: &Draft<'_>, _: &Ground<'_>) -> Result<(), Wrong> {
     let Some(tags) = draft.tags else { return Ok(()) };
-    // As they are stored: some characters take six bytes there.
+    // The stored size: some characters take six bytes in JSON.
     match serde_json::to_string(tags).map_or(usize::MAX, |text| text.len()) {
         0..=TAGS_BYTES_MAX => Ok(()),
         found => {

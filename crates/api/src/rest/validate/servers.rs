@@ -1,4 +1,4 @@
-//! Console, API server and the ways in.
+//! Rules of console, API server and ingresses.
 
 use std::net::Ipv4Addr;
 
