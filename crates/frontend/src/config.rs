@@ -1,5 +1,4 @@
-//! What an operator can set of the HTTP API. Every field is documented here and checked by [`Config::problems`], in
-//! sentences.
+//! The configuration of the HTTP API. [`Config::problems`] checks every field.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,11 +16,11 @@ use uuid::Uuid;
 pub struct Config {
     /// Address and port of the API. Port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// The server's certificate and those between it and its root, in PEM. `shipshape up` makes one when unset.
+    /// The server's certificate and its intermediates, in PEM. `shipshape up` issues one when unset.
     pub certificate: Option<PathBuf>,
     /// The private key of that certificate, in PEM.
     pub key: Option<PathBuf>,
-    /// The certificates (PEM) that client certificates are checked against; the system's are never used.
+    /// The authorities (PEM) of client certificates; those of the system are never used.
     pub client_ca: Option<PathBuf>,
     /// Client certificates that may read and write: `name:COMMON-NAME`, or `sha256:FINGERPRINT` of one certificate.
     pub operators: Vec<ClientRule>,
@@ -29,9 +28,9 @@ pub struct Config {
     pub readers: Vec<ClientRule>,
     /// Bearer tokens.
     pub oidc: Oidc,
-    /// Who may use the resource manager's API besides operators.
+    /// Callers of the resource manager's API besides operators.
     pub arm: ArmCallers,
-    /// The subscription under which imported clusters are filed.
+    /// The subscription of imported clusters.
     pub imported_subscription: Uuid,
     /// The locations where clusters may be; the first is the default. Shared with other services: `clusters.locations`.
     #[serde(skip)]
@@ -40,44 +39,43 @@ pub struct Config {
     /// `clusters.shipshape.test`, which is for local use. Shared with other services: `clusters.zone`.
     #[serde(skip)]
     pub zone: Option<String>,
-    /// Whether workers must have the smallest sizes; for installations that only try things out.
+    /// Whether workers must have the smallest sizes; for trial installations.
     pub small_workers: bool,
-    /// After so many seconds a caller should ask again how an operation stands, 1 to 600.
+    /// Seconds after which a caller should poll an operation again (`Retry-After`), 1 to 600.
     pub retry_after_seconds: u32,
-    /// The base of URLs in answers to callers that do not say which one they used (`Referer`). Unset: the one of their
-    /// connection, if its host is one of our names.
+    /// The base of URLs in responses to callers that send no `Referer`. Unset: that of their connection, if its host is one of the
+    /// API's names.
     pub public_url: Option<String>,
-    /// Hosts by which callers reach the API, such as `management.example`; `*.` stands for one label. `Referer` and `Host` are
-    /// used in URLs only if they name one of these, the host of `public_url`, a name of the certificate, or where it listens.
+    /// Hosts by which callers reach the API, such as `management.example`; `*.` matches one label. `Referer` and `Host` are used in
+    /// URLs only if they name one of these, the host of `public_url`, a name of the certificate, or the listen address.
     pub public_names: Vec<String>,
-    /// Connections at most, 1 to 65536.
+    /// Maximum number of connections, 1 to 65536.
     pub connections: usize,
-    /// Connections from one IPv4 address or one IPv6 network of 64 bits at most. Something that stands before the API has one.
+    /// Maximum number of connections from one IPv4 address or one IPv6 network of 64 bits. A proxy before the API has one address.
     pub connections_per_address: usize,
-    /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
-    /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default. Shared with other services: `clusters.allow_kubeconfig`.
+    /// What imported kubeconfigs may use besides inline data: `exec`, `auth-provider`, `token-file`, `file-path`, `proxy-url`,
+    /// `insecure-tls`. Nothing by default. Shared with other services: `clusters.allow_kubeconfig`.
     #[serde(skip)]
     pub allow_kubeconfig: AllowedRisks,
-    /// Lets everybody on this machine in, without any check; only on the loopback interface. Without a certificate it
-    /// speaks plain HTTP.
+    /// Accepts every client on this machine without authentication; only on the loopback interface. Without a certificate it serves
+    /// plain HTTP.
     pub insecure: bool,
 }
 
-/// Who may use the resource manager's API, and nothing else.
+/// Callers of the resource manager's API, who may use no other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ArmCallers {
-    /// Certificates (PEM) of callers that are let in, compared as a whole, each within its own dates. The file is read again
-    /// every hour.
+    /// Certificates (PEM) of accepted callers, compared as a whole, each in its own validity. The file is read every hour.
     pub certificates: Option<PathBuf>,
-    /// The metadata end point that lists the certificates of callers, such as
+    /// The metadata endpoint that lists the certificates of callers, such as
     /// `https://management.example/metadata/authentication?api-version=2015-01-01`. It is read every hour.
     pub metadata_url: Option<String>,
     /// The base URL of the service that validates bearer tokens (`POST /ValidateRequest`).
     pub token_service: Option<String>,
-    /// Whether a certificate does not do where the token service is used.
+    /// Whether a token is required, so that a certificate is not enough.
     pub enforce_tokens: bool,
-    /// Certificates (PEM) that the metadata end point and the token service are checked against, instead of the system's.
+    /// Authorities (PEM) of the metadata endpoint and the token service, instead of those of the system.
     pub ca_file: Option<PathBuf>,
     /// Whether operators and readers of the Admin API may use the resource manager's API too.
     pub admit_operators: bool,
@@ -123,7 +121,7 @@ impl ArmCallers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Oidc {
-    /// The issuer's URL, as its tokens spell it. Unset: no tokens are accepted.
+    /// The issuer's URL, as in its tokens. Unset: no tokens are accepted.
     pub issuer: Option<String>,
     /// The audience that tokens must be for.
     pub audience: Option<String>,
@@ -135,9 +133,9 @@ pub struct Oidc {
     pub operators: Vec<String>,
     /// Values of that claim that may only read.
     pub readers: Vec<String>,
-    /// Values of that claim that may use the resource manager's API, and nothing else.
+    /// Values of that claim that may use the resource manager's API only.
     pub callers: Vec<String>,
-    /// Certificates (PEM) that the issuer's server is checked against, instead of the system's.
+    /// Authorities (PEM) of the issuer's server, instead of those of the system.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -198,7 +196,7 @@ impl Config {
         }
     }
 
-    /// Everything that does not go together, each in a sentence that names the setting; empty when all is well.
+    /// All problems of the configuration, each in a sentence that names the setting.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut say = |wrong: bool, sentence: &str| {
@@ -209,7 +207,7 @@ impl Config {
         let names_clients = !self.operators.is_empty() || !self.readers.is_empty();
         say(
             self.insecure && !self.listen.ip().is_loopback(),
-            "frontend.insecure lets everybody in, so frontend.listen must be a loopback address such as 127.0.0.1:8443",
+            "frontend.insecure disables authentication, so frontend.listen must be a loopback address such as 127.0.0.1:8443",
         );
         say(
             !self.insecure && (self.certificate.is_none() || self.key.is_none()),
@@ -225,11 +223,11 @@ impl Config {
         );
         say(
             names_clients && self.client_ca.is_none(),
-            "frontend.operators and frontend.readers name client certificates, but frontend.client_ca does not say what they are checked against",
+            "frontend.operators and frontend.readers name client certificates, but frontend.client_ca names no authority for them",
         );
         say(
             !self.insecure && self.client_ca.is_none() && self.oidc.issuer.is_none(),
-            "neither frontend.client_ca nor frontend.oidc.issuer is set, so nobody could come in",
+            "neither frontend.client_ca nor frontend.oidc.issuer is set, so no client could authenticate",
         );
         say(self.locations.is_empty(), "clusters.locations must name at least one location");
         let is_word = |text: &String| {
@@ -287,7 +285,7 @@ impl Oidc {
             );
         }
         if self.audience.as_ref().is_none_or(String::is_empty) {
-            problems.push("frontend.oidc.audience must say whom tokens are for".to_owned());
+            problems.push("frontend.oidc.audience must name the audience of the tokens".to_owned());
         }
         if self.operators.is_empty() && self.readers.is_empty() && self.callers.is_empty() {
             problems.push(
@@ -299,12 +297,12 @@ impl Oidc {
     }
 }
 
-/// Which client certificates are meant.
+/// Selects client certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientRule {
-    /// Those whose subject has this common name.
+    /// Certificates whose subject has this common name.
     Name(String),
-    /// The one whose DER has this SHA-256 digest.
+    /// The certificate whose DER has this SHA-256 digest.
     Fingerprint([u8; 32]),
 }
 
@@ -368,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn each_setting_that_does_not_fit_gets_its_own_sentence() {
+    fn each_invalid_setting_is_reported_by_name() {
         assert_eq!(guarded().problems(), Vec::<String>::new());
         let check = |config: Config, expect: &[&str]| {
             let problems = config.problems();
@@ -377,14 +375,14 @@ mod tests {
                 assert!(problem.contains(word), "{problem:?} should name {word:?}");
             }
         };
-        check(Config::default(), &["frontend.certificate", "nobody could come in"]);
+        check(Config::default(), &["frontend.certificate", "no client could authenticate"]);
         check(Config { insecure: true, ..Config::default() }, &[]);
         let everywhere = SocketAddr::from(([0, 0, 0, 0], 8443));
         check(Config { insecure: true, listen: everywhere, ..Config::default() }, &["loopback"]);
         check(Config { operators: Vec::new(), ..guarded() }, &["name no client certificate"]);
-        check(Config { client_ca: None, ..guarded() }, &["client_ca", "nobody could come in"]);
-        check(Config { locations: Vec::new(), ..guarded() }, &["at least one place"]);
-        check(Config { locations: vec!["West Europe".to_owned()], ..guarded() }, &["small letters"]);
+        check(Config { client_ca: None, ..guarded() }, &["client_ca", "no client could authenticate"]);
+        check(Config { locations: Vec::new(), ..guarded() }, &["at least one location"]);
+        check(Config { locations: vec!["West Europe".to_owned()], ..guarded() }, &["lowercase letters"]);
         let issuer = |issuer: &str| Oidc {
             issuer: Some(issuer.to_owned()),
             audience: Some("shipshape".to_owned()),
@@ -449,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_setting_is_refused() {
+    fn an_unknown_setting_is_rejected() {
         assert!(serde_json::from_str::<Config>(r#"{"listne": "127.0.0.1:1"}"#).is_err());
         let set: Config =
             serde_json::from_str(r#"{"operators": ["name:a"], "small_workers": true}"#).unwrap();

@@ -1,5 +1,5 @@
-//! What can be installed: the versions and the role sets, held in memory and read again when the change feed tells of one. No
-//! request asks the store for them.
+//! The versions and role sets that can be installed, cached in memory and reloaded when the change feed reports a change. Requests do
+//! not read them from the store.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -15,14 +15,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// News that come closer together than this are served by one look: most of them are of something else.
 const GAP: Duration = Duration::from_millis(50);
 
-/// What can be installed. Cheap to clone; all clones see the same.
+/// The versions and role sets that can be installed. Clones share the cache.
 #[derive(Debug, Clone)]
 pub(crate) struct InstallCatalog {
     reader: Reader,
     known: Arc<RwLock<Option<Arc<InstallOptions>>>>,
 }
 
-/// What was read last.
+/// The versions and role sets at one time.
 #[derive(Debug, Default)]
 pub(crate) struct InstallOptions {
     /// All versions, in ascending order.
@@ -32,12 +32,12 @@ pub(crate) struct InstallOptions {
 }
 
 impl InstallOptions {
-    /// Those that customers may choose.
+    /// Versions that customers may choose.
     pub(crate) fn enabled(&self) -> impl Iterator<Item = &Version> {
         self.versions.iter().filter(|version| version.enabled)
     }
 
-    /// The one that is taken when a customer names none.
+    /// The version of a cluster whose customer names none.
     pub(crate) fn default_version(&self) -> Option<&Version> {
         self.enabled().find(|version| version.default)
     }
@@ -48,17 +48,17 @@ impl InstallCatalog {
         InstallCatalog { reader, known: Arc::default() }
     }
 
-    /// What is known; nothing until it was read for the first time.
+    /// The cached options; empty until they are loaded.
     pub(crate) fn now(&self) -> Arc<InstallOptions> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
     }
 
-    /// Whether it was ever read.
+    /// Whether the options were loaded at least once.
     pub(crate) fn is_loaded(&self) -> bool {
         self.known.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Reads everything anew.
+    /// Reads all versions and role sets from the store.
     pub(crate) async fn load(&self) -> Result<(), StoreError> {
         let mut versions = self.all::<Version>().await?;
         versions.sort_by_cached_key(|it| order(&it.version));
@@ -82,7 +82,7 @@ impl InstallCatalog {
             let outcome = self.update(&mut feed).await;
             if let Err(error) = &outcome {
                 let cause: &dyn std::error::Error = error;
-                tracing::warn!(error = cause, "The versions could not be read again: {error}");
+                tracing::warn!(error = cause, "Cannot reload the versions: {error}");
             }
             let pause = async {
                 match outcome {
@@ -107,7 +107,7 @@ impl InstallCatalog {
     }
 }
 
-/// By which versions are put in order; what is none comes first.
+/// The sort key of versions; invalid ones come first.
 fn order(text: &str) -> Option<Semver> {
     text.parse().ok()
 }

@@ -1,11 +1,11 @@
-//! The HTTP API. It validates, writes and answers; long work is left to others.
+//! The HTTP API. It validates requests, writes documents and responds; backend and maintenance do the long work.
 //!
-//! A request passes the gate (`gate`): its path is cleaned and put in lower case, it gets an id, its sender is identified;
-//! only then anything else is looked at. `wire` reads what is asked and writes what is answered. `admin` holds the
-//! routes of the Admin API and `arm` those of the resource manager, one file for each subject.
+//! Every request passes the pipeline (`pipeline`), which normalizes the path, assigns ids and authenticates the sender before anything
+//! else. `wire` reads requests and writes responses. `admin` has the routes of the Admin API and `arm` those of the resource manager,
+//! one file for each subject; neither depends on the other. `router` and `openapi` combine them.
 //!
-//! It never runs a task, only ever looks into a cluster when an operator asks (`admin::objects`), and keeps nothing that a
-//! restart would miss.
+//! It never runs a task, connects to a cluster only when an operator requests its objects (`admin::objects`), and holds no state that
+//! a restart would lose.
 
 mod admin;
 mod arm;

@@ -1,4 +1,4 @@
-//! What is counted at the door.
+//! Metrics of the HTTP API.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use crate::wire::Query;
 /// From a millisecond to half a minute.
 const BUCKETS: [f64; 10] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
-/// The metrics of the HTTP API; register them in the registry of this room.
+/// The metrics of the HTTP API.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     requests: Family<Labels, Counter>,
@@ -58,18 +58,18 @@ impl Default for Metrics {
 impl Metrics {
     /// Registers all of them.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("requests", "Requests answered, by route and status", self.requests.clone());
-        registry.register("request_seconds", "How long answers took", self.seconds.clone());
-        registry.register("refused", "Requests of strangers", self.refused.clone());
+        registry.register("requests", "Requests by route and status", self.requests.clone());
+        registry.register("request_seconds", "Duration of requests", self.seconds.clone());
+        registry.register("refused", "Requests that failed authentication", self.refused.clone());
         registry.register("connections", "Connections that are open", self.connections.clone());
-        let help = "Waiting connections that made room for new ones";
+        let help = "Idle connections that new ones displaced";
         registry.register("connections_displaced", help, self.displaced.clone());
-        let help = "New connections that were closed because too many had requests under way";
+        let help = "New connections that were closed because all others had active requests";
         registry.register("connections_refused", help, self.turned_away.clone());
         registry.register("event_streams", "Event streams that are open", self.open_streams.clone());
     }
 
-    /// A request was answered. `route` is a pattern, never a path: labels must not grow with the fleet.
+    /// Counts a request. `route` is a pattern, never a path: labels must not grow with the fleet.
     pub(crate) fn answered(
         &self,
         method: &http::Method,
@@ -102,7 +102,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an event stream in until the guard is dropped; none when as many are open as may, in total or from `network`.
+    /// Counts an event stream until the guard is dropped; none when the limit is reached, in total or for `network`.
     pub(crate) fn stream(
         &self,
         network: Option<IpAddr>,
@@ -158,7 +158,7 @@ impl Drop for StreamGuard {
     }
 }
 
-/// The api-version that a request names. Those that nobody knows share one label.
+/// The api-version label of a request. Unknown versions share one label.
 fn version_name(query: Option<&str>) -> &'static str {
     let Ok(query) = Query::parse(query) else { return "other" };
     let Some(named) = query.get_all("api-version").next() else { return "none" };
@@ -167,7 +167,7 @@ fn version_name(query: Option<&str>) -> &'static str {
     known.into_iter().find(|it| *it == named).unwrap_or("other")
 }
 
-/// Methods that nobody knows share one label.
+/// The method label. Unknown methods share one label.
 fn method_name(method: &http::Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_client_cannot_take_all_event_streams() {
+    fn one_client_cannot_use_all_event_streams() {
         let metrics = Metrics::default();
         let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse::<IpAddr>().ok());
         let mut open: Vec<_> = std::iter::from_fn(|| metrics.stream(one, 5, 3)).collect();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_nobody_knows_share_one_label() {
+    fn unknown_versions_share_one_label() {
         for (query, expect) in [
             (None, "none"),
             (Some("a=b"), "none"),

@@ -1,6 +1,5 @@
-//! By which names callers reach the API. Links in responses have one of these names, whatever a request says of itself; and a
-//! server that asks nobody who they are answers only requests that name it, so that no page of another site can reach it by a
-//! name that resolves to this machine.
+//! The host names of the API. Links in responses use only these names, whatever host a request has. A server without authentication
+//! accepts only requests for these names, so that a page of another site cannot reach it by a name that resolves to this machine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::wire::{ApiError, Code, Scheme};
 #[derive(Debug)]
 pub(crate) struct PublicNames {
     hosts: HostNames,
-    /// Base of links to callers that do not name us.
+    /// Base of links in responses to requests for another host.
     canonical: String,
     has_public_url: bool,
     checks_host: bool,
@@ -27,7 +26,7 @@ pub(crate) struct PublicNames {
 pub(crate) struct LinkBase(pub(crate) Arc<str>);
 
 impl PublicNames {
-    /// The names that are configured, those of the certificate and the address that is listened on.
+    /// The configured names, those of the certificate and the listen address.
     pub(crate) fn new(
         config: &Config,
         certificate: Option<Arc<CertificateFiles>>,
@@ -78,7 +77,7 @@ impl PublicNames {
         }
     }
 
-    /// Where nobody is asked who they are: refuses a request that is for another host, or from a page of another site.
+    /// Without authentication: rejects a request for another host, or from a page of another site.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         if !self.checks_host {
             return Ok(());
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn links_have_a_name_of_ours_whatever_the_host_says() {
+    fn links_use_names_of_the_api_for_any_host_header() {
         let base = |names: &PublicNames, host: &str| {
             names
                 .link_base(Scheme::Https, &Uri::from_static("/x"), &with(&[(header::HOST, host)]))
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_referer_of_another_server_is_no_base_for_links() {
+    fn a_referer_of_another_server_is_ignored() {
         let names = names(|config| config.public_names = vec!["*.example".to_owned()], "127.0.0.1:1");
         let kept = |referers: &[&str]| {
             let pairs: Vec<_> = referers.iter().map(|it| (header::REFERER, *it)).collect();
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_is_let_in_only_our_names_are_answered() {
+    fn without_authentication_only_requests_for_own_names_are_accepted() {
         let names = names(|config| config.public_names = vec!["api.example".to_owned()], "127.0.0.1:8443");
         let passes = |uri: &str, pairs: &[(header::HeaderName, &str)]| {
             names.check(&uri.parse().unwrap(), &with(pairs)).is_ok()

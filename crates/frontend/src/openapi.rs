@@ -1,4 +1,4 @@
-//! The description of the API, made from its routes, with what all of them have in common added here.
+//! The OpenAPI document, generated from the routes, with the responses that all routes have in common.
 
 use api::admin::{ErrorBody, ErrorEnvelope};
 use utoipa::openapi::path::{Operation, ParameterIn};
@@ -8,10 +8,10 @@ use utoipa::openapi::{
 };
 use utoipa::{PartialSchema as _, ToSchema as _};
 
-/// The name of the schema that every error answer has.
+/// The schema of every error response.
 const ENVELOPE: &str = "ErrorEnvelope";
 
-/// The description of the API.
+/// The OpenAPI document of both APIs.
 pub fn openapi() -> OpenApi {
     let (_, mut api) = crate::admin::routes().split_for_parts();
     api.merge(crate::arm::routes().split_for_parts().1);
@@ -43,11 +43,11 @@ pub fn openapi() -> OpenApi {
     api
 }
 
-/// The same as JSON.
+/// The OpenAPI document as JSON.
 pub(crate) fn text() -> String {
     openapi().to_pretty_json().unwrap_or_else(|error| {
-        // It is made of texts and numbers only.
-        tracing::error!(error = &error as &dyn std::error::Error, "The OpenAPI document cannot be written");
+        // The document has only strings and numbers, so this cannot happen.
+        tracing::error!(error = &error as &dyn std::error::Error, "Cannot write the OpenAPI document");
         "{}".to_owned()
     })
 }
@@ -62,7 +62,7 @@ fn operations(item: &mut PathItem) -> Vec<(&mut Operation, bool)> {
     reading.chain(writing).collect()
 }
 
-/// Adds the refusals that the routes have in common.
+/// Adds the error responses that the routes have in common.
 fn complete(operation: &mut Operation, has_body: bool) {
     let parameters = operation.parameters.as_deref().unwrap_or_default();
     let is_in = |place: ParameterIn| {
@@ -70,26 +70,26 @@ fn complete(operation: &mut Operation, has_body: bool) {
     };
     let (in_path, in_header) = (is_in(ParameterIn::Path), is_in(ParameterIn::Header));
     let mut common = vec![
-        ("400", "The request is not as it must be."),
-        ("403", "Neither certificate nor token let the caller in, or they may only read."),
-        ("500", "Something is wrong in the server."),
-        ("503", "The store cannot be used now."),
+        ("400", "The request is invalid."),
+        ("403", "The caller is not authenticated, or may only read."),
+        ("500", "Internal server error."),
+        ("503", "The store is unavailable."),
     ];
     if in_path {
-        common.push(("404", "There is no such thing."));
+        common.push(("404", "Not found."));
     }
     if in_header {
-        common.push(("412", "It was changed since the version that If-Match names."));
+        common.push(("412", "It has changed since the version in If-Match."));
     }
     if has_body {
-        common.push(("415", "The body is of a type that is not accepted."));
+        common.push(("415", "The media type of the body is not supported."));
     }
     let responses = &mut operation.responses.responses;
     for (status, description) in common {
         responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(error(description)));
     }
     for (status, response) in responses.iter_mut() {
-        // An answer that says nothing of its body is a refusal.
+        // A response without a body description is an error response.
         if let (false, RefOr::T(response)) = (status.starts_with('2'), response)
             && response.content.is_empty()
         {

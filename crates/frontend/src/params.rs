@@ -19,11 +19,11 @@ pub(crate) struct ClusterPath {
     resource_name: String,
 }
 
-/// The version of what is changed.
+/// The expected version of a changed document.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct IfMatch {
-    /// Only if it still is at the version that this ETag names; 412 otherwise.
+    /// The ETag that the document must still have; 412 otherwise.
     #[param(rename = "If-Match")]
     if_match: Option<String>,
 }

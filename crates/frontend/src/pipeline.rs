@@ -1,5 +1,5 @@
-//! What every request passes, in this order: its path is cleaned and put in lower case, it gets its ids, its sender is
-//! identified, its api-version is looked at; then it is routed, and whatever panics is answered as an error.
+//! The pipeline of every request, in this order: normalize the path, assign ids, authenticate the sender, check the api-version, route.
+//! A panic in a handler becomes an error response.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -31,23 +31,23 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-ms-correlation-request-id");
 const RETURN_CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-return-client-request-id");
 
-/// Programs call themselves by name and release; what is longer is cut in the log.
+/// Longest user agent in the log; the rest is cut.
 const USER_AGENT_LETTERS_MAX: usize = 200;
 
-/// Read by everybody: it tells what the sources tell.
+/// Paths that need no authentication: they show only what the sources show.
 const OPEN_PATHS: [&str; 2] = ["/openapi.json", "/healthz/ready"];
 
-/// Who stands behind a connection.
+/// The client of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) address: String,
     pub(crate) scheme: Scheme,
     pub(crate) proof: ClientProof,
-    /// Whether it is a part of this very process.
+    /// Whether it is a component of this process.
     pub(crate) is_local: bool,
 }
 
-/// The way in.
+/// Handles every request of the API.
 #[derive(Debug)]
 pub(crate) struct RequestPipeline {
     pub(crate) router: Router,
@@ -59,7 +59,7 @@ pub(crate) struct RequestPipeline {
 }
 
 impl RequestPipeline {
-    /// Answers one request.
+    /// Handles one request.
     pub(crate) async fn pass(self: Arc<Self>, peer: Peer, request: Request<Body>) -> Response {
         let begun = Instant::now();
         let (mut parts, body) = request.into_parts();
@@ -81,7 +81,7 @@ impl RequestPipeline {
         let routed = AssertUnwindSafe(self.admit(&peer, &asked, request)).catch_unwind().await;
         let (actor, mut response) = routed.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown panic");
             ("?".to_owned(), ApiError::internal(format!("a handler panicked: {text}")).into_response())
         });
         for (name, value) in headers {
@@ -91,7 +91,7 @@ impl RequestPipeline {
         let route = response.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
         self.metrics.answered(&method, &route, asked.query(), status, begun.elapsed());
         let quality = match route.as_str() {
-            // Whoever was refused at the gate came to no route.
+            // A request that was rejected before routing has no route.
             "none" => qos::of(&method, &spelled.to_ascii_lowercase(), status),
             route => qos::of(&method, route, status),
         };
@@ -110,18 +110,18 @@ impl RequestPipeline {
             http.protocol = ?protocol,
             http.status = status,
             http.received_bytes = received.map_or(0, |it| it.load(Ordering::Relaxed)),
-            // Not told of what is streamed: it has only begun.
+            // Unknown for streams, which have only started.
             http.sent_bytes = response.body().size_hint().exact(),
             user_agent = agent.as_ref().map(program).unwrap_or_default(),
             actor,
             peer = peer.address,
             duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            "{method} {spelled} was answered {status}"
+            "{method} {spelled} {status}"
         );
         response
     }
 
-    /// Identifies the sender and hands the request on; who it was, and the answer.
+    /// Authenticates the sender and routes the request. Returns the actor and the response.
     async fn admit(&self, peer: &Peer, asked: &Uri, mut request: Request<Body>) -> (String, Response) {
         if !peer.is_local
             && let Err(error) = self.names.check(asked, request.headers())
@@ -146,7 +146,7 @@ impl RequestPipeline {
                 Ok(identity) => identity,
                 Err(error) => {
                     self.metrics.refused();
-                    tracing::info!(peer = peer.address, "A request was refused: {}", error.0);
+                    tracing::info!(peer = peer.address, "Authentication failed: {}", error.0);
                     let error = ApiError::new(StatusCode::FORBIDDEN, Code::Forbidden, "Forbidden.");
                     return ("unauthenticated".to_owned(), error.into_response());
                 }
@@ -171,7 +171,7 @@ impl RequestPipeline {
     }
 }
 
-/// A body, and how much of it has been read; nothing is counted where there is nothing to read.
+/// The body with a counter of the bytes that were read; no counter for an empty body.
 fn counted(body: Body) -> (Body, Option<Arc<AtomicU64>>) {
     if body.is_end_stream() {
         return (body, None);
@@ -186,7 +186,7 @@ fn counted(body: Body) -> (Body, Option<Arc<AtomicU64>>) {
     (Body::new(body), Some(read))
 }
 
-/// What the caller's program calls itself, as far as it can stand in a line of the log.
+/// The caller's user agent for the log: printable characters, within the limit.
 fn program(told: &HeaderValue) -> String {
     String::from_utf8_lossy(told.as_bytes())
         .chars()
@@ -195,17 +195,17 @@ fn program(told: &HeaderValue) -> String {
         .collect()
 }
 
-/// Which API a request is for, before anything else is known of it.
+/// The API that a request addresses.
 fn audience(path: &str, query: Option<&str>) -> Audience {
     let is_admin_path = path == "/admin" || path.starts_with("/admin/");
-    // A query that cannot be read is refused later; until then it opens no door that a readable one would not.
+    // An invalid query is rejected later; until then it needs the rights of the Admin API.
     let names_admin = Query::parse(query).map_or(true, |query| {
         query.get_all("api-version").any(|version| version.trim().eq_ignore_ascii_case("admin"))
     });
     if is_admin_path || names_admin { Audience::Admin } else { Audience::Arm }
 }
 
-/// The request's own id and the caller's correlation id. One that is no uuid names nothing.
+/// The request's id and the caller's correlation id. A correlation id that is no UUID is ignored.
 fn ids(headers: &HeaderMap) -> RequestIds {
     let request = Uuid::now_v7();
     let given = headers.get(&CORRELATION_ID).and_then(|value| value.to_str().ok());
@@ -213,7 +213,7 @@ fn ids(headers: &HeaderMap) -> RequestIds {
     RequestIds { request, correlation: correlation.unwrap_or(request) }
 }
 
-/// The headers that every answer carries.
+/// The headers of every response.
 fn echo(headers: &HeaderMap, ids: RequestIds) -> Vec<(HeaderName, HeaderValue)> {
     let mut echoed = Vec::with_capacity(3);
     for (name, id) in [(REQUEST_ID, ids.request), (CORRELATION_ID, ids.correlation)] {
@@ -230,7 +230,7 @@ fn echo(headers: &HeaderMap, ids: RequestIds) -> Vec<(HeaderName, HeaderValue)> 
     echoed
 }
 
-/// The URI by which a request is routed.
+/// The URI for routing, with the path in lower case.
 fn lower(uri: &Uri, spelled: &str) -> Uri {
     let path = spelled.to_ascii_lowercase();
     let text = match uri.query() {
@@ -250,7 +250,7 @@ fn check_api_version(path: &str, query: Option<&str>) -> Result<(), ApiError> {
     let query = Query::parse(query)?;
     let mut given = query.get_all("api-version").peekable();
     let segments: Vec<&str> = path.split('/').skip(2).collect();
-    // Behind a cluster's id stands what is asked of it; groups and clusters have whatever names their owners chose.
+    // Only the segments after a cluster's id count: resource groups and clusters may have any name.
     let asked = match &segments[..] {
         ["subscriptions", _, "resourcegroups", _, "providers", _, _, _, asked @ ..] => asked,
         all => all,
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_version_is_needed_on_the_maintenance_routes_and_never_wrong() {
+    fn the_api_version_is_required_on_maintenance_routes_and_checked_everywhere() {
         let check = |path: &str, query: &str, expect: bool| {
             assert_eq!(check_api_version(path, Some(query)).is_ok(), expect, "{path}?{query}");
         };
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handler_that_panics_is_answered_in_the_envelope_and_the_next_request_is_served() {
+    async fn a_panic_becomes_an_error_response_and_the_next_request_is_served() {
         let router = Router::new()
             .route("/bad", axum::routing::get(async || -> &'static str { panic!("a bug") }))
             .route("/good", axum::routing::get(async || "fine"));
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(request("/good").await.status(), StatusCode::OK);
     }
 
-    /// Keeps what is logged in this thread, as `field=value`.
+    /// Collects the log of this thread as `field=value`.
     struct Log(Arc<std::sync::Mutex<Vec<String>>>);
 
     impl tracing::field::Visit for Log {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_access_log_tells_the_protocol_the_program_and_the_bytes() {
+    async fn the_access_log_has_protocol_user_agent_and_byte_counts() {
         let router = Router::new().route("/echo", axum::routing::put(async |body: String| body + "!"));
         let pipeline = pipeline(router);
         let (address, proof) = ("test".to_owned(), ClientProof::default());
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_program_is_cut() {
+    fn a_long_user_agent_is_cut() {
         assert_eq!(program(&HeaderValue::from_static("tool/1")), "tool/1");
         assert_eq!(program(&"x".repeat(5000).parse().unwrap()).len(), USER_AGENT_LETTERS_MAX);
     }
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_correlation_id_that_is_a_uuid_is_taken() {
+    fn only_a_uuid_is_accepted_as_correlation_id() {
         let mut headers = HeaderMap::new();
         headers.insert(&CORRELATION_ID, HeaderValue::from_static("no uuid"));
         let made = ids(&headers);

@@ -1,18 +1,18 @@
-//! What service level objectives are measured by: of every request about a cluster of ours, what was wanted and whose fault it
-//! was that it did not happen. It is told in the line of the log that each request has.
+//! Quality of service: for every request about a cluster, the operation and whether it failed by the user or by the server. The access
+//! log has it for service level objectives.
 
 use http::Method;
 
-/// One request, as objectives see it.
+/// Operation and result of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestQuality {
-    /// What was wanted.
+    /// The requested operation.
     pub(crate) operation: &'static str,
-    /// How it ended.
+    /// The result class.
     pub(crate) result: &'static str,
 }
 
-/// What is told of a request by its route, or its path in lower case where it came to none; nothing when it is about no cluster.
+/// Classifies a request by its route, or by its path in lower case if it has no route; none when it concerns no cluster.
 pub(crate) fn of(method: &Method, route: &str, status: u16) -> Option<RequestQuality> {
     let (_, rest) = route.strip_prefix("/subscriptions/")?.split_once("/openshiftclusters")?;
     let is_one = rest.starts_with('/');
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_about_clusters_are_told_by_what_was_wanted_and_whose_fault_it_was() {
+    fn requests_about_clusters_are_classified_by_operation_and_result() {
         let all = "/subscriptions/{subscriptionId}/providers/microsoft.redhatopenshift/openshiftclusters";
         let one = format!("{all}/{{resourceName}}");
         let told = |method: Method, route: &str, status: u16| {

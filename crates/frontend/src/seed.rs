@@ -1,4 +1,4 @@
-//! What a fresh installation offers: a few versions, one of them the default, and the role sets that go with them.
+//! The versions and role sets of a new installation.
 
 use api::doc::{OperatorRole, RoleSet, Version};
 use api::rest::Semver;
@@ -77,7 +77,7 @@ const OPERATORS: [Row; 8] = [
     ),
 ];
 
-/// Offers a few versions with their role sets where none is offered yet; whether it did.
+/// Stores the default versions and role sets if no version is stored yet, and returns whether it did.
 pub async fn seed_defaults(store: &Store, by: &AuditContext) -> Result<bool, StoreError> {
     let offered =
         store.versions().list(store::ListOptions { limit: 1, ..store::ListOptions::default() }).await?;

@@ -1,4 +1,4 @@
-//! The HTTP API as a server: wired from its settings, bound, served until it is asked to end. Connections are `serve`'s.
+//! The server of the HTTP API: built from its configuration, bound, and run until shutdown. `serve` handles the connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -45,29 +45,29 @@ impl From<&cloud::Cloud> for CloudRoles {
     }
 }
 
-/// What the HTTP API works with.
+/// The dependencies of the HTTP API.
 #[derive(Debug, Clone)]
 pub struct Deps {
-    /// Where documents are.
+    /// The store of all documents.
     pub store: Store,
     /// The clock of the machine, or of a test.
     pub clock: SharedClock,
-    /// What is counted.
+    /// The metrics to update.
     pub metrics: Metrics,
-    /// The cloud that clusters are made in, for what is checked before one is accepted; without it nothing is.
+    /// The cloud of the clusters, for checks before a cluster is accepted; without it these are skipped.
     pub cloud: Option<CloudRoles>,
 }
 
-/// Why the door cannot be opened.
+/// The server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The settings do not go together.
+    /// The configuration is invalid.
     #[error("{}", .0.join("; "))]
     Config(Vec<String>),
     /// A certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("frontend.listen {listen}: {why}")]
     Listen {
         /// The address.
@@ -80,7 +80,7 @@ pub enum ServerError {
     },
 }
 
-/// The HTTP API, bound but not yet answering.
+/// The HTTP API, bound but not yet serving.
 pub struct Server {
     listener: Listener,
     pipeline: Arc<RequestPipeline>,
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Checks the settings, reads certificates and takes the address.
+    /// Checks the configuration, reads certificates and binds the address.
     pub async fn bind(config: Config, deps: Deps) -> Result<Server, ServerError> {
         let problems = config.problems();
         if !problems.is_empty() {
@@ -149,7 +149,7 @@ impl Server {
             let (install_catalog, authenticator, clock) =
                 (install_catalog.clone(), authenticator.clone(), deps.clock.clone());
             move || {
-                let unread = (!install_catalog.is_loaded()).then_some("the versions were not read yet");
+                let unread = (!install_catalog.is_loaded()).then_some("the versions are not loaded yet");
                 unread.or(authenticator.problem(clock.now())).map(str::to_owned)
             }
         };
@@ -162,10 +162,10 @@ impl Server {
             clock: deps.clock,
             metrics: deps.metrics,
         };
-        // What is offered is known before the first request is answered, if the store answers; if not, it is tried again.
+        // Loaded before the first request if the store is available; otherwise retried later.
         if let Err(error) = install_catalog.load().await {
             let cause: &dyn std::error::Error = &error;
-            tracing::warn!(error = cause, "The versions could not be read yet: {error}");
+            tracing::warn!(error = cause, "Cannot load the versions yet: {error}");
         }
         Ok(Server { listener, pipeline: Arc::new(pipeline), install_catalog, closing })
     }
@@ -175,7 +175,7 @@ impl Server {
         self.listener.url()
     }
 
-    /// The API for a part of this very process, such as the portal: an operator by the name of `name`, without a connection.
+    /// The API for a component of this process, such as the portal: an operator named `name`, without a connection.
     pub fn local(&self, name: &str) -> LocalService {
         let proof = ClientProof::in_process(name);
         let (address, scheme) = ("this process".to_owned(), Scheme::Https);
@@ -183,7 +183,7 @@ impl Server {
         LocalService { pipeline: self.pipeline.clone(), peer }
     }
 
-    /// Answers until `shutdown`; then lets answers under way come to their end and closes event streams.
+    /// Serves until `shutdown`, then completes active responses and closes event streams.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServerError> {
         let mut watching = JoinSet::new();
         watching.spawn(self.install_catalog.clone().follow(self.closing.clone()));
@@ -197,7 +197,7 @@ impl Server {
         });
         let (ending, closing) = (shutdown.clone(), self.closing.clone());
         watching.spawn(async move {
-            // Event streams end by themselves only when they are told.
+            // Event streams end only when they are cancelled.
             ending.cancelled().await;
             closing.cancel();
         });
@@ -207,13 +207,13 @@ impl Server {
     }
 }
 
-/// What connections may make this process hold.
+/// The limits of the listener.
 fn limits(config: &Config) -> ListenerLimits {
     let (connections, connections_per_address) = (config.connections, config.connections_per_address);
     ListenerLimits { connections, connections_per_address, ..ListenerLimits::default() }
 }
 
-/// Those who come over the network.
+/// Connections over the network.
 struct Connections(Arc<RequestPipeline>);
 
 impl ConnectionHandler for Connections {
@@ -268,6 +268,6 @@ fn reason(error: &io::Error) -> &'static str {
         io::ErrorKind::AddrInUse => "the port is in use by another process; choose another",
         io::ErrorKind::AddrNotAvailable => "this machine does not have that address; choose another",
         io::ErrorKind::PermissionDenied => "this user may not open that port; choose another",
-        _ => "the address cannot be had",
+        _ => "cannot bind the address",
     }
 }

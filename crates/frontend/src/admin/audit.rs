@@ -1,4 +1,4 @@
-//! The audit log: who did what, and whether the log is whole.
+//! The audit log: its records, and the verification of its chain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::AdminState;
 use super::params::{MaybeVersion, Paging};
 use crate::wire::{ApiError, ApiRequest, ApiResponse, LIMIT_DEFAULT, PageRequest};
 
-/// Looking through the whole chain is work; what was found counts for so long.
+/// Time for which a verification of the whole chain is reused.
 const CHAIN_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// What the last look through the chain found.
+/// The result of the last verification.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ChainCache(Arc<Mutex<Option<(Instant, AuditChainForm)>>>);
 
@@ -66,17 +66,17 @@ fn form(row: AuditRow) -> AuditForm {
     }
 }
 
-/// Tells whether the audit log is whole: the chain is looked through from its beginning.
+/// Verifies the chain of the audit log from its beginning.
 #[utoipa::path(
     get, path = "/admin/audit/chain", operation_id = "verifyAudit", tag = "audit",
     params(MaybeVersion),
-    responses((status = 200, description = "What was found.", body = AuditChainForm))
+    responses((status = 200, description = "The result of the verification.", body = AuditChainForm))
 )]
 pub(super) async fn chain(
     State(state): State<AdminState>,
     _ask: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
-    // Whoever comes while somebody looks waits for what that finds.
+    // Requests during a verification wait for its result.
     let mut found = state.chain_cache.0.lock().await;
     if let Some((at, form)) = found.as_ref()
         && at.elapsed() < CHAIN_AGE_MAX

@@ -10,10 +10,11 @@ use super::AdminState;
 use super::params::{Paging, Reason, Version};
 use crate::wire::{ApiError, ApiRequest, ApiResponse, LIMIT_DEFAULT, PageRequest};
 
-/// Names of regions are short.
+/// Longest name of a region.
 const REGION_BYTES_MAX: usize = 100;
 
-const NO_SUCH_KEY: &str = "A budget is called fleet, region/LOCATION, subscription/UUID or task/UUID.";
+const NO_SUCH_KEY: &str =
+    "The key of a budget must be fleet, region/LOCATION, subscription/UUID or task/UUID.";
 
 /// Lists the limits that are set.
 #[utoipa::path(
@@ -38,7 +39,7 @@ fn form(budget: Budget) -> BudgetForm {
     BudgetForm { key: budget.key, limit: Some(budget.limit), used: budget.used, parked: budget.parked }
 }
 
-/// Shows a limit and its use. Where none is set, nothing is counted.
+/// Shows a limit and its use. Without a limit, use is not counted.
 #[utoipa::path(
     get, path = "/admin/maintenancebudgets/{key}", operation_id = "getBudget", tag = "budgets",
     params(
@@ -55,7 +56,7 @@ pub(super) async fn show(
     Ok(ApiResponse::ok(&shown(&state, key).await?))
 }
 
-/// Shows a limit and its use, with the slash of its key as it is.
+/// Shows a limit and its use; the slash of the key is not escaped.
 #[utoipa::path(
     get, path = "/admin/maintenancebudgets/{scope}/{name}", operation_id = "getScopedBudget", tag = "budgets",
     params(
@@ -103,7 +104,7 @@ pub(super) async fn set(
     Ok(ApiResponse::ok(&shown(&state, key).await?))
 }
 
-/// Sets a limit, or removes it, with the slash of its key as it is.
+/// Sets a limit, or removes it; the slash of the key is not escaped.
 #[utoipa::path(
     put, path = "/admin/maintenancebudgets/{scope}/{name}", operation_id = "setScopedBudget", tag = "budgets",
     params(
@@ -126,7 +127,7 @@ async fn shown(state: &AdminState, key: String) -> Result<BudgetForm, ApiError> 
     Ok(found.map_or(BudgetForm { key, limit: None, used: 0, parked: 0 }, form))
 }
 
-/// The key in the path, which is in lower case as all keys are.
+/// The budget's key from the path, in lower case.
 fn key(request: &ApiRequest) -> Result<String, ApiError> {
     let whole = match request.path_param("scope") {
         "" => request.path_param("key").to_lowercase(),
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_four_kinds_of_keys_are_known() {
+    fn only_four_kinds_of_keys_are_valid() {
         let id = "0192d0e0-0000-7000-8000-000000000001";
         for good in ["fleet", "region/west-1", &format!("task/{id}"), &format!("subscription/{id}")] {
             assert!(is_key(good), "{good}");

@@ -1,4 +1,4 @@
-//! The catalogue of tasks as the store has it now. Definitions are made anew only when a task has changed.
+//! The catalogue of tasks in the store. Definitions are built again only when a task has changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use planner::task::Catalogue;
 use store::{Etag, Reader, StoreError};
 use uuid::Uuid;
 
-/// The catalogue that was made last, and from what.
+/// The last catalogue and the versions of the tasks it was built from.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CatalogueCache(Arc<Mutex<Option<CachedCatalogue>>>);
 
@@ -18,7 +18,7 @@ struct CachedCatalogue {
 }
 
 impl CatalogueCache {
-    /// All tasks that there are.
+    /// The current catalogue.
     pub(super) async fn catalogue(&self, reader: &Reader) -> Result<Arc<Catalogue>, StoreError> {
         let mut tasks = Vec::new();
         reader.documents::<Task>().for_each(|read| tasks.push(read)).await?;

@@ -1,4 +1,4 @@
-//! Clusters: lists, one, and their labels.
+//! Clusters: lists, a single cluster, selectors and labels.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use crate::cluster_form;
 use crate::params::{ClusterPath, IfMatch};
 use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, PageRequest, WRITE_ATTEMPTS_MAX};
 
-/// The reference's pages of clusters are this long.
+/// Length of a page of clusters, as in the reference.
 const CLUSTERS_PER_PAGE: usize = 10;
 
-/// A cluster has no more labels than this, and none is longer.
+/// Limits on the labels of a cluster.
 const LABELS_MAX: usize = 64;
 const LABEL_NAME_BYTES_MAX: usize = 253;
 const LABEL_VALUE_BYTES_MAX: usize = 256;
@@ -46,7 +46,7 @@ pub(super) async fn list(
     Ok(request.page_response(page.items.iter().map(show).collect(), page.next))
 }
 
-/// One line of the overview.
+/// A cluster in the overview.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterLine {
@@ -80,7 +80,7 @@ pub(super) struct ClusterLine {
     last_modified: Timestamp,
 }
 
-/// Lists all clusters, a line for each, sorted by their ids and without pages.
+/// Lists all clusters in a short form, sorted by id and without pages.
 #[utoipa::path(
     get, path = "/admin/clusters", operation_id = "overviewOfClusters", tag = "clusters",
     params(
@@ -171,7 +171,7 @@ pub(super) async fn show_admin(
     state.cluster_forms.respond(&request).await
 }
 
-/// Shows a cluster as selectors see it.
+/// Shows the attributes of a cluster that selectors can match.
 #[utoipa::path(
     get, path = "/selectors", operation_id = "getSelectors", tag = "clusters",
     params(ClusterPath, Version),
@@ -187,7 +187,7 @@ pub(super) async fn selectors(
     let read = state.cluster_forms.find(&request.resource_id()?).await?;
     let path = format!("/subscriptions/{}", read.document.subscription_id);
     let subscription = state.store.subscriptions().find(&path).await?.map(|it| it.document.state);
-    // Nobody tells us of the subscription that imported clusters stand below.
+    // The subscription of imported clusters is not registered.
     if subscription.is_none() && !read.document.imported {
         let message = format!("The subscription {} was not found.", read.document.subscription_id);
         return Err(ApiError::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message));
@@ -204,7 +204,7 @@ pub(super) async fn selectors(
     params(ClusterPath, MaybeVersion, Reason, IfMatch), request_body = BTreeMap<String, String>,
     responses(
         (status = 200, description = "The cluster.", body = AdminCluster),
-        (status = 409, description = "It was changed at the same moment."),
+        (status = 409, description = "It was changed by another request at the same time."),
     )
 )]
 pub(super) async fn label(
@@ -232,7 +232,7 @@ pub(super) async fn label(
     Err(ApiError::contended())
 }
 
-/// Labels are words; what could not be written in a selector or on a line is refused. `within` is where they are.
+/// Validates labels: they must be usable in selectors. `within` is the prefix of error targets.
 pub(super) fn check_labels(labels: &BTreeMap<String, String>, within: &str) -> Result<(), ApiError> {
     if labels.len() > LABELS_MAX {
         let message = format!("A cluster has at most {LABELS_MAX} labels.");

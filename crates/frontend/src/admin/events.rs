@@ -1,5 +1,5 @@
-//! What happens, as it happens: the store's change feed as server-sent events. The stream reads the feed when its client
-//! has room, so a slow client holds no memory here; one that falls too far behind is told to list everything anew.
+//! The store's change feed as server-sent events. A stream reads the feed when its client can receive, so a slow client needs no
+//! memory; a client that falls too far behind gets a `relist` event.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
@@ -21,16 +21,16 @@ use super::{AdminState, forms};
 use crate::metrics::StreamGuard;
 use crate::wire::{ApiError, ApiRequest, Code};
 
-/// A stream that has nothing to tell says so this often.
+/// Time between comments on a stream without events.
 const COMMENT_PAUSE: Duration = Duration::from_secs(15);
 
 /// So much of the feed is read at once, and so much at most is held for a client.
 const PAGE: usize = 200;
 
-/// More streams than this are refused: each is a connection that never ends by itself.
+/// Maximum number of streams; each holds a connection.
 const STREAMS_MAX: usize = 500;
 
-/// More streams than this from one client are refused, so that the others can listen too.
+/// Maximum number of streams of one client, so that it cannot exclude others.
 const STREAMS_PER_CLIENT_MAX: usize = 250;
 
 /// What can be listened to: as it is asked for, as events are called, and the kind in the store. How a schedule fares is a
@@ -53,10 +53,10 @@ const TOPICS: [(&str, &str, &str); 6] = [
     params(
         MaybeVersion,
         ("topics" = Option<String>, Query, description = "Of `manifests`, `schedules`, `tasks`, `clusters`, `operations`, with commas between; all when absent."),
-        ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event."),
+        ("Last-Event-ID" = Option<String>, Header, description = "Continue after this event."),
     ),
     responses(
-        (status = 200, description = "Events, until somebody hangs up.", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "Events, until the connection is closed.", body = String, content_type = "text/event-stream"),
         (status = 429, description = "Too many streams are open."),
     )
 )]
@@ -68,7 +68,7 @@ pub(super) async fn events(
     let position = match request.headers().get("last-event-id") {
         None => state.store.feed_end().await?,
         Some(value) => value.to_str().ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
-            ApiError::invalid_parameter("Last-Event-ID", "The id is none that an event of this server had.")
+            ApiError::invalid_parameter("Last-Event-ID", "The id is not from an event of this server.")
         })?,
     };
     let Some(guard) = state.metrics.stream(request.network(), STREAMS_MAX, STREAMS_PER_CLIENT_MAX) else {
@@ -112,7 +112,7 @@ struct EventStream {
     topics: Vec<(&'static str, &'static str)>,
     feed: FeedFollower,
     ready: VecDeque<Event>,
-    /// When the client last heard of us.
+    /// When the last event or comment was sent.
     told: Instant,
     begun: bool,
     _guard: StreamGuard,
@@ -123,7 +123,7 @@ impl EventStream {
     async fn next(&mut self) -> Option<Event> {
         if !self.begun {
             self.begun = true;
-            // The client learns at once that it listens, and from where.
+            // The client gets its position at once.
             return Some(self.sign_of_life());
         }
         loop {
@@ -136,7 +136,7 @@ impl EventStream {
             }
             if let Err(error) = self.read().await {
                 // The client comes back with the id of the last event it saw.
-                tracing::warn!(error = &error as &dyn std::error::Error, "An event stream ends: {error}");
+                tracing::warn!(error = &error as &dyn std::error::Error, "Closing an event stream: {error}");
                 return None;
             }
             if !self.ready.is_empty() {
@@ -208,7 +208,7 @@ impl EventStream {
     }
 }
 
-/// The last change of each thing, in the order of the feed: what it was in between nobody can be shown any more.
+/// The last change of each document, in the order of the feed. States in between are no longer stored.
 fn newest(changes: Vec<Change>) -> Vec<Change> {
     let mut seen: HashSet<Uuid> = HashSet::new();
     let last = changes.into_iter().rev().filter(|change| seen.insert(change.uuid));

@@ -1,6 +1,5 @@
-//! The fleet, a line for each cluster: what portals show first. Filtered, sorted and cut here, so that a page of a large fleet is
-//! as small as one of a little fleet. What is known of the clusters is held in memory and brought up to date from the change
-//! feed when somebody asks; the store stays the truth.
+//! The fleet list: a line for each cluster, filtered, sorted and paged here, so that a page of a large fleet is as small as one of a
+//! small fleet. The clusters are cached in memory and updated from the change feed by each request; the store stays authoritative.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,17 +22,17 @@ use super::{AdminState, forms};
 use crate::cluster_form;
 use crate::wire::{ApiError, ApiRequest, ApiResponse};
 
-/// So many lines are answered when the caller does not say, and at most.
+/// Default and maximum number of lines.
 const LINES: usize = 50;
 const LINES_MAX: usize = 200;
 
-/// How old what is known of the clusters' health may be: samples are no news in the feed.
+/// Maximum age of the cached health samples, which the feed does not report.
 const HEALTH_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// More changes than this are read as a new list.
 const CHANGES_MAX: usize = 2_000;
 
-/// What is known of the fleet.
+/// The cached fleet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FleetCache(Arc<Mutex<Option<FleetSnapshot>>>);
 
@@ -47,7 +46,7 @@ struct FleetSnapshot {
 #[derive(Debug)]
 struct Row {
     line: Arc<FleetLine>,
-    /// Whether its version was installed by us, and is not what its API server says.
+    /// Whether this service installed it, so that its version is the installed one and not that of the API server.
     is_made: bool,
 }
 
@@ -59,7 +58,7 @@ impl Row {
 }
 
 impl FleetCache {
-    /// Every cluster, as the store has it now; running and next work are not told.
+    /// All clusters as they are in the store now, without running and next work.
     async fn now(&self, reader: &Reader) -> Result<Vec<Arc<FleetLine>>, StoreError> {
         let mut known = self.0.lock().await;
         let known = known.get_or_insert_with(|| FleetSnapshot {
@@ -173,7 +172,7 @@ fn with_health(mut line: FleetLine, is_made: bool, sample: Option<&HealthSample>
     line
 }
 
-/// Shows the fleet, a line for each cluster, with what is done on it.
+/// Shows the fleet: a line for each cluster with its running and next work.
 #[utoipa::path(
     get, path = "/admin/fleet", operation_id = "showFleet", tag = "clusters",
     params(
@@ -186,8 +185,8 @@ fn with_health(mut line: FleetLine, is_made: bool, sample: Option<&HealthSample>
         ("label" = Option<String>, Query, description = "Only clusters with this label: `name` or `name=value`."),
         ("work" = Option<String>, Query, description = "Only clusters on which something is `running`, `waiting` or neither (`idle`)."),
         ("sort" = Option<String>, Query, description = "Sort by `name` (the default), `state`, `version`, `location`, `reachability` or `next`; a leading hyphen reverses the order."),
-        ("skip" = Option<i64>, Query, description = "Without so many lines at the beginning.", minimum = 0),
-        ("limit" = Option<i64>, Query, description = "At most so many lines; 50 when absent, 200 at most.", minimum = 1, maximum = 4_294_967_295_i64),
+        ("skip" = Option<i64>, Query, description = "Number of lines to skip.", minimum = 0),
+        ("limit" = Option<i64>, Query, description = "Maximum number of lines, up to 200; 50 when absent.", minimum = 1, maximum = 4_294_967_295_i64),
     ),
     responses((status = 200, description = "The fleet.", body = FleetForm))
 )]
@@ -239,7 +238,7 @@ async fn lanes_of(reader: &Reader, lines: &[Arc<FleetLine>]) -> Result<HashMap<U
     Ok(lanes)
 }
 
-/// Adds what is done on each of these clusters, now and next: two queries, however many they are.
+/// Adds running and next work to these clusters, with two queries for all of them.
 async fn add_work(
     state: &AdminState,
     lines: &mut [FleetLine],
@@ -288,7 +287,7 @@ fn reach(line: &FleetLine) -> &'static str {
     }
 }
 
-/// What is asked for.
+/// The parameters of the request.
 #[derive(Debug)]
 struct FleetQuery {
     text: Option<String>,
@@ -363,7 +362,7 @@ impl FleetQuery {
         });
         let limit = number("limit", LINES)?;
         if limit == 0 {
-            return Err(ApiError::invalid_parameter("limit", "The limit must be a whole number from 1 on."));
+            return Err(ApiError::invalid_parameter("limit", "The limit must be a positive whole number."));
         }
         Ok(FleetQuery {
             text: word("q")?,
@@ -415,7 +414,7 @@ impl FleetQuery {
     }
 
     fn order(&self, a: &FleetLine, b: &FleetLine, lanes: &HashMap<Uuid, LaneView>) -> Ordering {
-        // What is absent comes last, whichever way round.
+        // Absent values come last in both directions.
         fn last<T: Ord>(a: Option<T>, b: Option<T>, is_reversed: bool) -> Ordering {
             match (a, b) {
                 (Some(a), Some(b)) if is_reversed => b.cmp(&a),

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{AdminState, manifest_form, schedules};
 use crate::cluster_form;
 
-/// A document as its type; one that this release does not understand is passed over and told in the log.
+/// Parses a document as its type. A document that this release cannot parse is logged and skipped.
 pub(super) fn read<T: api::doc::Document>(stored: &StoredDocument) -> Option<T> {
     if stored.kind != T::KIND {
         return None;
@@ -20,7 +20,7 @@ pub(super) fn read<T: api::doc::Document>(stored: &StoredDocument) -> Option<T> 
         Err(error) => {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "The {} {} is not as this release understands it",
+                "Cannot parse {} {}",
                 stored.kind,
                 stored.uuid
             );
@@ -29,7 +29,7 @@ pub(super) fn read<T: api::doc::Document>(stored: &StoredDocument) -> Option<T> 
     }
 }
 
-/// What becomes of a set of documents, as events show them; by uuid. Documents that are gone are absent.
+/// The forms of documents for events, by UUID. Deleted documents are absent.
 pub(super) async fn of_many(
     state: &AdminState,
     uuids: Vec<Uuid>,
@@ -60,7 +60,7 @@ pub(super) async fn of_many(
         } else if let Some(found) = read::<Schedule>(document) {
             as_value(&planner::schedule::form(&found, statuses.get(&found.id).cloned()))
         } else if let Some(outlook) = read::<ScheduleOutlook>(document) {
-            // How a schedule fares is shown with it.
+            // The status of a schedule is part of its form.
             let path = format!("/maintenanceschedules/{}", outlook.schedule);
             let Some(found) = reader.documents::<Schedule>().find(&path).await? else { continue };
             as_value(&planner::schedule::form(&found.document, Some(outlook.status)))
@@ -74,7 +74,7 @@ pub(super) async fn of_many(
     Ok(forms)
 }
 
-/// The id by which callers knew what is gone: that of its path.
+/// The public id of a deleted document, from its path.
 pub(super) fn id_of_path(path: &str) -> &str {
     let named = ["/maintenanceschedules/", "/maintenancetasks/", "/maintenancemanifests/", "/operations/"];
     named.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path)
@@ -84,7 +84,7 @@ fn as_value(form: &impl serde::Serialize) -> Value {
     serde_json::to_value(form).unwrap_or_default()
 }
 
-/// An operation, as the asynchronous part of the contract shows it.
+/// The form of an operation.
 fn operation(document: &Operation) -> Value {
     json!({
         "id": document.id,

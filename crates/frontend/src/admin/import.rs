@@ -1,4 +1,4 @@
-//! Import of a cluster by its kubeconfig, and the forgetting of it.
+//! Imports a cluster by its kubeconfig, and removes it again.
 
 use api::admin::{AdminCluster, ImportRequest};
 use api::doc::{Cluster, ProvisioningState};
@@ -15,13 +15,13 @@ use crate::cluster_form;
 use crate::params::{ClusterPath, IfMatch};
 use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, ResourceId, WRITE_ATTEMPTS_MAX, as_sentence};
 
-/// Imports a cluster by its kubeconfig, or imports it anew.
+/// Imports a cluster by its kubeconfig, or replaces an earlier import.
 #[utoipa::path(
     put, path = "/import", operation_id = "importCluster", tag = "clusters",
     params(ClusterPath, MaybeVersion, Reason, IfMatch), request_body = ImportRequest,
     responses(
-        (status = 200, description = "It was there and is imported anew.", body = AdminCluster),
-        (status = 201, description = "It is imported.", body = AdminCluster),
+        (status = 200, description = "An earlier import was replaced.", body = AdminCluster),
+        (status = 201, description = "It was imported.", body = AdminCluster),
         (status = 409, description = "A cluster that was not imported has this id."),
     )
 )]
@@ -51,7 +51,7 @@ pub(super) async fn import(
         provisioned: None,
         created_at: state.clock.now(),
     };
-    // Only the chosen context is kept.
+    // Only the selected context is stored.
     let kept = Secret::new(kubeconfig.document().expose().clone().into_bytes());
     for _ in 0..WRITE_ATTEMPTS_MAX {
         let found = state.store.clusters().find(&id.path).await?;
@@ -72,7 +72,7 @@ pub(super) async fn import(
     Err(ApiError::contended())
 }
 
-/// Imports anew what is still as it was read.
+/// Replaces the import if the cluster has not changed since it was read.
 async fn replace(
     state: &AdminState,
     read: &VersionedDocument<Cluster>,
@@ -105,13 +105,13 @@ fn location(state: &AdminState, wanted: Option<&str>) -> Result<String, ApiError
     })
 }
 
-/// Forgets an imported cluster with what was still to be done on it; nothing in the cluster is touched.
+/// Removes an imported cluster and its pending work from the store; the cluster itself is not changed.
 #[utoipa::path(
     delete, path = "/import", operation_id = "forgetCluster", tag = "clusters",
     params(ClusterPath, MaybeVersion, Reason, IfMatch),
     responses(
-        (status = 200, description = "It is forgotten.", body = Object),
-        (status = 409, description = "Work runs on it or has begun, or it was not imported."),
+        (status = 200, description = "It was removed.", body = Object),
+        (status = 409, description = "It has unfinished work, or was not imported."),
     )
 )]
 pub(super) async fn forget(

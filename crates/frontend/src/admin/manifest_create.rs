@@ -1,4 +1,4 @@
-//! A manifest is asked for: the wish is checked in a pure function, then stored with its work.
+//! Creates a manifest: pure functions check the request, then manifest and work are stored together.
 
 use api::admin::{ManifestForm, ManifestRequest};
 use api::doc::Manifest;
@@ -14,13 +14,13 @@ use super::{AdminState, aside, manifest_form, manifests};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, as_sentence};
 
-/// How long a manifest may wait for its start when nothing else was said.
+/// Default time from `runAfter` to `runBefore`.
 const START_WITHIN: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// The longest status text that is stored with a manifest; as long as a reason.
+/// Longest status text of a manifest; as long as a reason.
 const STATUS_TEXT_BYTES_MAX: usize = 2000;
 
-/// Asks for a task to be run on a cluster. Every request makes a new manifest.
+/// Requests a run of a task on a cluster. Every request creates a new manifest.
 #[utoipa::path(
     put, path = "/maintenancemanifests", operation_id = "createManifest", tag = "manifests",
     params(
@@ -29,8 +29,8 @@ const STATUS_TEXT_BYTES_MAX: usize = 2000;
     ),
     request_body = ManifestRequest,
     responses(
-        (status = 200, description = "What would be stored.", body = ManifestForm),
-        (status = 201, description = "It is stored.", body = ManifestForm),
+        (status = 200, description = "The manifest that would be stored.", body = ManifestForm),
+        (status = 201, description = "It was stored.", body = ManifestForm),
     )
 )]
 pub(super) async fn create(
@@ -68,7 +68,7 @@ pub(super) async fn create(
     Ok(ApiResponse::with_status(StatusCode::CREATED, &manifests::shown_now(&state, manifest.id).await?))
 }
 
-/// The task that is asked for, if it takes these parameters.
+/// The requested task, if it accepts these parameters.
 async fn task(body: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, ApiError> {
     const TARGET: &str = "maintenanceTaskID";
     let text = &body.maintenance_task_id;
@@ -87,7 +87,7 @@ async fn task(body: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, Api
     Ok(id)
 }
 
-/// The status text that is stored with a manifest.
+/// Validates the status text of a manifest.
 fn status_text(text: &str) -> Result<String, ApiError> {
     let is_odd = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
     if text.len() > STATUS_TEXT_BYTES_MAX || text.contains(is_odd) {
@@ -99,7 +99,7 @@ fn status_text(text: &str) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// From when until when it may begin.
+/// The earliest and latest start.
 fn window(body: &ManifestRequest, now: Timestamp) -> Result<(Timestamp, Timestamp), ApiError> {
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let moment = |second: i64, target: &str| {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_defaults_that_make_sense() {
+    fn a_window_has_defaults() {
         let check = |after: Option<i64>, before: Option<i64>, expect: (i64, i64)| {
             let now = Timestamp::new(NOW, 999_000_000).unwrap();
             let (run_after, run_before) = window(&given(after, before), now).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_never_opens_is_refused_by_its_member() {
+    fn an_impossible_window_is_rejected_with_its_member() {
         let check = |after: Option<i64>, before: Option<i64>, target: &str| {
             let now = Timestamp::from_second(NOW).unwrap();
             let error = format!("{:?}", window(&given(after, before), now).unwrap_err());

@@ -1,4 +1,4 @@
-//! A manifest as it is shown: what was asked for, joined with how its work fares. Pure, but for the reading of many at once.
+//! The form of a manifest: the request joined with the state of its work.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// The names of tasks, by their ids.
 pub(super) type Names = HashMap<Uuid, String>;
 
-/// The forms of manifests of any clusters, each with its cluster: two queries, however many.
+/// The forms of manifests of any clusters, each with its cluster, with two queries for all of them.
 pub(super) async fn of_fleet(
     reader: &Reader,
     manifests: Vec<(Manifest, Timestamp)>,
@@ -29,7 +29,7 @@ pub(super) async fn of_fleet(
     Ok(manifests.iter().map(show).collect())
 }
 
-/// The lanes in which something of this runs: they know whether it is asked to end.
+/// The lanes of running work, which have the cancel signal.
 pub(super) async fn lanes<'a>(
     reader: &Reader,
     works: impl Iterator<Item = &'a WorkView>,
@@ -42,7 +42,7 @@ pub(super) async fn lanes<'a>(
     Ok(reader.lanes(running).await?.into_iter().map(|lane| (lane.lane, lane)).collect())
 }
 
-/// A manifest as it is shown.
+/// The form of a manifest.
 pub(super) fn form(
     manifest: &Manifest,
     created: Timestamp,
@@ -79,12 +79,12 @@ pub(super) fn form(
         finished_at: work.and_then(|work| work.finished),
         task_name: names.get(&manifest.task_id).cloned().unwrap_or_default(),
         task_version: journal.task_version,
-        // The last step's end is written with the work's: the checkpoint still shows the one before.
+        // The end of the last step is written with the result: the checkpoint still has the step before.
         step: journal.step.filter(|step| state != WorkState::Completed && !step.name.is_empty()),
     }
 }
 
-/// A manifest as it would be shown if it were stored now.
+/// The form that a manifest would have if it were stored now.
 pub(super) fn imagined(manifest: &Manifest, now: Timestamp, names: &Names) -> ManifestForm {
     let shown = form(manifest, now, None, None, names);
     ManifestForm { state: WorkState::Pending, phase: Phase::Queued, reason: String::new(), ..shown }
@@ -127,7 +127,7 @@ fn shows_given(state: WorkState, work: Option<&WorkView>, text: &str) -> bool {
     }
 }
 
-/// A code and a sentence for why it waits or how it ended.
+/// The code and message of its wait or its result.
 fn words(state: WorkState, work: Option<&WorkView>, journal: &Journal) -> (String, String) {
     let Some(work) = work else { return ("Removed".to_owned(), String::new()) };
     match state {

@@ -1,4 +1,4 @@
-//! Manifests: asked for, listed, shown with their history, cancelled, expedited, deleted.
+//! Manifests: list, show with history, cancel, expedite, delete.
 
 use api::admin::{CancelRequest, Entry, ManifestForm, Page};
 use api::doc::{Cluster, Manifest, ProvisioningState, WorkResult};
@@ -15,7 +15,7 @@ use super::{AdminState, forms, manifest_form};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, LIMIT_DEFAULT, PageRequest};
 
-/// So much of the queue is read at once when many manifests are looked through.
+/// Work items that are read at once.
 const BLOCK: usize = 500;
 
 pub(super) const NO_MANIFEST: &str = "manifest not found";
@@ -84,10 +84,10 @@ pub(super) async fn show(
     Ok(ApiResponse::ok(&shown_now(&state, manifest.uuid).await?))
 }
 
-/// The fewest characters by which a manifest is looked for.
+/// Shortest prefix of an id by which a manifest is found.
 const BEGINNING_MIN: usize = 8;
 
-/// Shows one manifest of whatever cluster, by its id or the beginning of it.
+/// Shows one manifest of any cluster, by its id or a prefix of it.
 #[utoipa::path(
     get, path = "/admin/maintenancemanifests/{manifestId}", operation_id = "findManifest", tag = "manifests",
     params(
@@ -103,7 +103,7 @@ pub(super) async fn show_any(
     let text = request.path_param("manifestId");
     let is_one = (BEGINNING_MIN..=36).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    // Whatever is no id is the id of nothing.
+    // Text that is no id matches nothing.
     let found = if is_one { state.store.manifests().find_by_id_prefix(text, 2).await? } else { Vec::new() };
     let read = match found.as_slice() {
         [] => return Err(ApiError::not_found(NO_MANIFEST)),
@@ -119,17 +119,17 @@ pub(super) async fn show_any(
     Ok(ApiResponse::ok(&ManifestForm { cluster_resource_id, ..form }))
 }
 
-/// A manifest as it is at this moment.
+/// The current form of a manifest.
 pub(super) async fn shown_now(state: &AdminState, id: Uuid) -> Result<ManifestForm, ApiError> {
     let view = state.store.manifests().view(id).await?.ok_or_else(|| ApiError::not_found(NO_MANIFEST))?;
     shown(state, &[view]).await?.pop().ok_or_else(|| ApiError::not_found(NO_MANIFEST))
 }
 
-/// Removes a manifest with its history, whatever became of its cluster. One that runs must be cancelled first.
+/// Deletes a manifest with its history, also after its cluster was deleted. A running manifest must be cancelled first.
 #[utoipa::path(
     delete, path = "/maintenancemanifests/{manifestId}", operation_id = "deleteManifest", tag = "manifests",
     params(ClusterPath, Version, Reason, ("manifestId" = String, Path, description = "The manifest.")),
-    responses((status = 200, description = "It is gone.", body = Object), (status = 409, description = "It runs, or has begun and rests."))
+    responses((status = 200, description = "It was deleted.", body = Object), (status = 409, description = "It is running or was started."))
 )]
 pub(super) async fn delete(
     State(state): State<AdminState>,
@@ -150,7 +150,7 @@ pub(super) async fn delete(
     }
 }
 
-/// Lists what happened to a manifest, oldest first.
+/// Lists the history of a manifest, oldest first.
 #[utoipa::path(
     get, path = "/maintenancemanifests/{manifestId}/history", operation_id = "getHistory", tag = "manifests",
     params(ClusterPath, Version, Paging, ("manifestId" = String, Path, description = "The manifest.")),
@@ -168,15 +168,15 @@ pub(super) async fn history(
     Ok(request.page_response(entries.into_iter().map(|(_, entry)| entry).collect(), next))
 }
 
-/// Cancels a manifest that waits, or asks for the end of one that runs.
+/// Cancels a pending manifest, or requests the cancellation of a running one.
 #[utoipa::path(
     post, path = "/maintenancemanifests/{manifestId}/cancel", operation_id = "cancelManifest", tag = "manifests",
     params(ClusterPath, Version, Reason, ("manifestId" = String, Path, description = "The manifest.")),
     request_body = Option<CancelRequest>,
     responses(
-        (status = 200, description = "It was waiting and is cancelled.", body = ManifestForm),
-        (status = 202, description = "It runs and was asked to end.", body = ManifestForm),
-        (status = 406, description = "It has ended."),
+        (status = 200, description = "It was pending and is cancelled.", body = ManifestForm),
+        (status = 202, description = "It is running; its cancellation was requested.", body = ManifestForm),
+        (status = 406, description = "It is finished."),
     )
 )]
 pub(super) async fn cancel(
@@ -198,13 +198,13 @@ pub(super) async fn cancel(
     Ok(ApiResponse::with_status(status, &shown_now(&state, read.uuid).await?))
 }
 
-/// Makes a manifest that waits the next of its cluster.
+/// Makes a pending manifest the next of its cluster.
 #[utoipa::path(
     post, path = "/maintenancemanifests/{manifestId}/expedite", operation_id = "expediteManifest", tag = "manifests",
     params(ClusterPath, Version, Reason, ("manifestId" = String, Path, description = "The manifest.")),
     responses(
-        (status = 200, description = "It goes next.", body = ManifestForm),
-        (status = 406, description = "It does not wait."),
+        (status = 200, description = "It is the next manifest of its cluster.", body = ManifestForm),
+        (status = 406, description = "It is not pending."),
     )
 )]
 pub(super) async fn expedite(
@@ -228,7 +228,7 @@ fn not_in(message: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_ACCEPTABLE, Code::PropertyChangeNotAllowed, message)
 }
 
-/// Lists everything that waits, on all clusters, also what is not due yet.
+/// Lists the pending manifests of all clusters, including those that are not due yet.
 #[utoipa::path(
     get, path = "/admin/maintenancemanifests/queued", operation_id = "listQueued", tag = "manifests",
     params(Version, Paging),
@@ -269,20 +269,20 @@ pub(super) async fn queued(
     Ok(request.page_response(manifest_form::of_fleet(&state.store, manifests, &names).await?, next))
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Batch {
-    /// So many were cancelled.
+    /// Number of cancelled manifests.
     cancelled: usize,
-    /// So many could not be.
+    /// Number of manifests that could not be cancelled.
     errors: usize,
 }
 
-/// Cancels what a schedule has planned for later. What is due already is left.
+/// Cancels the manifests of a schedule that are not due yet.
 #[utoipa::path(
     post, path = "/admin/maintenancemanifests/cancel", operation_id = "cancelOfSchedule", tag = "manifests",
     params(Version, Reason, ("scheduleID" = String, Query, description = "The schedule.")),
-    responses((status = 200, description = "What became of them.", body = Batch))
+    responses((status = 200, description = "The result.", body = Batch))
 )]
 pub(super) async fn cancel_batch(
     State(state): State<AdminState>,
@@ -312,7 +312,7 @@ pub(super) async fn cancel_batch(
     }
 }
 
-/// The cluster in the path, as the maintenance routes see it.
+/// The cluster in the path of a maintenance route; a cluster that is being deleted is not found.
 pub(super) async fn cluster(
     state: &AdminState,
     request: &ApiRequest,
@@ -329,7 +329,7 @@ pub(super) async fn cluster(
     }
 }
 
-/// The manifest in the path, if it is one of that cluster.
+/// The manifest in the path, if it belongs to the cluster.
 pub(super) async fn find(
     state: &AdminState,
     request: &ApiRequest,

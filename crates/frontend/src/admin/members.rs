@@ -1,4 +1,4 @@
-//! The whole fleet, as schedules see it.
+//! All clusters with the attributes that schedules select by.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use store::{ListOptions, Reader, StoreError};
 
 use crate::cluster_form;
 
-/// Every cluster, in the order of the ids: three queries for each thousand.
+/// All clusters in the order of their ids, with three queries for each thousand.
 pub(super) async fn members(reader: &Reader) -> Result<Vec<Member>, StoreError> {
     let subscriptions = subscriptions(reader).await?;
     let (mut members, mut from) = (Vec::new(), None);

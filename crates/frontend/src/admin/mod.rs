@@ -1,5 +1,4 @@
-//! The Admin API: what operators and their tools ask. One file for each subject; the OpenAPI document is made from the
-//! same routes that answer.
+//! The Admin API, for operators and their tools. One file for each subject. The OpenAPI document is generated from the same routes.
 
 mod audit;
 mod budgets;
@@ -44,10 +43,10 @@ use crate::metrics::Metrics;
 use crate::server::Deps;
 use crate::wire::ApiError;
 
-/// So many plans are computed at once; others wait.
+/// Plans that are computed at the same time; others wait.
 const PLANS_MAX: usize = 2;
 
-/// What the routes work with.
+/// The state that the handlers share.
 #[derive(Debug, Clone)]
 pub(crate) struct AdminState {
     store: Store,
@@ -58,15 +57,15 @@ pub(crate) struct AdminState {
     catalogue_cache: catalogue::CatalogueCache,
     install_catalog: InstallCatalog,
     cluster_forms: ClusterForms,
-    /// What is known of the clusters.
+    /// The clusters of the fleet list.
     fleet_cache: fleet::FleetCache,
-    /// What was found of the audit log's chain.
+    /// The last verification of the audit log's chain.
     chain_cache: audit::ChainCache,
-    /// The ways to clusters, for those who look into one.
+    /// Connections to clusters, for reads of their objects.
     connections: Arc<ClusterConnections>,
-    /// Turns for what keeps a core busy.
+    /// Permits for computations that occupy a core.
     planning: Arc<Semaphore>,
-    /// Cancelled when the door closes; event streams end then.
+    /// Cancelled at shutdown, so that event streams end.
     closing: CancellationToken,
 }
 
@@ -100,24 +99,24 @@ impl AdminState {
         }
     }
 
-    /// All tasks that there are now.
+    /// The current catalogue of tasks.
     async fn catalogue(&self) -> Result<Arc<Catalogue>, StoreError> {
         self.catalogue_cache.catalogue(&self.store).await
     }
 
-    /// The names of these tasks; one that is gone has none.
+    /// The names of these tasks; a deleted task has none.
     fn names(&self, catalogue: &Catalogue, tasks: impl Iterator<Item = Uuid>) -> manifest_form::Names {
         let named = |id: Uuid| catalogue.get(id).map(|task| (id, task.name().to_owned()));
         tasks.filter_map(named).collect()
     }
 }
 
-/// Does a check that computes off the threads that serve others.
+/// Runs a check that computes on a thread of its own, so that it does not delay other requests.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     steps::offload_check(move |_| work()).await.ok_or_else(|| ApiError::internal("a check ended early"))
 }
 
-/// Every route, with its description.
+/// All routes with their OpenAPI descriptions.
 pub(crate) fn routes() -> OpenApiRouter<AdminState> {
     let cluster = OpenApiRouter::new()
         .routes(routes!(import::import, import::forget))

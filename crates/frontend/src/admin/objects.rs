@@ -1,5 +1,5 @@
-//! Kubernetes objects of a cluster, read through the way that its sealed kubeconfig opens. Secrets are never read, whoever asks;
-//! what is the customer's own only when the caller says so.
+//! Kubernetes objects of a cluster, read with its stored kubeconfig. Secrets are never read; objects outside the platform only with
+//! `unrestricted`.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::params::MaybeVersion;
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, Code};
 
-/// A cluster that does not answer within this time is told of; nobody waits longer for a page.
+/// Longest wait for the cluster.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// So many objects of a kind are shown at most.
+/// Maximum number of objects in a list.
 const OBJECTS_MAX: u32 = 500;
 
-/// Names of Kubernetes are not longer.
+/// Longest Kubernetes name.
 const NAME_BYTES_MAX: usize = 255;
 
 /// Groups whose cluster-scoped objects belong to the platform.
@@ -38,8 +38,8 @@ const PLATFORM_GROUPS: [&str; 12] = [
     "metrics.k8s.io",
 ];
 
-/// Namespaces that the platform ships with; nothing of a customer is in them. Listed one by one: a prefix would let in
-/// whatever a customer calls so.
+/// Namespaces of the platform, which contain nothing of a customer. They are listed one by one, because a prefix would match namespaces
+/// of customers.
 const PLATFORM_NAMESPACES: [&str; 62] = [
     "openshift",
     "openshift-apiserver",
@@ -105,7 +105,7 @@ const PLATFORM_NAMESPACES: [&str; 62] = [
     "openshift-service-ca-operator",
 ];
 
-/// Shows objects of a cluster: one when it is named, else those of a kind.
+/// Shows an object of a cluster, or all objects of a kind.
 #[utoipa::path(
     get, path = "/kubernetesobjects", operation_id = "getKubernetesObjects", tag = "clusters",
     params(
@@ -153,7 +153,7 @@ async fn read(
 ) -> Result<Value, ApiError> {
     let link = state.connections.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
     let (resource, scope) = objects::resolve_kind(&link, kind).await.map_err(|error| told(&error))?;
-    // What is in no namespace is not the platform's own because one of its namespaces was named.
+    // A namespace does not apply to cluster-scoped objects.
     let namespace = namespace.filter(|_| scope == objects::Scope::Namespaced);
     check(&resource.group, &resource.plural, namespace, unrestricted)?;
     if let Some(name) = name {
@@ -174,31 +174,31 @@ async fn read(
     }))
 }
 
-/// What may be looked at. Secrets never; the rest of what is not the platform's only when the caller says so.
+/// Checks whether objects may be shown: secrets never, objects outside the platform only with `unrestricted`.
 fn check(group: &str, plural: &str, namespace: Option<&str>, unrestricted: bool) -> Result<(), ApiError> {
     let forbidden = |message: &str| Err(ApiError::new(StatusCode::FORBIDDEN, Code::Forbidden, message));
     if plural == "secrets" || group == "oauth.openshift.io" {
-        return forbidden("Secrets are not shown to anybody.");
+        return forbidden("Secrets cannot be shown.");
     }
     if unrestricted {
         return Ok(());
     }
     match namespace {
         Some(namespace) if !PLATFORM_NAMESPACES.contains(&namespace) => {
-            forbidden("That namespace is not the platform's own; unrestricted=true shows it all the same.")
+            forbidden("The namespace does not belong to the platform; set unrestricted=true to show it.")
         }
         None if !PLATFORM_GROUPS.contains(&group) && (group, plural) != ("", "nodes") => {
-            forbidden("That kind is not the platform's own; unrestricted=true shows it all the same.")
+            forbidden("The kind does not belong to the platform; set unrestricted=true to show it.")
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// A name of Kubernetes.
+/// Validates a Kubernetes name.
 fn named<'a>(parameter: &'static str, text: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
     let accepted = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b':';
     match text {
-        // The two that mean another place in a path are no names.
+        // Path components with a special meaning are not names.
         Some(text)
             if text.len() > NAME_BYTES_MAX || !text.bytes().all(accepted) || matches!(text, "." | "..") =>
         {
@@ -210,7 +210,7 @@ fn named<'a>(parameter: &'static str, text: Option<&'a str>) -> Result<Option<&'
     }
 }
 
-/// An object without what only controllers read.
+/// Removes metadata that only controllers read.
 fn plain(mut object: Value) -> Value {
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.remove("managedFields");
@@ -221,26 +221,23 @@ fn plain(mut object: Value) -> Value {
     object
 }
 
-/// What went wrong between us and the cluster.
+/// The error response for a failed request to a cluster.
 fn told(error: &LinkError) -> ApiError {
     let status = match &error.failure {
         Failure::UnknownKind { kind, .. } => {
-            return ApiError::invalid_parameter(
-                "kind",
-                format!("The cluster serves no kind {kind:?} that we know."),
-            );
+            return ApiError::invalid_parameter("kind", format!("The cluster has no kind {kind:?}."));
         }
         Failure::NotFound { .. } => StatusCode::NOT_FOUND,
         Failure::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,
     };
     let code = if status == StatusCode::NOT_FOUND { Code::NotFound } else { Code::InternalServerError };
-    let text = format!("The cluster could not be asked: {}.", kubelink::error::error_chain(error));
+    let text = format!("The request to the cluster failed: {}.", kubelink::error::error_chain(error));
     ApiError::new(status, code, text)
 }
 
 fn trouble(text: String) -> ApiError {
-    let message = format!("The cluster could not be asked: {text}.");
+    let message = format!("The request to the cluster failed: {text}.");
     ApiError::new(StatusCode::BAD_GATEWAY, Code::InternalServerError, message)
 }
 
@@ -249,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_never_shown_and_the_customers_own_only_when_asked_for() {
+    fn secrets_are_never_shown_and_customer_objects_only_when_unrestricted() {
         let check = |group: &str, plural: &str, namespace: Option<&str>, unrestricted: bool, expect: bool| {
             let checked = check(group, plural, namespace, unrestricted);
             assert_eq!(checked.is_ok(), expect, "{group} {plural} {namespace:?} {unrestricted}");
@@ -268,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_and_what_controllers_wrote_is_left_out() {
+    fn invalid_names_are_rejected_and_controller_metadata_is_removed() {
         assert!(named("name", Some(".")).is_err() && named("namespace", Some("..")).is_err());
         assert!(named("name", Some("a/b")).is_err() && named("name", Some(&"a".repeat(256))).is_err());
         assert!(named("name", Some("system:masters")).is_ok() && named("name", None).is_ok());

@@ -1,4 +1,4 @@
-//! What customers asked of a cluster: its operations, and what happened to each.
+//! The operations of a cluster, with the history of each.
 
 use std::collections::HashMap;
 

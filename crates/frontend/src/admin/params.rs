@@ -1,5 +1,5 @@
-//! Parameters that several routes share, as the OpenAPI document describes them. Requests are read by `wire`; these types
-//! only tell of it.
+//! Parameters that several routes share, as the OpenAPI document describes them. `wire` reads the requests; these types only describe
+//! them.
 #![expect(dead_code, reason = "the fields are read by the macro that describes them")]
 
 use utoipa::{IntoParams, ToSchema};
@@ -7,15 +7,15 @@ use utoipa::{IntoParams, ToSchema};
 /// The path of a cluster under `/admin`.
 pub(crate) const CLUSTER: &str = "/admin/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}";
 
-/// The only version that the Admin API has.
+/// The version of the Admin API.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
 pub(crate) enum AdminVersion {
-    /// It.
+    /// The only version.
     Admin,
 }
 
-/// Where the version must be named.
+/// The required api-version.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Version {
@@ -24,7 +24,7 @@ pub(crate) struct Version {
     api_version: AdminVersion,
 }
 
-/// Where the version may be named.
+/// The optional api-version.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct MaybeVersion {
@@ -33,23 +33,23 @@ pub(crate) struct MaybeVersion {
     api_version: Option<AdminVersion>,
 }
 
-/// Which page of a list.
+/// A page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Paging {
-    /// At most so many items; 1000 at most.
+    /// Maximum number of items, up to 1000.
     #[param(minimum = 1, maximum = 4_294_967_295_i64)]
     limit: Option<i64>,
-    /// Where to go on: from the `nextLink` of the page before.
+    /// The position from the `nextLink` of the page before.
     #[param(rename = "$skipToken")]
     skip_token: Option<String>,
 }
 
-/// Why something is changed.
+/// The reason for a change.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Reason {
-    /// Why, for the history and the audit log.
+    /// The reason, for the history and the audit log.
     #[param(max_length = 2000)]
     reason: Option<String>,
 }

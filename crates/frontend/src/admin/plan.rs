@@ -19,19 +19,19 @@ use super::{AdminState, manifests, planning};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, PageRequest, ResourceId};
 
-/// How far a plan looks when the caller does not say, and at most.
+/// Default and maximum horizon of a plan.
 const HORIZON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const HORIZON_MAX: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 
-/// Every page is computed anew, so that pages are long; and each is a few megabytes at most.
+/// Default and maximum length of a page. Every page is computed again, so pages are long, up to a few megabytes.
 const ENTRIES: usize = 10_000;
 const ENTRIES_MAX: usize = 20_000;
 
-/// Explains why a manifest waits: everything that stands in its way.
+/// Explains why a manifest is waiting.
 #[utoipa::path(
     get, path = "/maintenancemanifests/{manifestId}/why", operation_id = "explainManifest", tag = "manifests",
     params(ClusterPath, Version, ("manifestId" = String, Path, description = "The manifest.")),
-    responses((status = 200, description = "All that stands in its way.", body = WhyForm))
+    responses((status = 200, description = "The reasons.", body = WhyForm))
 )]
 pub(super) async fn why(
     State(state): State<AdminState>,
@@ -44,7 +44,7 @@ pub(super) async fn why(
     found.map(|why| ApiResponse::ok(&why)).ok_or_else(|| ApiError::not_found(manifests::NO_MANIFEST))
 }
 
-/// Shows what will run where and when.
+/// Shows the planned runs.
 #[utoipa::path(
     get, path = "/admin/maintenanceplan", operation_id = "getPlan", tag = "plan",
     params(
@@ -55,9 +55,9 @@ pub(super) async fn why(
         ("task" = Option<String>, Query, description = "Only this task, by id or name."),
         ("outcome" = Option<PlanOutcome>, Query, description = "Only runs that begin in time (`runs`), or only those that do not (`misses`)."),
         ("groupBy" = Option<PlanGrouping>, Query, description = "What is one entry: all runs of a schedule, its runs on one cluster, or each run; `schedule` when absent."),
-        ("skip" = Option<i64>, Query, description = "So many entries are passed over.", minimum = 0, maximum = 4_294_967_295_i64),
-        ("limit" = Option<i64>, Query, description = "At most so many entries; 10000 when absent, 20000 at most.", minimum = 1, maximum = 4_294_967_295_i64),
-        ("$skipToken" = Option<String>, Query, description = "Where to go on: from the `nextLink` of the page before."),
+        ("skip" = Option<i64>, Query, description = "Number of entries to skip.", minimum = 0, maximum = 4_294_967_295_i64),
+        ("limit" = Option<i64>, Query, description = "Maximum number of entries, up to 20000; 10000 when absent.", minimum = 1, maximum = 4_294_967_295_i64),
+        ("$skipToken" = Option<String>, Query, description = "The position from the `nextLink` of the page before."),
     ),
     responses((status = 200, description = "The plan.", body = PlanForm))
 )]
@@ -88,7 +88,7 @@ pub(super) async fn plan(
     Ok(ApiResponse::ok(&plan))
 }
 
-/// Computes a plan, as long as somebody waits for it.
+/// Computes a plan while the request is open.
 async fn computed(
     state: &AdminState,
     catalogue: Arc<Catalogue>,
@@ -109,8 +109,8 @@ async fn computed(
     page.ok_or_else(|| ApiError::internal("a plan was given up though somebody waits for it"))
 }
 
-/// Runs work that keeps a core busy for seconds: away from those who only ask, few at a time. Whoever drops this future stops the
-/// work by its token. The permit is given back when the work has ended, not when nobody waits for it any more.
+/// Runs work that occupies a core for seconds on a blocking thread, a few at a time. Dropping this future cancels the token of the
+/// work. The permit is released when the work has stopped, not when its request is dropped.
 async fn while_awaited<T: Send + 'static>(
     permits: Arc<Semaphore>,
     work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
@@ -150,7 +150,7 @@ fn skip(request: &ApiRequest) -> Result<usize, ApiError> {
     })
 }
 
-/// Where the next page begins: behind so many entries of the plan as it was made at that time.
+/// The start of a page: after `skip` entries of the plan as computed at `now`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PlanCursor {
     skip: usize,
@@ -158,7 +158,7 @@ struct PlanCursor {
 }
 
 impl PlanCursor {
-    /// The beginning; in microseconds, as it is written.
+    /// The first page; in microseconds, as in the token.
     fn first(now: Timestamp) -> PlanCursor {
         PlanCursor { skip: 0, now: Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now) }
     }
@@ -176,7 +176,7 @@ impl FromStr for PlanCursor {
     fn from_str(text: &str) -> Result<PlanCursor, ()> {
         let (skip, now) = text.split_once('-').ok_or(())?;
         let now = now.parse().ok().and_then(|micros| Timestamp::from_microsecond(micros).ok()).ok_or(())?;
-        // The plan goes forward from there; a time that nobody was given a plan at is none of ours.
+        // A time outside this range is in no token of this server.
         let is_sensible = now > Timestamp::UNIX_EPOCH && now.as_second() < 32_503_680_000;
         Ok(PlanCursor { skip: skip.parse().map_err(drop)?, now: is_sensible.then_some(now).ok_or(())? })
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_is_stopped_and_keeps_its_permit_until_it_has_ended() {
+    async fn work_of_a_dropped_request_is_cancelled_and_holds_its_permit_until_it_stops() {
         let permits = Arc::new(Semaphore::new(1));
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (end, may_end) = std::sync::mpsc::channel::<()>();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_somebody_waits_for_is_not_stopped() {
+    async fn work_of_an_open_request_is_not_cancelled() {
         let permits = Arc::new(Semaphore::new(1));
         let stopped = while_awaited(permits, CancellationToken::is_cancelled).await.unwrap();
         assert!(!stopped);

@@ -1,4 +1,4 @@
-//! The role sets of platform workload identities, as operators see and set them; and the sizes that machines may have.
+//! The role sets of platform workload identities in the admin form, and the supported VM sizes.
 
 use api::doc::{OperatorRole, RoleSet};
 use api::rest::{PoolRole, Semver, VmSize, vm_sizes};
@@ -10,15 +10,15 @@ use super::AdminState;
 use super::params::{MaybeVersion, Reason};
 use crate::wire::{ApiError, ApiRequest, ApiResponse};
 
-/// A role set as operators see it.
+/// A role set in the admin form.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = AdminRoleSet)]
 pub(super) struct RoleSetForm {
-    /// What there is to say of it.
+    /// Its properties.
     properties: RoleSetProperties,
 }
 
-/// What there is to say of a role set.
+/// The properties of a role set.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schema(as = AdminRoleSetProperties)]
@@ -29,7 +29,7 @@ pub(super) struct RoleSetProperties {
     platform_workload_identity_roles: Vec<RoleForm>,
 }
 
-/// What one operator needs.
+/// The role of one operator.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schema(as = AdminRole)]
@@ -100,9 +100,9 @@ pub(super) async fn list(State(state): State<AdminState>, _: ApiRequest) -> Resu
     put, path = "/admin/platformworkloadidentityrolesets", operation_id = "putRoleSet", tag = "versions",
     params(MaybeVersion, Reason), request_body = RoleSetForm,
     responses(
-        (status = 200, description = "It was there.", body = RoleSetForm),
-        (status = 201, description = "It is new.", body = RoleSetForm),
-        (status = 409, description = "It was changed at the same moment."),
+        (status = 200, description = "It was changed.", body = RoleSetForm),
+        (status = 201, description = "It was created.", body = RoleSetForm),
+        (status = 409, description = "It was changed by another request at the same time."),
     )
 )]
 pub(super) async fn put(
@@ -162,7 +162,7 @@ fn missing(given: &RoleSetProperties) -> Vec<String> {
     missing
 }
 
-/// A size that machines may have.
+/// A supported VM size.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SizeForm {
@@ -177,7 +177,7 @@ pub(super) struct SizeForm {
     minimum_version: Option<String>,
 }
 
-/// Lists the sizes that machines of a role may have.
+/// Lists the supported VM sizes of a role.
 #[utoipa::path(
     get, path = "/admin/supportedvmsizes", operation_id = "listVmSizes", tag = "versions",
     params(MaybeVersion, ("vmRole" = String, Query, description = "`master` or `worker`.")),

@@ -1,4 +1,4 @@
-//! Schedules: stored, listed with how they fare, previewed, deleted.
+//! Schedules: store, list with status, preview, delete.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::wire::{
 
 const NO_SCHEDULE: &str = "schedule not found";
 
-/// A preview shows so many periods and clusters when the caller does not say.
+/// Default number of periods and clusters of a preview, and the maximum number of clusters.
 const PREVIEW_COUNT: usize = 10;
 const PREVIEW_CLUSTERS: usize = 100;
 const PREVIEW_CLUSTERS_MAX: usize = 1000;
@@ -47,7 +47,7 @@ pub(super) async fn list(
     Ok(request.page_response(page.items.iter().map(show).collect(), page.next))
 }
 
-/// How all schedules fare, by their ids; one query for many of them.
+/// The statuses of all schedules by id, with one query for many of them.
 pub(super) async fn statuses(
     reader: &Reader,
     wanted: usize,
@@ -86,7 +86,7 @@ async fn shown(state: &AdminState, document: &Schedule) -> Result<ScheduleForm, 
     Ok(schedule::form(document, status))
 }
 
-/// The schedule of that id. Ids are in lower case and have no slash, so no other path can be meant.
+/// The schedule with this id. Ids are in lower case and have no slash, so the path is unambiguous.
 async fn find(state: &AdminState, id: &str) -> Result<Option<VersionedDocument<Schedule>>, StoreError> {
     state.store.schedules().find(&format!("/maintenanceschedules/{id}")).await
 }
@@ -96,9 +96,9 @@ async fn find(state: &AdminState, id: &str) -> Result<Option<VersionedDocument<S
     put, path = "/admin/maintenanceschedules", operation_id = "putSchedule", tag = "schedules",
     params(Version, Reason, IfMatch), request_body = ScheduleForm,
     responses(
-        (status = 200, description = "It was there and is changed.", body = ScheduleForm),
-        (status = 201, description = "It is new.", body = ScheduleForm),
-        (status = 409, description = "It was changed at the same moment."),
+        (status = 200, description = "It was changed.", body = ScheduleForm),
+        (status = 201, description = "It was created.", body = ScheduleForm),
+        (status = 409, description = "It was changed by another request at the same time."),
     )
 )]
 pub(super) async fn put(
@@ -116,7 +116,7 @@ pub(super) async fn put(
         let wanted = checked(&form, &catalogue, now, new_id, stored).await?;
         let written = match &found {
             None => state.store.schedules().create(&wanted, &by).await.map(|(_, etag)| etag),
-            // Nothing changes, so nobody need plan anew.
+            // Nothing changes, so the scheduler need not run again.
             Some(read) if read.document == wanted => Ok(read.etag),
             Some(read) => state.store.schedules().update(read, &wanted, &by).await,
         };
@@ -166,17 +166,17 @@ fn refused(error: schedule::Refusal) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, code, as_sentence(&error.message)).with_target(error.target)
 }
 
-/// Deletes a schedule, and withdraws what it has planned unless that is to be kept.
+/// Deletes a schedule and cancels its pending manifests, unless `pending=keep`.
 #[utoipa::path(
     delete, path = "/admin/maintenanceschedules/{scheduleId}", operation_id = "deleteSchedule", tag = "schedules",
     params(
         Version, Reason, IfMatch,
         ("scheduleId" = String, Path, description = "Its id."),
-        ("pending" = Option<String>, Query, description = "What becomes of its manifests that wait: `cancel` (the default) or `keep`."),
+        ("pending" = Option<String>, Query, description = "Whether its pending manifests are cancelled: `cancel` (the default) or `keep`."),
     ),
     responses(
-        (status = 200, description = "It is gone.", body = Object),
-        (status = 409, description = "It was changed at the same moment."),
+        (status = 200, description = "It was deleted.", body = Object),
+        (status = 409, description = "It was changed by another request at the same time."),
     )
 )]
 pub(super) async fn delete(
@@ -204,14 +204,14 @@ pub(super) async fn delete(
     Err(ApiError::contended())
 }
 
-/// Shows what a schedule would make, by the function that makes it; stores nothing.
+/// Previews the manifests of a schedule with the scheduler's own function; stores nothing.
 #[utoipa::path(
     post, path = "/admin/maintenanceschedules/preview", operation_id = "previewSchedule", tag = "schedules",
     params(
         Version,
-        ("count" = Option<u32>, Query, description = "So many periods; 10 when absent, 1000 at most.", minimum = 1, maximum = 1000),
-        ("clusters" = Option<u32>, Query, description = "So many clusters; 100 when absent, 1000 at most.", minimum = 0, maximum = 1000),
-        ("now" = Option<String>, Query, description = "As if at this time.", format = DateTime),
+        ("count" = Option<u32>, Query, description = "Number of periods, up to 1000; 10 when absent.", minimum = 1, maximum = 1000),
+        ("clusters" = Option<u32>, Query, description = "Number of clusters, up to 1000; 100 when absent.", minimum = 0, maximum = 1000),
+        ("now" = Option<String>, Query, description = "Preview at this time.", format = DateTime),
     ),
     request_body = ScheduleForm,
     responses((status = 200, description = "What it would make.", body = PreviewForm))

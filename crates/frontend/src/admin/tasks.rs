@@ -1,4 +1,4 @@
-//! Tasks: the catalogue, and those that teams write as data.
+//! Tasks: the catalogue, and tasks that are defined as data.
 
 use api::admin::{Page, TaskForm};
 use api::doc::{ScheduleState, Task};
@@ -50,7 +50,7 @@ pub(super) async fn show(
     let catalogue = state.catalogue().await?;
     let task = catalogue.find(request.path_param("task")).ok_or_else(|| ApiError::not_found(NO_TASK))?;
     let response = ApiResponse::ok(&task.form());
-    // Built-in tasks have no version that anybody could change.
+    // Built-in tasks have no stored version.
     Ok(match stored(&state, task.id()).await? {
         Some(read) => response.with_etag(read.etag),
         None => response,
@@ -61,14 +61,14 @@ async fn stored(state: &AdminState, id: Uuid) -> Result<Option<VersionedDocument
     state.store.tasks().find(&format!("/maintenancetasks/{id}")).await
 }
 
-/// Stores a task that is written as data, or a new version of it.
+/// Stores a task that is defined as data, or a new version of it.
 #[utoipa::path(
     put, path = "/admin/maintenancetasks/{task}", operation_id = "putTask", tag = "tasks",
     params(Version, Reason, IfMatch, ("task" = String, Path, description = "Its id.")),
     request_body(content((TaskForm = "application/json"), (String = "application/yaml"))),
     responses(
-        (status = 200, description = "It was there and is changed.", body = TaskForm),
-        (status = 201, description = "It is new.", body = TaskForm),
+        (status = 200, description = "It was changed.", body = TaskForm),
+        (status = 201, description = "It was created.", body = TaskForm),
         (status = 409, description = "Another task has its name."),
     )
 )]
@@ -129,7 +129,7 @@ pub(super) async fn put(
     Err(ApiError::contended())
 }
 
-/// The id in the path, if it is one that may be changed.
+/// The task id in the path; built-in tasks cannot be changed.
 fn task_id(request: &ApiRequest) -> Result<Uuid, ApiError> {
     let text = request.path_param("task");
     let id = Uuid::try_parse(text).ok().filter(|id| text.len() == 36 && !id.is_nil());
@@ -153,12 +153,12 @@ fn refused(problem: TaskProblem) -> ApiError {
     }
 }
 
-/// Deletes a task that was written as data.
+/// Deletes a task that is defined as data.
 #[utoipa::path(
     delete, path = "/admin/maintenancetasks/{task}", operation_id = "deleteTask", tag = "tasks",
     params(Version, Reason, IfMatch, ("task" = String, Path, description = "Its id.")),
     responses(
-        (status = 200, description = "It is gone.", body = Object),
+        (status = 200, description = "It was deleted.", body = Object),
         (status = 409, description = "An enabled schedule or an unfinished manifest uses it."),
     )
 )]
@@ -186,7 +186,7 @@ pub(super) async fn delete(
     Err(ApiError::contended())
 }
 
-/// Who needs a task: an enabled schedule, or a manifest that has not ended.
+/// The user of a task: an enabled schedule, or an unfinished manifest.
 async fn user_of(state: &AdminState, id: Uuid) -> Result<Option<String>, StoreError> {
     let mut from = None;
     loop {

@@ -1,4 +1,4 @@
-//! What ran and runs, over time: what charts of maintenance are drawn from. What will run is in the plan.
+//! Completed and running manifests over time, for charts. Future runs are in the plan.
 
 use api::admin::{TimelineForm, TimelineRun};
 use api::doc::Manifest;
@@ -11,21 +11,21 @@ use super::params::Version;
 use super::{AdminState, forms};
 use crate::wire::{ApiError, ApiRequest, ApiResponse};
 
-/// So much is told of when the caller does not say from when.
+/// Default length of the timeline.
 const LOOK_BACK: SignedDuration = SignedDuration::from_hours(24);
 
-/// So many runs are told when the caller does not say, and at most.
+/// Default and maximum number of runs.
 const RUNS: usize = 1_000;
 const RUNS_MAX: usize = 5_000;
 
-/// Shows what ran and runs between two times.
+/// Shows the runs between two times.
 #[utoipa::path(
     get, path = "/admin/maintenancetimeline", operation_id = "getTimeline", tag = "plan",
     params(
         Version,
         ("from" = Option<String>, Query, description = "From when, in RFC 3339; a day ago when absent."),
         ("to" = Option<String>, Query, description = "Until when; now when absent."),
-        ("limit" = Option<i64>, Query, description = "At most so many runs; 1000 when absent, 5000 at most.", minimum = 1, maximum = 4_294_967_295_i64),
+        ("limit" = Option<i64>, Query, description = "Maximum number of runs, up to 5000; 1000 when absent.", minimum = 1, maximum = 4_294_967_295_i64),
     ),
     responses((status = 200, description = "The runs.", body = TimelineForm))
 )]

@@ -1,4 +1,4 @@
-//! The versions that can be installed, as operators see and set them.
+//! The versions that can be installed, in the admin form.
 
 use api::doc::Version;
 use api::rest::Semver;
@@ -12,15 +12,15 @@ use super::AdminState;
 use super::params::{MaybeVersion, Reason};
 use crate::wire::{ApiError, ApiRequest, ApiResponse, WRITE_ATTEMPTS_MAX};
 
-/// A version as operators see it.
+/// A version in the admin form.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = AdminOpenShiftVersion)]
 pub(super) struct VersionForm {
-    /// What there is to say of it.
+    /// Its properties.
     properties: VersionProperties,
 }
 
-/// What there is to say of a version.
+/// The properties of a version.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schema(as = AdminOpenShiftVersionProperties)]
@@ -33,7 +33,7 @@ pub(super) struct VersionProperties {
     installer_pullspec: String,
     /// Whether customers may choose it.
     enabled: bool,
-    /// Whether it is taken when a customer names none.
+    /// Whether clusters get it when the customer names none.
     default: bool,
 }
 
@@ -57,7 +57,7 @@ fn form(version: &Version) -> VersionForm {
     }
 }
 
-/// Lists all versions, also those that customers may not choose.
+/// Lists all versions, including those that customers may not choose.
 #[utoipa::path(
     get, path = "/admin/versions", operation_id = "listVersions", tag = "versions",
     params(MaybeVersion),
@@ -69,14 +69,14 @@ pub(super) async fn list(State(state): State<AdminState>, _: ApiRequest) -> Resu
     Ok(ApiResponse::ok(&VersionList { value }))
 }
 
-/// Offers a version, or changes how it is offered. At most one is the default: making it so takes it from the others.
+/// Stores a version. At most one is the default: a new default replaces the previous one.
 #[utoipa::path(
     put, path = "/admin/versions", operation_id = "putVersion", tag = "versions",
     params(MaybeVersion, Reason), request_body = VersionForm,
     responses(
-        (status = 200, description = "It was there.", body = VersionForm),
-        (status = 201, description = "It is new.", body = VersionForm),
-        (status = 409, description = "It was changed at the same moment."),
+        (status = 200, description = "It was changed.", body = VersionForm),
+        (status = 201, description = "It was created.", body = VersionForm),
+        (status = 409, description = "It was changed by another request at the same time."),
     )
 )]
 pub(super) async fn put(

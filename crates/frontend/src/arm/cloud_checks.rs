@@ -1,5 +1,5 @@
-//! What is asked of the cloud before a cluster is accepted: that its sizes can be had, its quotas suffice and the providers are
-//! registered, and quickly whether its subnets are there and may be used. Whatever takes longer is the backend's first step.
+//! Checks against the cloud before a cluster is accepted: VM sizes, quotas, registered providers, and briefly whether the subnets exist
+//! and may be used. Longer checks are the backend's first step.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use super::write::CLOUD_TIME_MAX;
 use crate::server::CloudRoles;
 use crate::wire::{ApiError, Code, as_sentence};
 
-/// Rights that were just given are not seen at once: missing ones are looked for again for a moment before they are refused. The
-/// backend has more patience, but a customer who is told now need not delete what could not be made.
+/// New role assignments take time to become visible, so missing permissions are checked again for a moment. The backend waits longer,
+/// but a customer who gets the error now need not delete a failed cluster.
 const RIGHTS_TIME: Duration = Duration::from_secs(3);
 const RIGHTS_LOOK: Duration = Duration::from_millis(500);
 
-/// What is needed of the network and of each subnet.
+/// Required permissions on the network and on each subnet.
 const NETWORK_RIGHTS: [&str; 3] = [
     "Microsoft.Network/virtualNetworks/join/action",
     "Microsoft.Network/virtualNetworks/read",
@@ -35,8 +35,8 @@ const SUBNET_RIGHTS: [&str; 3] = [
 
 const PRINCIPAL: &str = "properties.servicePrincipalProfile";
 
-/// Refuses the first thing that the cloud does not have for this cluster. A cloud that does not answer in time is not held
-/// against the customer: what could not be asked now is asked by the backend.
+/// Returns the first problem as an error. If the cloud does not respond in time, the request is accepted and the backend repeats the
+/// checks.
 pub(super) async fn run(cloud: &CloudRoles, draft: &Draft<'_>, subscription: &str) -> Result<(), ApiError> {
     let location = draft.location.unwrap_or_default().to_ascii_lowercase();
     let pools = pools(draft);
@@ -69,7 +69,7 @@ fn pools(draft: &Draft<'_>) -> Vec<Pool> {
     pools
 }
 
-/// How many addresses of outgoing traffic a draft asks for.
+/// Number of outbound addresses of a draft.
 fn outbound_ips(draft: &Draft<'_>) -> u32 {
     let network = draft.properties.as_ref().and_then(|it| it.network);
     let profile = network.and_then(|it| it.load_balancer_profile.as_ref());
@@ -99,7 +99,7 @@ async fn check_cloud(
     location: &str,
 ) -> Result<(), ApiError> {
     let infrastructure = cloud.infrastructure.as_ref();
-    // What the cloud does not tell is left to the backend, and the rest is looked at all the same.
+    // A check whose query fails is left to the backend; the others are still made.
     if let Some(sizes) = answered("the sizes", infrastructure.sizes(subscription, location).await) {
         refuse(lacking_size(&sizes, pools, location))?;
     }
@@ -123,17 +123,17 @@ async fn check_cloud(
     check_rights(cloud.identities.as_ref(), draft).await
 }
 
-/// An answer; a failure of the cloud's own is noted, and what it was for is left to the backend.
+/// The result of a query. An error of the cloud is logged, and its check is left to the backend.
 fn answered<T>(what: &str, outcome: Result<T, CloudError>) -> Option<T> {
     outcome
         .inspect_err(|error| {
             let cause: &dyn std::error::Error = error;
-            tracing::warn!(error = cause, "The cloud did not tell {what}; that is left to the backend");
+            tracing::warn!(error = cause, "Cannot read {what} from the cloud; the backend repeats the check");
         })
         .ok()
 }
 
-/// The subnets that a draft names, each with the field that does.
+/// The subnets of a draft, each with its field.
 fn subnets(draft: &Draft<'_>) -> Vec<(ResourceId, String)> {
     let Some(properties) = &draft.properties else { return Vec::new() };
     let master = properties.master.and_then(|it| it.subnet_id.as_deref());
@@ -147,7 +147,7 @@ fn subnets(draft: &Draft<'_>) -> Vec<(ResourceId, String)> {
     all.filter_map(|(id, target)| Some((id.parse().ok()?, target))).collect()
 }
 
-/// A quick look whether the subnets are there at all.
+/// Checks that the subnets exist.
 async fn check_subnets(cloud: &dyn Infrastructure, draft: &Draft<'_>) -> Result<(), ApiError> {
     for (id, target) in subnets(draft) {
         let Some(None) = answered("a subnet", cloud.get(&id).await) else { continue };
@@ -168,8 +168,8 @@ async fn check_subnets(cloud: &dyn Infrastructure, draft: &Draft<'_>) -> Result<
     Ok(())
 }
 
-/// As whom the cluster will work, and the code for what it may not do. None where the draft does not tell: what is missing of
-/// it was refused before.
+/// The cluster's credential, and the error code for its missing permissions. None where the draft is incomplete, which was rejected
+/// before.
 fn worker(draft: &Draft<'_>) -> Option<(Credential, Code)> {
     let properties = draft.properties.as_ref()?;
     if properties.platform.is_some() {
@@ -182,7 +182,7 @@ fn worker(draft: &Draft<'_>) -> Option<(Credential, Code)> {
     Some((Credential::Client { client_id, secret }, Code::InvalidServicePrincipalPermissions))
 }
 
-/// A quick look whether the cluster's principal is who it says, and whether it and this service may use the network.
+/// Checks the credential of the cluster's principal, and that the principal and this service may use the network.
 async fn check_rights(cloud: &dyn Identities, draft: &Draft<'_>) -> Result<(), ApiError> {
     let refused = |code, message: String| ApiError::new(StatusCode::BAD_REQUEST, code, message);
     let Some((credential, code)) = worker(draft) else { return Ok(()) };
@@ -215,7 +215,7 @@ async fn check_rights(cloud: &dyn Identities, draft: &Draft<'_>) -> Result<(), A
     Ok(())
 }
 
-/// Which of these actions somebody may not do, looked at again until then.
+/// The actions that a credential may not perform, checked repeatedly until `until`.
 async fn missing(
     cloud: &dyn Identities,
     credential: &Credential,

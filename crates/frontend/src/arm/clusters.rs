@@ -1,4 +1,4 @@
-//! Clusters, read: one, those of a subscription, those of a resource group.
+//! Reads of clusters: one, those of a subscription, those of a resource group.
 
 use api::doc::Cluster;
 use api::rest::v2025_07_25::OpenShiftCluster;
@@ -13,10 +13,10 @@ use super::{ArmState, is_admin, link, version};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, PageRequest, ResourceId};
 
-/// The contract's pages are this long.
+/// Length of a page, as in the contract.
 const PER_PAGE: usize = 10;
 
-/// What page tokens are sealed for.
+/// The purpose under which page tokens are sealed.
 const PAGES: &str = "arm-page";
 
 /// Shows one cluster.
@@ -42,12 +42,12 @@ pub(super) async fn show(State(state): State<ArmState>, request: ApiRequest) -> 
     Ok(response.into_response())
 }
 
-/// The cluster of that id.
+/// The cluster with this id.
 pub(super) async fn find(state: &ArmState, id: &ResourceId) -> Result<VersionedDocument<Cluster>, ApiError> {
     state.store.clusters().find(&id.path).await?.ok_or_else(|| absent(id))
 }
 
-/// There is no such cluster.
+/// The error for an id that no cluster has.
 pub(super) fn absent(id: &ResourceId) -> ApiError {
     let message = format!("The Resource '{}' was not found.", id.spelled);
     ApiError::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)
@@ -81,7 +81,7 @@ pub(super) async fn list_in_group(
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
     let scope = format!("/subscriptions/{}", request.path_param("subscriptionId"));
-    // The slash keeps the group `a` from listing what is in `ab`.
+    // Without the slash, group `a` would list the clusters of `ab`.
     let prefix = format!("{scope}/resourcegroups/{}/", request.path_param("resourceGroupName"));
     page(&state, &request, scope, prefix).await
 }
@@ -108,12 +108,12 @@ async fn page(
     Ok(ApiResponse::ok(&ArmPage { value, next_link }))
 }
 
-/// Where a list goes on, if that is a token which a list of ours answered.
+/// The position in a sealed page token.
 fn opened(state: &ArmState, token: &str) -> Result<PageToken, ApiError> {
-    // Base64 has a plus, which some clients do not escape; it arrives as a space then.
+    // Some clients do not escape the plus of Base64, which then arrives as a space.
     let token = token.replace(' ', "+");
     let place = state.reader().open_text(PAGES, &token).and_then(|text| text.parse().ok());
     place.ok_or_else(|| {
-        ApiError::invalid_parameter("$skipToken", "The token is none that a list of this server answered.")
+        ApiError::invalid_parameter("$skipToken", "The token is not from a nextLink of this list.")
     })
 }

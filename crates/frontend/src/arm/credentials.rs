@@ -1,4 +1,4 @@
-//! How a customer comes into a cluster.
+//! The credentials of a cluster for its customer.
 
 use api::doc::secrets::{CUSTOMER_KUBECONFIG, KUBEADMIN_PASSWORD};
 use api::rest::{AdminKubeconfig, Credentials, HiddenText};
@@ -14,14 +14,14 @@ use super::{ArmState, clusters, version};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse};
 
-/// Shows the user that may do everything in a cluster, with their password.
+/// Shows the cluster administrator's name and password.
 #[utoipa::path(
     post, path = "/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}/listcredentials",
     operation_id = "OpenShiftClusters_ListCredentials", tag = "resource manager",
     params(ClusterPath, Version),
     responses(
         (status = 200, description = "User and password.", body = Credentials),
-        (status = 415, description = "The body is of a type that is not accepted."),
+        (status = 415, description = "The media type of the body is not supported."),
     )
 )]
 pub(super) async fn list_credentials(
@@ -34,14 +34,14 @@ pub(super) async fn list_credentials(
     Ok(ApiResponse::ok(&Credentials { kubeadmin_username: "kubeadmin".to_owned(), kubeadmin_password: text }))
 }
 
-/// Shows the kubeconfig that a customer is given.
+/// Shows the customer's kubeconfig.
 #[utoipa::path(
     post, path = "/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}/listadmincredentials",
     operation_id = "OpenShiftClusters_ListAdminCredentials", tag = "resource manager",
     params(ClusterPath, Version),
     responses(
         (status = 200, description = "The kubeconfig in base64.", body = AdminKubeconfig),
-        (status = 415, description = "The body is of a type that is not accepted."),
+        (status = 415, description = "The media type of the body is not supported."),
     )
 )]
 pub(super) async fn list_admin_credentials(
@@ -54,7 +54,7 @@ pub(super) async fn list_admin_credentials(
     Ok(ApiResponse::ok(&AdminKubeconfig { kubeconfig: text }))
 }
 
-/// The cluster, if its credentials may be shown now. Who is shown them is in the audit log before they are.
+/// The cluster, if its credentials may be shown now. The audit record is written before they are shown.
 async fn admitted(state: &ArmState, request: &ApiRequest, action: &str) -> Result<Uuid, ApiError> {
     let id = request.resource_id()?;
     request.check_media()?;

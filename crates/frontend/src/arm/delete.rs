@@ -1,4 +1,4 @@
-//! The end of a cluster.
+//! Deletion of a cluster.
 
 use api::doc::{Cluster, Verb};
 use axum::extract::State;
@@ -14,7 +14,7 @@ use super::{ArmState, empty, is_admin, link, operations, retry_delay, version};
 use crate::params::{ClusterPath, IfMatch};
 use crate::wire::{ApiError, ApiRequest, WRITE_ATTEMPTS_MAX};
 
-/// Deletes a cluster with all that it has.
+/// Deletes a cluster and its resources.
 #[utoipa::path(
     delete, path = "/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}",
     operation_id = "OpenShiftClusters_Delete", tag = "resource manager",
@@ -51,7 +51,7 @@ pub(super) async fn delete(State(state): State<ArmState>, request: ApiRequest) -
             Err(other) => return Err(other.into()),
         }
     }
-    Err(ApiError::internal("the cluster was changed by others again and again"))
+    Err(ApiError::internal("the cluster was changed by other requests several times"))
 }
 
 fn accepted(state: &ArmState, request: &ApiRequest, cluster: &Cluster, operation: Uuid) -> Response {

@@ -1,4 +1,4 @@
-//! What the resource manager tells us of a request in its headers.
+//! Headers that the resource manager adds to a request.
 
 use api::doc::SystemData;
 use api::rest::SystemDataForm;
@@ -11,7 +11,7 @@ const SYSTEM_DATA: HeaderName = HeaderName::from_static("x-ms-arm-resource-syste
 const IDENTITY_URL: HeaderName = HeaderName::from_static("x-ms-identity-url");
 const HOME_TENANT: HeaderName = HeaderName::from_static("x-ms-home-tenant-id");
 
-/// More is no honest header.
+/// Longest accepted header.
 const HEADER_BYTES_MAX: usize = 8 * 1024;
 
 fn text<'a>(request: &'a ApiRequest, name: &HeaderName) -> Option<&'a str> {
@@ -19,18 +19,18 @@ fn text<'a>(request: &'a ApiRequest, name: &HeaderName) -> Option<&'a str> {
     Some(value).filter(|it| !it.is_empty() && it.len() <= HEADER_BYTES_MAX)
 }
 
-/// Who creates and changes; nothing when the header is absent or not as it must be.
+/// The system data of a request; empty when the header is absent or invalid.
 fn told(request: &ApiRequest) -> SystemDataForm {
     let Some(value) = request.headers().get(&SYSTEM_DATA) else { return SystemDataForm::default() };
-    // By way of an object: serde would take a list as well, member by member.
+    // Parsed as an object first: serde would also accept an array of the members.
     let read = serde_json::from_slice::<Map<String, Value>>(value.as_bytes());
     read.and_then(|it| serde_json::from_value(Value::Object(it))).unwrap_or_else(|_| {
-        tracing::warn!("The header X-Ms-Arm-Resource-System-Data is not as it must be and was passed over");
+        tracing::warn!("Ignoring an invalid header X-Ms-Arm-Resource-System-Data");
         SystemDataForm::default()
     })
 }
 
-/// Lays what the header says over what is known: only what it says, never emptiness.
+/// Updates the stored system data with the values of the header that are not empty.
 pub(super) fn lay_system_data(request: &ApiRequest, known: &mut SystemData) {
     let told = told(request);
     let word = |field: &mut Option<String>, said: Option<String>| {
@@ -46,7 +46,7 @@ pub(super) fn lay_system_data(request: &ApiRequest, known: &mut SystemData) {
     known.last_modified_at = told.last_modified_at.or(known.last_modified_at);
 }
 
-/// Where the credentials of a cluster's managed identity are fetched, and its tenant.
+/// The URL for credentials of a cluster's managed identity, and its tenant.
 pub(super) struct IdentityHeaders<'a> {
     pub(super) url: Option<&'a str>,
     pub(super) tenant: Option<&'a str>,
@@ -57,7 +57,7 @@ impl<'a> IdentityHeaders<'a> {
         IdentityHeaders { url: text(request, &IDENTITY_URL), tenant: text(request, &HOME_TENANT) }
     }
 
-    /// Both, or the refusal of a PUT without them.
+    /// Checks that both headers are present.
     pub(super) fn required(&self) -> Result<(), ApiError> {
         if self.url.is_some() && self.tenant.is_some() {
             return Ok(());

@@ -1,11 +1,11 @@
-//! Absolute URLs in answers. The resource manager puts the URL that its caller used into `Referer`: scheme, host and query are
-//! kept, for the caller polls what it is given, verbatim. A `Referer` that names another server does not come this far (`names`).
+//! Absolute URLs in responses. The resource manager puts the URL of its caller into `Referer`: its scheme, host and query are used,
+//! because the caller polls the URL of the response verbatim. `names` has removed a `Referer` of another server before.
 
 use http::{Uri, header};
 
 use crate::wire::{ApiRequest, Query, clean};
 
-/// The URL by which the caller reached us: origin, path and query.
+/// The URL that the caller used: origin, path and query.
 struct CallerUrl {
     origin: String,
     path: String,
@@ -28,10 +28,10 @@ fn came(request: &ApiRequest) -> CallerUrl {
     }
 }
 
-/// The URL of another resource of ours, with the query that the caller used.
+/// The URL of another path of this API, with the query of the caller.
 pub(super) fn to(request: &ApiRequest, path: &str) -> String {
     let came = came(request);
-    // Whoever polls without a version is refused, whatever the caller's own URL had.
+    // Polling needs an api-version, also when the caller's URL has none.
     let query = match came.query.get_all("api-version").next() {
         Some(_) => came.query.text(),
         None => match request.query.get_all("api-version").next() {
@@ -46,7 +46,7 @@ pub(super) fn to(request: &ApiRequest, path: &str) -> String {
 pub(super) fn next_page(request: &ApiRequest, token: &str) -> String {
     let came = came(request);
     let own = request.spelled().to_ascii_lowercase();
-    // Something may stand before us under a longer path.
+    // A proxy may have a longer path.
     let path = if clean(&came.path).to_ascii_lowercase().ends_with(&own) {
         came.path
     } else {

@@ -1,5 +1,5 @@
-//! The resource manager's API: what customers ask, through whatever speaks the contract. One file for each subject. The types,
-//! the rules and the converters of the versions are in `api::rest`; here requests are read, documents written, answers given.
+//! The resource manager's API, for customers. One file for each subject. The types, validation rules and converters of its versions are
+//! in `api::rest`.
 
 mod cloud_checks;
 mod clusters;
@@ -36,13 +36,13 @@ use crate::server::{CloudRoles, Deps};
 use crate::wire::{ApiError, ApiRequest, Code};
 use response_cache::ResponseCache;
 
-/// The release of this service, as it is noted on what it makes.
+/// The release of this service, as stored in the clusters it creates.
 const BUILD: &str = env!("CARGO_PKG_VERSION");
 
-/// The provider's name, as it is spelled in ids that we make.
+/// The provider's name in generated ids.
 const PROVIDER: &str = "Microsoft.RedHatOpenShift";
 
-/// What the routes work with.
+/// The state that the handlers share.
 #[derive(Debug, Clone)]
 pub(crate) struct ArmState {
     store: Store,
@@ -55,7 +55,7 @@ pub(crate) struct ArmState {
     cluster_forms: ClusterForms,
 }
 
-/// What an operator has set.
+/// The configuration that the handlers need.
 #[derive(Debug)]
 struct ArmSettings {
     locations: Vec<String>,
@@ -91,7 +91,7 @@ impl ArmState {
         &self.store
     }
 
-    /// What the rules for values stand on.
+    /// The context of the validation rules.
     fn ground<'a>(&'a self, path: &'a str, stored: Option<&'a api::doc::Cluster>) -> Ground<'a> {
         Ground {
             path,
@@ -103,7 +103,7 @@ impl ArmState {
     }
 }
 
-/// The version that a request names.
+/// The api-version of a request.
 fn version(request: &ApiRequest) -> Result<ApiVersion, ApiError> {
     let mut named = request.query.get_all("api-version");
     match (named.next().and_then(ApiVersion::named), named.next()) {
@@ -117,13 +117,13 @@ fn version(request: &ApiRequest) -> Result<ApiVersion, ApiError> {
     }
 }
 
-/// Whether a request asks for the admin form.
+/// Whether a request has `api-version=admin`.
 fn is_admin(request: &ApiRequest) -> bool {
     let mut named = request.query.get_all("api-version");
     named.next() == Some("admin") && named.next().is_none()
 }
 
-/// An answer without a body. It has the type that every answer has.
+/// A response without a body, with the content type of every response.
 fn empty(status: StatusCode) -> Response {
     let json = HeaderValue::from_static("application/json");
     (status, [(header::CONTENT_TYPE, json)]).into_response()
@@ -134,7 +134,7 @@ fn retry_delay(attempt: u32) -> Duration {
     Duration::from_millis(100) * attempt
 }
 
-/// Every route, with its description.
+/// All routes with their OpenAPI descriptions.
 pub(crate) fn routes() -> OpenApiRouter<ArmState> {
     OpenApiRouter::new()
         .routes(routes!(provider::operations))

@@ -1,5 +1,5 @@
-//! Asynchronous operations. Their end is told only once their cluster shows it: as long as a cluster carries an operation, that
-//! operation is answered as it began.
+//! Asynchronous operations. An operation is shown as running until its cluster shows the result: as long as the cluster refers to the
+//! operation, the response has the initial status.
 
 use api::doc::{Cluster, Operation, ProvisioningState, Verb};
 use api::rest::v2025_07_25::OpenShiftCluster;
@@ -17,13 +17,13 @@ use crate::wire::{ApiError, ApiRequest, ApiResponse, ResourceId};
 
 const NO_OPERATION: &str = "The operation was not found.";
 
-/// The paths by which an operation that begins is followed.
+/// The paths to poll a new operation.
 pub(super) struct OperationPaths {
     pub(super) status: String,
     pub(super) result: String,
 }
 
-/// Where an operation is followed.
+/// The paths to poll an operation.
 pub(super) fn paths(subscription: &str, location: &str, operation: Uuid) -> OperationPaths {
     let path = |kind: &str| {
         format!("/subscriptions/{subscription}/providers/{PROVIDER}/locations/{location}/{kind}/{operation}")
@@ -31,7 +31,7 @@ pub(super) fn paths(subscription: &str, location: &str, operation: Uuid) -> Oper
     OperationPaths { status: path("operationsstatus"), result: path("operationresults") }
 }
 
-/// How long the caller should wait before it asks again.
+/// The wait before the caller polls again.
 pub(super) fn retry_after(state: &ArmState) -> HeaderValue {
     HeaderValue::from(state.settings.retry_after)
 }
@@ -73,12 +73,12 @@ pub(super) fn start(
     operation
 }
 
-/// Shows how an operation stands.
+/// Shows the status of an operation.
 #[utoipa::path(
     get, path = "/subscriptions/{subscriptionId}/providers/microsoft.redhatopenshift/locations/{location}/operationsstatus/{operationId}",
     operation_id = "OperationsStatus_Get", tag = "resource manager",
     params(LocationPath, Version, ("operationId" = String, Path, format = Uuid, description = "The operation.")),
-    responses((status = 200, description = "How it stands.", body = OperationStatus))
+    responses((status = 200, description = "The status.", body = OperationStatus))
 )]
 pub(super) async fn status(State(state): State<ArmState>, request: ApiRequest) -> Result<Response, ApiError> {
     version(&request)?;
@@ -101,7 +101,7 @@ pub(super) async fn status(State(state): State<ArmState>, request: ApiRequest) -
     Ok(response)
 }
 
-/// How far the work is: which step, and how much of the plan is behind it.
+/// The progress of the work: the current step and the completed part of the plan.
 fn step(work: &WorkView) -> OperationStep {
     let journal = Journal::read(work.checkpoint.as_ref());
     let Some(step) = journal.step() else {
@@ -117,15 +117,15 @@ fn step(work: &WorkView) -> OperationStep {
     }
 }
 
-/// Shows what an operation made.
+/// Shows the result of an operation.
 #[utoipa::path(
     get, path = "/subscriptions/{subscriptionId}/providers/microsoft.redhatopenshift/locations/{location}/operationresults/{operationId}",
     operation_id = "OperationResults_Get", tag = "resource manager",
     params(LocationPath, Version, ("operationId" = String, Path, format = Uuid, description = "The operation.")),
     responses(
         (status = 200, description = "The cluster as it was at the end.", body = OpenShiftCluster),
-        (status = 202, description = "It still runs."),
-        (status = 204, description = "It has ended, and there is nothing to show."),
+        (status = 202, description = "It is running."),
+        (status = 204, description = "It is finished and has no result."),
     )
 )]
 pub(super) async fn result(State(state): State<ArmState>, request: ApiRequest) -> Result<Response, ApiError> {
@@ -148,7 +148,7 @@ pub(super) async fn result(State(state): State<ArmState>, request: ApiRequest) -
     })
 }
 
-/// The operation in the path, if it is one of that subscription.
+/// The operation in the path, if it belongs to the subscription.
 async fn find(state: &ArmState, request: &ApiRequest) -> Result<OperationView, ApiError> {
     let id = request.uuid("operationId", NO_OPERATION)?;
     let found = state.store.operations().view(id).await?;
@@ -158,7 +158,7 @@ async fn find(state: &ArmState, request: &ApiRequest) -> Result<OperationView, A
     found.filter(is_theirs).ok_or_else(|| ApiError::not_found(NO_OPERATION))
 }
 
-/// Whether an operation is still to be shown as it began.
+/// Whether an operation is shown as running.
 async fn is_running(state: &ArmState, operation: &Operation) -> Result<bool, ApiError> {
     let has_ended = matches!(operation.status, ProvisioningState::Succeeded | ProvisioningState::Failed);
     if !has_ended {

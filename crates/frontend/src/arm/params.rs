@@ -14,7 +14,7 @@ pub(super) enum CustomerVersion {
     V2025_07_25,
 }
 
-/// Which version of the API.
+/// The api-version.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Version {
@@ -44,22 +44,22 @@ pub(super) struct GroupPath {
     resource_group_name: String,
 }
 
-/// Which place of a subscription.
+/// A location of a subscription.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct LocationPath {
     /// The subscription.
     #[param(rename = "subscriptionId", format = Uuid)]
     subscription_id: String,
-    /// The place.
+    /// The location.
     location: String,
 }
 
-/// Where a list goes on.
+/// A page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Paging {
-    /// At most so many items; 10 when absent.
+    /// Maximum number of items; 10 when absent.
     #[param(minimum = 1, maximum = 4_294_967_295_i64)]
     limit: Option<i64>,
     /// From the `nextLink` of the page before.

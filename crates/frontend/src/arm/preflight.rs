@@ -1,4 +1,4 @@
-//! What a deployment would meet: the rules that need neither a cloud nor a write. Nothing is stored.
+//! Preflight of a deployment: the validation rules that need neither a cloud nor a write. Nothing is stored.
 
 use api::admin::ErrorBody;
 use api::doc::Cluster;
@@ -15,7 +15,7 @@ use super::params::{GroupPath, Version};
 use super::{ArmState, version, write};
 use crate::wire::{ApiError, ApiRequest, ApiResponse, ResourceId};
 
-/// Checks the resources of a deployment. The answer is 200 whatever is found.
+/// Checks the resources of a deployment. The status is 200 also when a check fails.
 #[utoipa::path(
     post, path = "/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/deployments/{deploymentName}/preflight",
     operation_id = "Deployments_Preflight", tag = "resource manager",
@@ -30,7 +30,7 @@ pub(super) async fn preflight(
     version(&request)?;
     let outcome = match request.object() {
         Ok(body) => look(&state, &request, &body).await?,
-        Err(_) => Err(content("The body is not JSON as it must be.")),
+        Err(_) => Err(content("The body is not valid JSON.")),
     };
     let (status, error) = match outcome {
         Ok(()) => ("Succeeded", None),
@@ -45,7 +45,7 @@ fn content(message: &str) -> Wrong {
     Wrong::new(WrongCode::InvalidRequestContent, "", message)
 }
 
-/// The first thing that is wrong with any of the resources.
+/// The first error in the resources.
 async fn look(state: &ArmState, request: &ApiRequest, body: &Value) -> Result<Result<(), Wrong>, ApiError> {
     let Some(resources) = body["resources"].as_array() else {
         return Ok(Err(content("The member resources must be a list.")));
@@ -64,7 +64,7 @@ async fn look(state: &ArmState, request: &ApiRequest, body: &Value) -> Result<Re
     Ok(Ok(()))
 }
 
-/// What is wrong with one cluster of a deployment.
+/// The error in one cluster of a deployment.
 async fn one(
     state: &ArmState,
     request: &ApiRequest,
@@ -83,7 +83,7 @@ async fn one(
     let Ok(id) = ResourceId::within(&path) else {
         return Ok(Err(content("The member name of a cluster must be a valid name.")));
     };
-    // The template's own words are no members of the resource.
+    // Members of the template, not of the resource.
     let mut body = members.clone();
     for name in ["apiVersion", "dependsOn", "scope", "condition", "comments"] {
         body.remove(name);
@@ -99,7 +99,7 @@ async fn one(
     })
 }
 
-/// What a PUT that creates this cluster would be refused for, in the same order.
+/// The validation of a PUT that creates this cluster, in the same order.
 fn creation(state: &ArmState, version: ApiVersion, id: &ResourceId, body: Value) -> Result<(), Wrong> {
     let known = state.install_catalog.now();
     let external = version.read(write::with_default_version(body, &known))?;
@@ -112,7 +112,7 @@ fn creation(state: &ArmState, version: ApiVersion, id: &ResourceId, body: Value)
     write::check_enabled(&spec.version, &known)
 }
 
-/// What a PUT that changes this cluster would be refused for, in the same order.
+/// The validation of a PUT that changes this cluster, in the same order.
 fn change(
     state: &ArmState,
     version: ApiVersion,

@@ -1,4 +1,4 @@
-//! What may be allowed or denied to somebody: the list that the resource manager makes roles of.
+//! The operations of the provider, from which the resource manager builds roles.
 
 use api::rest::{ArmPage, OperationDisplay, OperationForm};
 
@@ -65,7 +65,7 @@ const OPERATIONS: [(&str, &str, &str, &str); 11] = [
     ),
 ];
 
-/// Lists what may be allowed or denied. No version is asked for.
+/// Lists the operations of the provider. Needs no api-version.
 #[utoipa::path(
     get, path = "/providers/microsoft.redhatopenshift/operations",
     operation_id = "Operations_List", tag = "resource manager",

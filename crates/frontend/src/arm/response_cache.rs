@@ -1,5 +1,4 @@
-//! Answers that were given before. Clients ask for a cluster again and again while they wait for it; as long as it is in the
-//! same version the answer is the same, and only that version is read.
+//! A cache of responses. Clients poll a cluster while they wait for it; as long as its version is the same, only the version is read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,15 +9,15 @@ use uuid::Uuid;
 
 use crate::wire::ApiResponse;
 
-/// So many answers are kept; the next one begins anew with none.
+/// Maximum number of responses; the cache is cleared when it is full.
 const KEPT_MAX: usize = 1000;
-/// They are a few kilobytes each; one that is longer than this is made anew whenever it is asked for.
+/// Longest response that is cached; most have a few kilobytes.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 
-/// Which document an answer shows, in which version.
+/// The document of a response, and its version.
 pub(super) type DocumentVersion = (Uuid, Etag);
 
-/// Answers by the path in lower case and the api-version that was asked for.
+/// Responses by api-version and path in lower case.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ResponseCache(Arc<Mutex<HashMap<(ApiVersion, String), CachedResponse>>>);
 
@@ -29,12 +28,12 @@ struct CachedResponse {
 }
 
 impl ResponseCache {
-    /// What was answered for that path, and what it shows. Whether that is still so is for the caller to find out.
+    /// The cached response for a path and its document. The caller checks that it is current.
     pub(super) fn last(&self, version: ApiVersion, path: &str) -> Option<(DocumentVersion, ApiResponse)> {
         self.kept().get(&(version, path.to_owned())).map(|it| (it.of, it.response.clone()))
     }
 
-    /// Keeps an answer.
+    /// Caches a response.
     pub(super) fn keep(&self, version: ApiVersion, path: &str, of: DocumentVersion, response: &ApiResponse) {
         if response.body_len() > KEPT_BYTES_MAX {
             return;
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_kept_for_its_path_and_api_version_and_never_more_than_so_many() {
+    fn a_response_is_cached_by_path_and_api_version_within_the_limit() {
         let shown = ResponseCache::default();
         let response = ApiResponse::ok(&"x");
         let of = (Uuid::from_u128(1), "\"1\"".parse().unwrap());

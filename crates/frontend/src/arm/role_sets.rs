@@ -31,7 +31,7 @@ fn form(request: &ApiRequest, set: &RoleSet) -> RoleSetForm {
     }
 }
 
-/// Refuses versions that were there before role sets.
+/// Rejects api-versions without role sets.
 fn check_version(request: &ApiRequest) -> Result<(), ApiError> {
     let version = version(request)?;
     if version.knows_identities() {

@@ -1,4 +1,4 @@
-//! What a subscription's state and a cluster's state allow, as tables.
+//! The actions that the states of a subscription and of a cluster allow, as tables.
 
 use api::doc::{Cluster, ProvisioningState, Subscription, SubscriptionState};
 use http::StatusCode;
@@ -7,7 +7,7 @@ use store::VersionedDocument;
 use super::ArmState;
 use crate::wire::{ApiError, Code};
 
-/// What somebody wants to do with a cluster.
+/// An action on a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClusterAction {
     /// PUT or PATCH.
@@ -18,7 +18,7 @@ pub(super) enum ClusterAction {
     Credentials,
 }
 
-/// Whether a subscription in that state (none: we were never told of it) may do that.
+/// Whether a subscription in this state allows the action; none is a subscription that was never registered.
 pub(super) fn subscription_allows(state: Option<SubscriptionState>, deed: ClusterAction) -> bool {
     use SubscriptionState as S;
     match (state, deed) {
@@ -28,7 +28,7 @@ pub(super) fn subscription_allows(state: Option<SubscriptionState>, deed: Cluste
     }
 }
 
-/// Refuses what the subscription does not allow; the subscription that does.
+/// Checks that the subscription allows the action, and returns it.
 pub(super) async fn check_subscription(
     state: &ArmState,
     subscription: &str,
@@ -45,7 +45,7 @@ pub(super) async fn check_subscription(
     Err(ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message))
 }
 
-/// Whether a cluster in that state may be asked that.
+/// Whether a cluster in this state allows the action.
 pub(super) fn state_allows(
     state: ProvisioningState,
     failed: Option<ProvisioningState>,
@@ -61,7 +61,7 @@ pub(super) fn state_allows(
     }
 }
 
-/// Refuses what the cluster's state does not allow.
+/// Checks that the cluster's state allows the action.
 pub(super) fn check_state(cluster: &Cluster, deed: ClusterAction) -> Result<(), ApiError> {
     let refused =
         |message: String| Err(ApiError::new(StatusCode::BAD_REQUEST, Code::RequestNotAllowed, message));
@@ -120,7 +120,7 @@ mod tests {
         check(S::Failed, Some(S::AdminUpdating), [true, true, true]);
         check(S::Failed, None, [true, true, true]);
         check(S::Succeeded, None, [true, true, true]);
-        // What an earlier operation failed in does not matter once one has succeeded.
+        // The state of an earlier failure does not matter after a success.
         check(S::Succeeded, Some(S::Creating), [true, true, true]);
         check(S::Updating, Some(S::Creating), [false, false, true]);
     }

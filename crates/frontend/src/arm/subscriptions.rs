@@ -1,5 +1,5 @@
-//! Subscriptions, as the resource manager tells us of them. What it sends is kept and given back as it is, but for the owner's
-//! address; nothing of it is logged.
+//! Subscriptions, as the resource manager reports them. The document is stored and returned unchanged except for the owner's address;
+//! nothing of it is logged.
 
 use api::doc::{Subscription, SubscriptionState};
 use axum::extract::State;
@@ -11,13 +11,13 @@ use super::params::SubscriptionPath;
 use super::{ArmState, retry_delay};
 use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, WRITE_ATTEMPTS_MAX};
 
-/// Tells us how a subscription stands. Its version is not looked at.
+/// Reports the state of a subscription. The api-version is ignored.
 #[utoipa::path(
     put, path = "/subscriptions/{subscriptionId}", operation_id = "putSubscription", tag = "resource manager",
     params(SubscriptionPath), request_body = Object,
     responses(
         (status = 200, description = "It was known.", body = Object),
-        (status = 201, description = "It is new.", body = Object),
+        (status = 201, description = "It was created.", body = Object),
     )
 )]
 pub(super) async fn put(State(state): State<ArmState>, request: ApiRequest) -> Result<ApiResponse, ApiError> {
@@ -33,7 +33,7 @@ pub(super) async fn put(State(state): State<ArmState>, request: ApiRequest) -> R
             return Err(ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message));
         }
         let subscriptions = state.store.subscriptions();
-        // What was looked at is what is changed: in between it may have been deleted, and that is for good.
+        // The write is conditional on the version that was read: a subscription that was deleted meanwhile stays deleted.
         let written = match &found {
             Some(read) => subscriptions.put(&wanted, Some(read.etag), &by).await,
             None => subscriptions.create(&wanted, &by).await.map(|(uuid, etag)| (uuid, etag, true)),
@@ -46,7 +46,7 @@ pub(super) async fn put(State(state): State<ArmState>, request: ApiRequest) -> R
             Err(other) => return Err(other.into()),
         }
     }
-    Err(ApiError::internal("the subscription was changed by others again and again"))
+    Err(ApiError::internal("the subscription was changed by other requests several times"))
 }
 
 fn subscription(id: &str, mut body: Value) -> Result<Subscription, ApiError> {

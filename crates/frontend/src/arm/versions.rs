@@ -1,4 +1,4 @@
-//! The versions that clusters can be installed with.
+//! The versions that can be installed.
 
 use api::rest::{ArmPage, OpenShiftVersion, OpenShiftVersionProperties};
 use axum::extract::State;

@@ -1,5 +1,5 @@
-//! A cluster is created or changed. Everything is looked at before anything is written; then the cluster, its operation, the
-//! work and its secrets are written together, so that a crash leaves all of it or nothing.
+//! Creates or changes a cluster. All checks come before the write, which stores the cluster, its operation, work and secrets in one
+//! transaction.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,10 +29,10 @@ use crate::install_catalog::InstallOptions;
 use crate::params::{ClusterPath, IfMatch};
 use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, ResourceId, WRITE_ATTEMPTS_MAX};
 
-/// Where an operation is followed.
+/// The header with the URL to poll an operation.
 pub(super) const ASYNC_OPERATION: HeaderName = HeaderName::from_static("azure-asyncoperation");
 
-/// How a body is meant.
+/// The meaning of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteMode {
     /// PUT: the body is the whole.
@@ -41,7 +41,7 @@ enum WriteMode {
     Merge,
 }
 
-/// Creates a cluster, or changes it to be as the body says.
+/// Creates a cluster, or replaces its properties.
 #[utoipa::path(
     put, path = "/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}",
     operation_id = "OpenShiftClusters_CreateOrUpdate", tag = "resource manager",
@@ -55,7 +55,7 @@ pub(super) async fn put(State(state): State<ArmState>, request: ApiRequest) -> R
     Box::pin(write(&state, &request, WriteMode::Replace)).await
 }
 
-/// Changes what the body says of a cluster.
+/// Changes properties of a cluster.
 #[utoipa::path(
     patch, path = "/subscriptions/{subscriptionId}/resourcegroups/{resourceGroupName}/providers/microsoft.redhatopenshift/openshiftclusters/{resourceName}",
     operation_id = "OpenShiftClusters_Update", tag = "resource manager",
@@ -86,21 +86,21 @@ async fn write(state: &ArmState, request: &ApiRequest, manner: WriteMode) -> Res
         match outcome {
             Ok(response) => return Ok(response),
             Err(WriteError::Api(error)) => return Err(*error),
-            // Of a creation it may have been the subscription that changed; the next look tells.
+            // A creation may have failed because the subscription changed; the next attempt decides.
             Err(WriteError::Conflict) if request.has_precondition() && found.is_some() => {
                 return Err(ApiError::precondition_failed());
             }
-            // The whole is looked at again: what somebody else has written may change every answer.
+            // All checks are repeated, because the other write may change every result.
             Err(WriteError::Conflict) => tokio::time::sleep(retry_delay(attempt)).await,
         }
     }
-    Err(ApiError::internal("the cluster was changed by others again and again"))
+    Err(ApiError::internal("the cluster was changed by other requests several times"))
 }
 
-/// Why a turn did not end well.
+/// Why an attempt failed.
 enum WriteError {
     Api(Box<ApiError>),
-    /// Somebody else was quicker.
+    /// Another writer was faster.
     Conflict,
 }
 
@@ -128,7 +128,7 @@ impl From<StoreError> for WriteError {
     }
 }
 
-/// Which key of the cluster another one holds.
+/// The error for a unique key that another cluster has.
 fn duplicate(key: &str) -> ApiError {
     let (code, message) = match key.split_once(':') {
         Some(("domain", domain)) => {
@@ -191,7 +191,7 @@ async fn create(
     Ok(response(state, request, version, StatusCode::CREATED, &cluster, operation.id, etag))
 }
 
-/// A cluster of that id that has nothing yet.
+/// A new cluster without properties.
 pub(super) fn blank(id: &ResourceId, now: Timestamp) -> Cluster {
     Cluster {
         id: id.spelled.clone(),
@@ -215,7 +215,7 @@ fn no_properties() -> ApiError {
     ApiError::internal("a draft that has properties made a cluster that has none")
 }
 
-/// The body with the default version, if there is one, where it names none.
+/// Adds the default version, if any, to a body that names none.
 pub(super) fn with_default_version(mut body: Value, known: &InstallOptions) -> Value {
     if lacks_version(&body)
         && let Some(Value::Object(profile)) = body.pointer_mut(PROFILE)
@@ -228,14 +228,14 @@ pub(super) fn with_default_version(mut body: Value, known: &InstallOptions) -> V
 
 const PROFILE: &str = "/properties/clusterProfile";
 
-/// Whether a body has a profile that names no version.
+/// Whether a body has a cluster profile without a version.
 fn lacks_version(body: &Value) -> bool {
     let profile = body.pointer(PROFILE).and_then(Value::as_object);
     let is_none = |version: &Value| version.is_null() || version == "";
     profile.is_some_and(|it| it.get("version").is_none_or(is_none))
 }
 
-/// Refuses a version that customers may not choose.
+/// Checks that customers may choose a version.
 pub(super) fn check_enabled(version: &str, known: &InstallOptions) -> Result<(), Wrong> {
     let is_version = version.parse::<Semver>().is_ok();
     if is_version && known.enabled().any(|it| it.version == version) {
@@ -265,7 +265,7 @@ async fn update(
     lay_over(&draft, &mut cluster);
     let installed = read.document.provisioned.as_deref().map(|it| it.spec.version.clone());
     let provisioned = cluster.provisioned.as_deref_mut().ok_or_else(no_properties)?;
-    // What is shown is the version that runs; what was asked for stays as it was.
+    // Responses show the running version; the requested version stays unchanged.
     provisioned.spec.version = installed.unwrap_or_default();
     lay_system_data(request, &mut provisioned.system_data);
     identify(request, &mut provisioned.spec.identity, manner)?;
@@ -278,7 +278,7 @@ async fn update(
     Ok(response(state, request, version, StatusCode::OK, &cluster, operation.id, etag))
 }
 
-/// What a cluster would be, in the form of the request's version.
+/// The cluster after a PUT, in the form of the request's version.
 pub(super) fn proposal(version: ApiVersion, stored: &Cluster, body: &Value) -> Result<External, Wrong> {
     proposed(version, stored, body, WriteMode::Replace)
 }
@@ -293,7 +293,7 @@ fn proposed(
         WriteMode::Replace => replaced(version.skeleton(stored, body), body),
         WriteMode::Merge => patched(version.show(stored).stripped().value(), body),
     };
-    // Whoever repeats the creation names the version that was asked for then, not the one that runs by now.
+    // A repeated creation names the version that was requested then, not the one that runs now.
     if let Some(provisioned) = stored.provisioned.as_deref()
         && let Some(running) = &provisioned.record.running_version
         && let Some(named) = merged.pointer_mut("/properties/clusterProfile/version")
@@ -312,7 +312,7 @@ async fn check_pull_secret(state: &ArmState, cluster: Uuid, draft: &Draft<'_>) -
     Ok(same_pull_secret(draft, stored.as_ref())?)
 }
 
-/// A pull secret that is sent must be the one that is there.
+/// A pull secret in a request must be the stored one.
 pub(super) fn same_pull_secret(draft: &Draft<'_>, stored: Option<&Secret<Vec<u8>>>) -> Result<(), Wrong> {
     match (sent_pull_secret(draft), stored) {
         (None, _) => Ok(()),
@@ -326,7 +326,7 @@ fn sent_pull_secret<'a>(draft: &Draft<'a>) -> Option<&'a str> {
     sent.filter(|it| !it.is_empty())
 }
 
-/// Notes where the credentials of a managed identity are fetched.
+/// Stores the URL and tenant of a managed identity from the headers.
 fn identify(request: &ApiRequest, identity: &mut Identity, manner: WriteMode) -> Result<(), ApiError> {
     let Identity::Workload { tenant_id, identity_url, .. } = identity else { return Ok(()) };
     let headers = IdentityHeaders::of(request);
@@ -341,7 +341,7 @@ fn identify(request: &ApiRequest, identity: &mut Identity, manner: WriteMode) ->
     Ok(())
 }
 
-/// The secrets that a request brings.
+/// The secrets of a request.
 fn secrets(draft: &Draft<'_>) -> Secrets {
     let properties = draft.properties.as_ref();
     let pull_secret = properties.and_then(|it| it.pull_secret);
@@ -372,5 +372,5 @@ fn response(
     response
 }
 
-/// The limit on what a request waits for the cloud.
+/// Longest time that a request waits for the cloud.
 pub(super) const CLOUD_TIME_MAX: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Who may use the resource manager's API besides operators: whoever holds a certificate that is listed, in a file or by the
-//! cloud's metadata end point, and whoever brings a token that a service at our side accepts.
+//! Callers of the resource manager's API besides operators: clients whose certificate is listed, in a file or by the cloud's metadata
+//! endpoint, and clients whose token the token validation service accepts.
 
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
@@ -17,16 +17,16 @@ use super::{AuthenticationError, RequestContext, identity};
 use crate::config::ArmCallers;
 use serve::tls::{self, TlsError};
 
-/// How often the list is read.
+/// Time between two reads of the list.
 const REFRESH_EVERY: Duration = Duration::from_secs(60 * 60);
 
-/// How soon it is read again after a failure.
+/// Wait after a failed read of the list.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// A list that is older counts for nothing.
+/// An older list is not used.
 const LIST_AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
 
-/// So often the token service is asked about one request.
+/// Attempts to validate the token of one request.
 const VALIDATION_TRIES: u32 = 3;
 
 /// The certificates of callers.
@@ -48,7 +48,7 @@ struct LoadedList {
     read: Option<Timestamp>,
 }
 
-/// A certificate, and when it counts.
+/// A certificate and the time in which it is accepted.
 #[derive(Debug, Clone)]
 struct Entry {
     der: Vec<u8>,
@@ -63,7 +63,7 @@ impl Entry {
     }
 }
 
-/// What the metadata end point answers.
+/// The response of the metadata endpoint.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
@@ -81,7 +81,7 @@ struct MetadataEntry {
 }
 
 impl AllowList {
-    /// The list that the configuration names, read once where it is a file; none when it names none.
+    /// The configured list, if any. A file is read at once.
     pub(crate) fn open(config: &ArmCallers, now: Timestamp) -> Result<Option<AllowList>, TlsError> {
         let source = match (&config.certificates, &config.metadata_url) {
             (Some(path), _) => Source::File(path.clone()),
@@ -102,7 +102,7 @@ impl AllowList {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = LoadedList { entries, read: Some(now) };
     }
 
-    /// The name of the caller whose certificate this is.
+    /// The name of the caller with this certificate.
     pub(crate) fn caller(&self, leaf: &[u8], now: Timestamp) -> Result<String, AuthenticationError> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if known.is_stale(now) {
@@ -118,7 +118,7 @@ impl AllowList {
         }
     }
 
-    /// Why the list cannot be used now; nothing when it can.
+    /// Why the list cannot be used now; none when it can.
     pub(crate) fn problem(&self, now: Timestamp) -> Option<&'static str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if known.is_stale(now) {
@@ -128,7 +128,7 @@ impl AllowList {
             .then_some("no certificate in the list of callers counts now")
     }
 
-    /// Reads the list now and then, until `closing`.
+    /// Reads the list periodically until `closing`.
     pub(crate) async fn follow(&self, clock: &dyn api::clock::Clock, closing: CancellationToken) {
         loop {
             let read = match &self.source {
@@ -145,7 +145,7 @@ impl AllowList {
                     REFRESH_EVERY
                 }
                 Err(why) => {
-                    tracing::warn!("The list of callers could not be read, the old one stays: {why}");
+                    tracing::warn!("Cannot read the list of callers, keeping the previous one: {why}");
                     RETRY_AFTER
                 }
             };
@@ -197,7 +197,7 @@ fn name_of(certificate: &X509Certificate<'_>) -> String {
     name.unwrap_or("the resource manager").to_owned()
 }
 
-/// The service that validates tokens for us.
+/// The token validation service.
 #[derive(Debug)]
 pub(crate) struct TokenService {
     url: String,
@@ -229,7 +229,7 @@ impl TokenService {
         for _ in 0..VALIDATION_TRIES {
             match self.fetcher.validate(&self.url, &validation).await {
                 Ok(http::StatusCode::OK) => return Ok(()),
-                // The service has judged; asking again changes nothing.
+                // The decision is final; another attempt would not change it.
                 Ok(status) if !status.is_server_error() => {
                     return Err(AuthenticationError::new(format!("the token service answered {status}")));
                 }

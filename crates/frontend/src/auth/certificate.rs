@@ -1,4 +1,4 @@
-//! Client certificates: signed by the configured authority, made for clients, within their time, and on the list.
+//! Client certificates: signed by the configured authority, issued for clients, valid now, and listed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use x509_parser::prelude::FromDer as _;
 use super::{AuthenticationError, Role, identity};
 use crate::config::{ClientRule, Config};
 
-/// The rules for client certificates.
+/// Verifies client certificates and assigns roles to them.
 #[derive(Debug)]
 pub(crate) struct CertificateVerifier {
     authority: ClientAuthority,
@@ -20,7 +20,7 @@ pub(crate) struct CertificateVerifier {
     readers: Vec<ClientRule>,
 }
 
-/// The holder of a certificate that is accepted.
+/// The holder of an accepted certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertificateHolder {
     name: String,
@@ -30,13 +30,13 @@ pub(crate) struct CertificateHolder {
 }
 
 impl CertificateHolder {
-    /// A part of this very process, which needs no certificate.
+    /// A component of this process, which needs no certificate.
     pub(crate) fn in_process(name: &str) -> CertificateHolder {
         let (not_before, not_after) = (Timestamp::MIN, Timestamp::MAX);
         CertificateHolder { name: name.to_owned(), role: Role::Operator, not_before, not_after }
     }
 
-    /// The name, if the certificate is valid at that time: a connection may outlive it.
+    /// The name, if the certificate is valid at `now`: a connection may outlive its certificate.
     pub(crate) fn name_at(&self, now: Timestamp) -> Result<String, AuthenticationError> {
         if now < self.not_before || now > self.not_after {
             return Err(AuthenticationError::new(format!(
@@ -49,7 +49,7 @@ impl CertificateHolder {
 }
 
 impl CertificateVerifier {
-    /// Reads the authority; none when the configuration names none.
+    /// Reads the configured authority, if any.
     pub(crate) fn open(config: &Config) -> Result<Option<CertificateVerifier>, TlsError> {
         let Some(path) = &config.client_ca else { return Ok(None) };
         Ok(Some(CertificateVerifier {
@@ -64,7 +64,7 @@ impl CertificateVerifier {
         &self.authority
     }
 
-    /// Whose certificate it is.
+    /// The holder of a certificate chain.
     pub(crate) fn holder(
         &self,
         chain: &[CertificateDer<'_>],
@@ -80,7 +80,7 @@ impl CertificateVerifier {
         let (_, parsed) = X509Certificate::from_der(leaf)
             .map_err(|_| AuthenticationError::new("the certificate cannot be read"))?;
         let name = common_name(&parsed).unwrap_or_default();
-        // The verifier lets a certificate without this extension pass; we do not.
+        // The TLS library accepts a certificate without this extension; this API does not.
         let is_for_clients = parsed
             .extended_key_usage()
             .ok()
@@ -118,7 +118,7 @@ impl CertificateVerifier {
 fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
     let mut names = certificate.subject().iter_common_name();
     let first = names.next()?.as_str().ok()?.to_owned();
-    // Of two names nobody knows which was meant.
+    // Two common names are ambiguous.
     names.next().is_none().then_some(first)
 }
 

@@ -1,4 +1,4 @@
-//! Reads small JSON documents of the issuer over HTTPS: bounded in time and size, no redirects.
+//! An HTTPS client for the token issuer and similar services: limits on time and size, no redirects.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use serve::tls::{self, TlsError};
 /// Discovery documents and key sets have a few kilobytes.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 
-/// A caller waits for this at most, and only when a key is new.
+/// Longest time for one request. Callers wait for it only when a key is new.
 const FETCH_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Why a document was not read.
+/// A request to another service failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{url}: {why}")]
 pub(crate) struct FetchError {
@@ -29,13 +29,13 @@ pub(crate) struct FetchError {
     why: String,
 }
 
-/// A client of the issuer.
+/// The HTTPS client.
 #[derive(Debug, Clone)]
 pub(super) struct Fetcher {
     client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
 }
 
-/// Whether what is read from that URL comes from whom it names: HTTPS, or HTTP that does not leave this machine.
+/// Whether a URL is authenticated by its transport: HTTPS, or HTTP on the loopback interface.
 pub(crate) fn is_protected(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else { return false };
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -78,11 +78,11 @@ impl Fetcher {
         if !is_protected(url) {
             return Err(failed("the address is neither https:// nor on the loopback interface".to_owned()));
         }
-        let uri: Uri = url.parse().map_err(|error| failed(format!("no URL: {error}")))?;
+        let uri: Uri = url.parse().map_err(|error| failed(format!("invalid URL: {error}")))?;
         let exchange = async {
             let response = self.client.get(uri).await.map_err(|error| failed(error.to_string()))?;
             if response.status() != http::StatusCode::OK {
-                return Err(failed(format!("the response was {}", response.status())));
+                return Err(failed(format!("unexpected status {}", response.status())));
             }
             let body = Limited::new(response.into_body(), DOCUMENT_BYTES_MAX).collect().await;
             body.map(http_body_util::Collected::to_bytes).map_err(|error| failed(error.to_string()))
@@ -90,8 +90,7 @@ impl Fetcher {
         let body = tokio::time::timeout(FETCH_TIME_MAX, exchange)
             .await
             .map_err(|_| failed(format!("no response within {} s", FETCH_TIME_MAX.as_secs())))??;
-        serde_json::from_slice(&body)
-            .map_err(|error| failed(format!("the response is not as it must be: {error}")))
+        serde_json::from_slice(&body).map_err(|error| failed(format!("invalid response: {error}")))
     }
 }
 
@@ -104,7 +103,7 @@ pub(super) struct Validation {
 }
 
 impl Fetcher {
-    /// Puts a request to the token service; its answer.
+    /// Sends a request to the token service and returns the status of its response.
     pub(super) async fn validate(
         &self,
         url: &str,
@@ -120,7 +119,7 @@ impl Fetcher {
             .header("Original-Method", &validation.method)
             .header("X-Forwarded-For", &validation.forwarded_for)
             .body(Empty::new())
-            .map_err(|_| failed("the request cannot be put to it".to_owned()))?;
+            .map_err(|_| failed("the request has invalid headers".to_owned()))?;
         let exchange = self.client.request(request);
         let answered = tokio::time::timeout(FETCH_TIME_MAX, exchange)
             .await

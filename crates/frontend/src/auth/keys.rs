@@ -1,4 +1,4 @@
-//! The issuer's keys: found by discovery, kept, and read again when a token names one that is new.
+//! The signing keys of the token issuer: found by discovery, cached, and refreshed when a token names an unknown one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::AuthenticationError;
 use super::fetch::{FetchError, Fetcher};
 
-/// An issuer is asked no more often than this, whatever tokens say.
+/// Shortest time between two refreshes, so that tokens with random key ids cause no load on the issuer.
 const REFRESH_PAUSE: Duration = Duration::from_secs(60);
 
-/// Keys older than this are read again: one that the issuer has withdrawn must not live here for ever.
+/// Older keys are refreshed, so that a key which the issuer has withdrawn is not accepted forever.
 const KEYS_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The keys of one issuer.
@@ -23,7 +23,7 @@ pub(super) struct IssuerKeys {
     issuer: String,
     fetcher: Fetcher,
     known: Mutex<Arc<CachedKeys>>,
-    /// When the issuer was last asked. Whoever holds it asks; who needs no answer does not wait for it.
+    /// The time of the last refresh. A request that holds the lock refreshes; requests with a cached key do not wait for it.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -44,7 +44,7 @@ impl IssuerKeys {
         IssuerKeys { issuer, fetcher, known: Mutex::default(), asked: tokio::sync::Mutex::default() }
     }
 
-    /// The key with which a token was signed. A known one is found at once, also while somebody asks the issuer for others.
+    /// The key that signed a token. A cached key is returned at once, also during a refresh.
     pub(super) async fn find(
         &self,
         id: Option<&str>,
@@ -66,7 +66,7 @@ impl IssuerKeys {
         }
         let found = self.known().find(id, algorithm);
         found.ok_or_else(|| {
-            AuthenticationError::new("the token was signed with a key that the issuer does not show")
+            AuthenticationError::new("the token was signed with a key that the issuer does not publish")
         })
     }
 
@@ -82,7 +82,7 @@ impl IssuerKeys {
             }
             Err(error) => {
                 let cause: &dyn std::error::Error = &error;
-                tracing::warn!(error = cause, "The issuer's keys could not be read: {error}");
+                tracing::warn!(error = cause, "Cannot read the issuer's keys: {error}");
             }
         }
     }
@@ -119,7 +119,7 @@ impl CachedKeys {
             None => true,
         });
         let first = candidates.next()?;
-        // A token that does not say which key is meant is only clear when there is one.
+        // A token without a key id is unambiguous only when there is one key.
         if candidates.next().is_some() {
             return None;
         }

@@ -1,6 +1,6 @@
-//! Who asks. Operators: by a client certificate that the configured authority signed and the allow list names, or by a bearer
-//! token of the configured issuer. Callers of the resource manager's API, who get no further than that: by a certificate that is
-//! listed, by a token of the issuer, or by one that a service at our side accepts. Nobody else gets further than this.
+//! Authentication. Operators use a client certificate that the configured authority signed and the configuration lists, or a bearer
+//! token of the configured issuer. Callers of the resource manager's API, who may use no other, have a listed certificate, a token of
+//! the issuer, or a token that the token validation service accepts. All other requests are rejected here.
 
 mod arm;
 mod certificate;
@@ -19,29 +19,29 @@ pub(crate) use certificate::{CertificateHolder, CertificateVerifier};
 pub(crate) use fetch::is_protected;
 pub(crate) use token::TokenVerifier;
 
-/// The caller's own name behind a tool that speaks for many, for the audit log.
+/// The name of the person behind a tool that acts for many, for the audit log.
 const PRINCIPAL: &str = "x-ms-client-principal-name";
 
-/// Who asks, and what they may do.
+/// An authenticated caller and its role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The name in logs, histories and the audit log.
     pub actor: String,
-    /// What they may do.
+    /// The caller's role.
     pub role: Role,
 }
 
-/// What a caller may do.
+/// The permissions of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Look at everything.
+    /// May read everything.
     Reader,
-    /// Look at everything and change it.
+    /// May read and change everything.
     Operator,
 }
 
 impl Role {
-    /// Whether this role may use that method.
+    /// Whether this role may use the method.
     pub(crate) fn allows(self, method: &Method) -> bool {
         match self {
             Role::Operator => true,
@@ -50,16 +50,16 @@ impl Role {
     }
 }
 
-/// Which API is asked for.
+/// The API that a request addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// The Admin API: a path under `/admin`, or `api-version=admin` anywhere.
     Admin,
-    /// The resource manager's.
+    /// The resource manager's API.
     Arm,
 }
 
-/// A request, as far as it matters who sends it.
+/// The parts of a request that authentication needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) audience: Audience,
@@ -70,16 +70,16 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) peer: &'a str,
 }
 
-/// Decides who comes in.
+/// Authenticates requests.
 #[derive(Debug)]
 pub(crate) enum Authenticator {
-    /// Everybody does; only on the loopback interface.
+    /// Accepts every request; only on the loopback interface.
     AllowAll,
-    /// Only those with a certificate or token that is known.
+    /// Requires an accepted certificate or token.
     Required(Box<AuthenticationMethods>),
 }
 
-/// What is known of those who may come in.
+/// The configured methods of authentication.
 #[derive(Debug)]
 pub(crate) struct AuthenticationMethods {
     pub(crate) certificates: Option<CertificateVerifier>,
@@ -89,7 +89,7 @@ pub(crate) struct AuthenticationMethods {
     pub(crate) admit_operators: bool,
 }
 
-/// Why somebody does not come in; for the log, never for them.
+/// Why authentication failed; for the log, never for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthenticationError(pub(crate) String);
 
@@ -99,24 +99,24 @@ impl AuthenticationError {
     }
 }
 
-/// What a connection has proved about its client.
+/// The result of verifying the certificates of a connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClientProof {
-    /// Whose certificate it is, by the authority that signs for operators.
+    /// The holder, if the operators' authority signed the certificate.
     holder: Option<Arc<Result<CertificateHolder, AuthenticationError>>>,
-    /// The certificate itself.
+    /// The client's own certificate, in DER.
     leaf: Option<Arc<[u8]>>,
 }
 
 impl ClientProof {
-    /// Of a part of this very process.
+    /// The proof of a component of this process.
     pub(crate) fn in_process(name: &str) -> ClientProof {
         ClientProof { holder: Some(Arc::new(Ok(CertificateHolder::in_process(name)))), leaf: None }
     }
 }
 
 impl Authenticator {
-    /// What the certificates of a connection prove.
+    /// Verifies the certificates of a connection.
     pub(crate) fn examine(
         &self,
         chain: Option<&[rustls::pki_types::CertificateDer<'_>]>,
@@ -129,7 +129,7 @@ impl Authenticator {
         ClientProof { holder: holder.map(Arc::new), leaf: Some(leaf.as_ref().into()) }
     }
 
-    /// Who sends a request.
+    /// Authenticates the sender of a request.
     pub(crate) async fn identify(
         &self,
         proof: &ClientProof,
@@ -149,11 +149,11 @@ impl Authenticator {
         }
     }
 
-    /// Why nobody could come in now; nothing when somebody can.
+    /// Why no caller could authenticate now; none when authentication works.
     pub(crate) fn problem(&self, now: Timestamp) -> Option<&'static str> {
         match self {
             Authenticator::AllowAll => None,
-            // Whoever brings a token is let in by the service, whatever the list is worth.
+            // The token service accepts callers independently of the list.
             Authenticator::Required(guarded) if guarded.token_service.is_some() => None,
             Authenticator::Required(guarded) => {
                 guarded.callers.as_ref().and_then(|callers| callers.problem(now))
@@ -163,7 +163,7 @@ impl Authenticator {
 }
 
 impl AuthenticationMethods {
-    /// An operator. A token that is given decides; a certificate speaks for requests without one.
+    /// Authenticates an operator: by the token if the request has one, by the certificate otherwise.
     async fn operator(
         &self,
         proof: &ClientProof,
@@ -172,7 +172,7 @@ impl AuthenticationMethods {
     ) -> Result<Identity, AuthenticationError> {
         let (name, role) = match (bearer(headers)?, &self.tokens, proof.holder.as_deref()) {
             (Some(token), Some(tokens), _) => {
-                // A token names its person; nobody speaks for others with it.
+                // A token names a person, who cannot act for others.
                 let (actor, role) = tokens.holder(token, Audience::Admin, now).await?;
                 return Ok(Identity { actor, role });
             }
@@ -184,7 +184,7 @@ impl AuthenticationMethods {
         Ok(Identity { actor: acting_for(headers, &name)?, role })
     }
 
-    /// A caller of the resource manager's API. A token goes first; unless tokens are enforced, a certificate does as well.
+    /// Authenticates a caller of the resource manager's API: by the token first, and unless tokens are enforced by the certificate.
     async fn caller(
         &self,
         proof: &ClientProof,
@@ -192,7 +192,7 @@ impl AuthenticationMethods {
         now: Timestamp,
     ) -> Result<Identity, AuthenticationError> {
         let mut why = Vec::new();
-        // What is no token is not accepted as one; that is no reason to turn a certificate away.
+        // An invalid Authorization header does not exclude the certificate.
         let token = bearer(context.headers).unwrap_or_else(|error| {
             why.push(error.0);
             None
@@ -230,7 +230,7 @@ impl AuthenticationMethods {
                 let name = holder.name_at(now)?;
                 return Ok(Identity { actor: acting_for(context.headers, &name)?, role: holder.role });
             }
-            Some(Ok(_)) => why.push("operators are not admitted here".to_owned()),
+            Some(Ok(_)) => why.push("operators may not use the resource manager's API".to_owned()),
             Some(Err(error)) => why.push(error.0.clone()),
             None if why.is_empty() => why.push("neither certificate nor token".to_owned()),
             None => {}
@@ -239,25 +239,25 @@ impl AuthenticationMethods {
     }
 }
 
-/// The actor of a caller's requests: its authenticated name, with that of the person for whom it says that it acts.
+/// The actor of a request: the authenticated name, with the name of the person for whom the caller acts.
 fn acting_for(headers: &HeaderMap, name: &str) -> Result<String, AuthenticationError> {
     Ok(actor::acting_for(principal(headers)?, name))
 }
 
-/// An authenticated name as everything that its holder does is recorded under; one that would have to be shortened lets
-/// nobody in.
+/// The normalized name of an authenticated caller, under which its actions are recorded. A name that would have to be shortened is
+/// rejected.
 fn identity(name: &str) -> Result<String, AuthenticationError> {
     actor::identity(name)
         .map_err(|why| AuthenticationError::new(format!("the name of the caller is not accepted: {why}")))
 }
 
-/// The name that a fronting tool gives; not yet normalised.
+/// The name in the principal header; not normalized.
 fn principal(headers: &HeaderMap) -> Result<Option<&str>, AuthenticationError> {
     let mut values = headers.get_all(PRINCIPAL).into_iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        // Of two names nobody knows which the tool has put there.
-        return Err(AuthenticationError::new(format!("the header {PRINCIPAL} is there twice")));
+        // Two headers are ambiguous.
+        return Err(AuthenticationError::new(format!("the header {PRINCIPAL} occurs twice")));
     }
     Ok(value.to_str().ok())
 }
@@ -267,9 +267,9 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthenticationError> {
     let mut values = headers.get_all(header::AUTHORIZATION).into_iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(AuthenticationError::new("the header Authorization is there twice"));
+        return Err(AuthenticationError::new("the header Authorization occurs twice"));
     }
-    let wrong = || AuthenticationError::new("the header Authorization holds no bearer token");
+    let wrong = || AuthenticationError::new("the header Authorization contains no bearer token");
     let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(wrong)?;
     if scheme.eq_ignore_ascii_case("bearer") { Ok(Some(token.trim())) } else { Err(wrong()) }
 }
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_only_looks() {
+    fn a_reader_may_only_use_get_and_head() {
         assert!(Role::Reader.allows(&Method::GET) && Role::Reader.allows(&Method::HEAD));
         for method in [Method::PUT, Method::POST, Method::DELETE, Method::PATCH, Method::OPTIONS] {
             assert!(!Role::Reader.allows(&method) && Role::Operator.allows(&method), "{method}");
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_from_one_header_only() {
+    fn a_token_is_accepted_from_a_single_header() {
         let check = |values: &[&str], expect: Result<Option<&str>, ()>| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_claimed_name_pushes_the_authenticated_one_out() {
+    fn a_principal_name_never_replaces_the_authenticated_name() {
         let check = |claims: &[&str], expect: Result<&str, ()>| {
             let mut headers = HeaderMap::new();
             for claim in claims {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authenticated_name_that_would_have_to_be_shortened_is_refused() {
+    fn an_authenticated_name_that_is_too_long_is_rejected() {
         assert_eq!(identity(&"x".repeat(200)), Ok("x".repeat(200)));
         let error = identity(&"x".repeat(201)).unwrap_err().0;
         assert_eq!(error, "the name of the caller is not accepted: it has more than 200 bytes");

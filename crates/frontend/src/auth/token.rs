@@ -1,4 +1,4 @@
-//! Bearer tokens: signed by the issuer with a key of its own, for us, now, by somebody of a role.
+//! Bearer tokens: signed by the issuer, for the configured audience, valid now, with a role.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +12,7 @@ use super::{Audience, AuthenticationError, Role, identity};
 use crate::config::Oidc;
 use serve::tls::TlsError;
 
-/// What may sign a token: public-key algorithms only, so that nobody can sign with what everybody can read.
+/// The accepted signature algorithms: only asymmetric ones, because the verification keys are public.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -25,13 +25,13 @@ const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// Clocks of issuers differ from ours by no more.
+/// Largest accepted clock difference to the issuer.
 const LEEWAY_SECONDS: i64 = 30;
 
-/// A longer token is none.
+/// Longest accepted token.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// The rules for tokens.
+/// Verifies tokens and assigns roles to them.
 #[derive(Debug)]
 pub(crate) struct TokenVerifier {
     rules: Oidc,
@@ -41,7 +41,7 @@ pub(crate) struct TokenVerifier {
 }
 
 impl TokenVerifier {
-    /// The tokens of the configured issuer; none when the configuration names none.
+    /// The verifier for the configured issuer, if any.
     pub(crate) fn open(rules: &Oidc) -> Result<Option<TokenVerifier>, TlsError> {
         let (Some(issuer), Some(audience)) = (&rules.issuer, &rules.audience) else { return Ok(None) };
         let keys = IssuerKeys::new(issuer.clone(), Fetcher::open(rules.ca_file.as_deref())?);
@@ -53,7 +53,7 @@ impl TokenVerifier {
         }))
     }
 
-    /// Whose token it is: the actor's name and role at that door.
+    /// The actor and role of a token for an audience.
     pub(crate) async fn holder(
         &self,
         token: &str,
@@ -67,7 +67,7 @@ impl TokenVerifier {
             AuthenticationError::new(format!("the token is not accepted: {error}"))
         };
         let header = decode_header(token).map_err(wrong)?;
-        // No extension is understood here, so none that must be is accepted (RFC 7515, 4.1.11).
+        // This verifier supports no extensions, so a token with critical ones is rejected (RFC 7515, 4.1.11).
         if names_critical(token) {
             return Err(AuthenticationError::new(
                 "the token's header names extensions that must be understood (crit)",
@@ -84,7 +84,7 @@ impl TokenVerifier {
         validation.set_issuer(&[&self.issuer]);
         validation.set_audience(&[&self.audience]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        // The times are compared below, with the clock that is handed in.
+        // `check_times` compares the times with `now`.
         validation.validate_exp = false;
         let claims = decode::<Map<String, Value>>(token, &key, &validation).map_err(wrong)?.claims;
         check_times(&claims, now)?;
@@ -120,7 +120,7 @@ impl TokenVerifier {
     }
 }
 
-/// Whether a token's header has the member `crit`, whatever its value. A header that cannot be read counts as one that has.
+/// Whether a token's header has the member `crit` with any value. An unreadable header counts as one that has.
 fn names_critical(token: &str) -> bool {
     let first = token.split('.').next().unwrap_or_default();
     let header: Option<Map<String, Value>> =
@@ -142,7 +142,7 @@ fn check_times(claims: &Map<String, Value>, now: Timestamp) -> Result<(), Authen
     }
 }
 
-/// A claim that is a list of words, or words in one text.
+/// The values of a claim that is a list, or a string separated by spaces.
 fn words(claim: Option<&Value>) -> Vec<&str> {
     match claim {
         Some(Value::String(text)) => text.split_whitespace().collect(),

@@ -1,4 +1,4 @@
-//! Bodies: bounded in size and time, JSON (or YAML where a route says so), each member at most once.
+//! Request bodies: limited in size and time, JSON (or YAML on some routes), without duplicate members.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,17 +12,16 @@ use serde_json::{Map, Number, Value};
 
 use super::{ApiError, Code, as_sentence};
 
-/// A longer body is refused.
+/// Largest accepted body.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// So much of a body that is too long is read and thrown away, so that its sender reads our answer instead of a broken
-/// connection.
+/// Bytes of a body that is too long which are read and discarded, so that its sender gets the response instead of a broken connection.
 const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A sender that needs longer for a body is not waited for.
+/// Longest time for reading a body.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The whole body, if it is small enough. What comes behind the limit is never kept.
+/// The whole body, if it is small enough. Bytes beyond the limit are never stored.
 pub(super) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     let expects = headers.get(header::EXPECT).is_some();
@@ -62,14 +61,14 @@ fn unreadable(message: &str) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidResource, message)
 }
 
-/// How a body is written.
+/// The format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Media {
     Json,
     Yaml,
 }
 
-/// The media type of a body; one that is not accepted is refused. None when there is neither a type nor a body.
+/// The media type of a body; an unsupported one is an error. None when there is neither a type nor a body.
 pub(super) fn media(headers: &HeaderMap, body: &[u8], yaml: bool) -> Result<Option<Media>, ApiError> {
     let accepted = if yaml { "application/json or application/yaml" } else { "application/json" };
     let refuse = || {
@@ -87,7 +86,7 @@ pub(super) fn media(headers: &HeaderMap, body: &[u8], yaml: bool) -> Result<Opti
     }
 }
 
-/// The body as a type.
+/// Parses the body as a type.
 pub(super) fn parse<T: DeserializeOwned>(media: Media, body: &[u8]) -> Result<T, ApiError> {
     let value = match media {
         Media::Json => json(body)?,
@@ -106,7 +105,7 @@ pub(super) fn parse<T: DeserializeOwned>(media: Media, body: &[u8]) -> Result<T,
     })
 }
 
-/// The member that serde's sentence says is missing.
+/// The name of the missing member in serde's message.
 fn missing_member(sentence: &str) -> Option<String> {
     let rest = sentence.strip_prefix("Missing field `")?;
     rest.split('`').next().map(str::to_owned)
@@ -118,10 +117,10 @@ pub(super) fn json(body: &[u8]) -> Result<Value, ApiError> {
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = Strict.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
-    value.map_err(|error| ApiError::invalid_content(format!("The body is not JSON as it must be: {error}.")))
+    value.map_err(|error| ApiError::invalid_content(format!("The body is not valid JSON: {error}.")))
 }
 
-/// The JSON object that a body is.
+/// The body as a JSON object.
 pub(super) fn object(body: &[u8]) -> Result<Value, ApiError> {
     let value = json(body)?;
     if value.is_object() { Ok(value) } else { Err(ApiError::invalid_content("The body must be an object.")) }
@@ -129,14 +128,14 @@ pub(super) fn object(body: &[u8]) -> Result<Value, ApiError> {
 
 fn yaml(body: &[u8]) -> Result<Value, ApiError> {
     let text = std::str::from_utf8(body).map_err(|_| ApiError::invalid_content("The body is not UTF-8."))?;
-    // The parser bounds depth, anchors and aliases, and refuses a key that is there twice.
+    // The parser limits depth, anchors and aliases, and rejects duplicate keys.
     serde_saphyr::from_str(text).map_err(|error| {
         let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-        ApiError::invalid_content(format!("The body is not YAML as it must be{}.", place.unwrap_or_default()))
+        ApiError::invalid_content(format!("The body is not valid YAML{}.", place.unwrap_or_default()))
     })
 }
 
-/// Any JSON value in which no object has a member twice: which of the two was meant nobody knows.
+/// A JSON value without duplicate members, which would be ambiguous.
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -195,7 +194,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(name) = members.next_key::<String>()? {
             let value = members.next_value_seed(Strict)?;
             if map.contains_key(&name) {
-                return Err(A::Error::custom(format!("the member {name:?} is there twice")));
+                return Err(A::Error::custom(format!("duplicate member {name:?}")));
             }
             map.insert(name, value);
         }
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_as_content_and_a_wrong_member_by_its_name() {
+    fn a_body_that_is_no_object_is_invalid_content_and_a_wrong_member_is_named() {
         for body in [
             &b""[..],
             b"null",
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_is_read_within_bounds() {
+    fn yaml_is_parsed_within_limits() {
         let read = |text: &str| parse::<ManifestRequest>(Media::Yaml, text.as_bytes());
         assert_eq!(read("priority: 3\n").unwrap().priority, Some(3));
         let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
@@ -253,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_readers_panic(bytes: Vec<u8>) {
+        fn no_body_makes_the_parsers_panic(bytes: Vec<u8>) {
             let _ = parse::<ManifestRequest>(Media::Json, &bytes);
             let _ = parse::<ManifestRequest>(Media::Yaml, &bytes);
         }

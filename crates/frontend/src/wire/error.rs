@@ -1,4 +1,4 @@
-//! Why a request was not done, as the caller is told: status, code, one sentence, and the member that it is about.
+//! Error responses: status, code, message, and the member or parameter that is wrong.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use store::StoreError;
 
 use super::ApiResponse;
 
-/// The codes of the resource manager's contract that we answer with.
+/// The error codes of the resource manager's contract that this API uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
     Conflict,
@@ -100,14 +100,14 @@ impl Code {
     }
 }
 
-/// What the sender of a refused request was told; it goes with the answer for the log.
+/// Code and message of an error response, attached to it for the access log.
 #[derive(Debug, Clone)]
 pub(crate) struct LoggedError {
     pub(crate) code: &'static str,
     pub(crate) message: String,
 }
 
-/// A request that was not done.
+/// An error response.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -118,17 +118,17 @@ pub(crate) struct ApiError {
 }
 
 impl ApiError {
-    /// A refusal with any status.
+    /// An error with any status.
     pub(crate) fn new(status: StatusCode, code: Code, message: impl Into<String>) -> ApiError {
         ApiError { status, code, message: message.into(), target: String::new(), cause: None }
     }
 
-    /// 400, with the member that is wrong.
+    /// 400 for a member or parameter.
     pub(crate) fn invalid_parameter(target: impl Into<String>, message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, message).with_target(target)
     }
 
-    /// 400: the body is not what can be read at all.
+    /// 400 for a body that cannot be parsed.
     pub(crate) fn invalid_content(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidRequestContent, message)
     }
@@ -143,26 +143,26 @@ impl ApiError {
         ApiError::new(StatusCode::CONFLICT, Code::Conflict, message)
     }
 
-    /// 409: others were quicker each time.
+    /// 409 after all attempts at a write failed because of other writers.
     pub(crate) fn contended() -> ApiError {
-        ApiError::conflict("It was changed by others again and again; try again.")
+        ApiError::conflict("The document was changed by other requests several times; try again.")
     }
 
     /// 412.
     pub(crate) fn precondition_failed() -> ApiError {
-        let message = "It was changed since the version that If-Match names; read it again.";
+        let message = "The document has changed since the version in If-Match; read it again.";
         ApiError::new(StatusCode::PRECONDITION_FAILED, Code::PreconditionFailed, message)
             .with_target("If-Match")
     }
 
-    /// 500; the cause goes into the log only.
+    /// 500; the cause is logged and not returned.
     pub(crate) fn internal(cause: impl Into<Box<dyn Error + Send + Sync>>) -> ApiError {
         let message = "Internal server error.";
         let error = ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalServerError, message);
         ApiError { cause: Some(cause.into()), ..error }
     }
 
-    /// The same, about that member or parameter.
+    /// Sets the member or parameter that is wrong.
     pub(crate) fn with_target(self, target: impl Into<String>) -> ApiError {
         ApiError { target: target.into(), ..self }
     }
@@ -175,10 +175,10 @@ impl From<StoreError> for ApiError {
                 ApiError::conflict(as_sentence(&error))
             }
             StoreError::Changed { .. } => {
-                ApiError::conflict("It was changed by somebody else at the same moment; try again.")
+                ApiError::conflict("The document was changed by another request at the same time; try again.")
             }
             StoreError::Gone { .. } | StoreError::NoSuchWork { .. } => {
-                ApiError::not_found("It is gone; somebody deleted it meanwhile.")
+                ApiError::not_found("The document was deleted meanwhile.")
             }
             StoreError::WrongState { state, .. } => {
                 ApiError::conflict(format!("It is {state}, which does not allow that."))
@@ -187,7 +187,7 @@ impl From<StoreError> for ApiError {
                 ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidParameter, format!("{what}."))
             }
             StoreError::Unavailable { .. } | StoreError::DiskFull | StoreError::StaleKey { .. } => {
-                let message = "The store cannot be used now; try again.";
+                let message = "The store is unavailable; try again later.";
                 let unavailable =
                     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, Code::InternalServerError, message);
                 ApiError { cause: Some(Box::new(error)), ..unavailable }
@@ -222,7 +222,7 @@ impl From<Wrong> for ApiError {
     }
 }
 
-/// An error's words as a sentence.
+/// The message of an error as a sentence.
 pub(crate) fn as_sentence(error: &impl std::fmt::Display) -> String {
     let text = error.to_string();
     let text = text.trim_end_matches('.');
@@ -235,7 +235,7 @@ pub(crate) fn as_sentence(error: &impl std::fmt::Display) -> String {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         if let Some(cause) = &self.cause {
-            tracing::error!(error = &**cause as &dyn Error, "A request could not be answered: {cause}");
+            tracing::error!(error = &**cause as &dyn Error, "Request failed: {cause}");
         }
         let told = LoggedError { code: self.code.as_str(), message: self.message.clone() };
         let body =

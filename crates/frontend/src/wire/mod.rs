@@ -1,4 +1,4 @@
-//! How requests are read and answers written: the resource manager's manners, in one place.
+//! Reading requests and writing responses, by the conventions of the resource manager.
 
 mod body;
 mod error;

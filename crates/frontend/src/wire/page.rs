@@ -1,4 +1,4 @@
-//! Lists in pages: `limit`, `$skipToken`, and the link to the next one.
+//! Pages of lists: `limit`, `$skipToken` and `nextLink`.
 
 use api::admin::Page;
 use http::{Uri, header};
@@ -6,28 +6,28 @@ use serde::Serialize;
 
 use super::{ApiError, ApiRequest, ApiResponse, clean};
 
-/// So many items are answered when the caller does not say.
+/// Items of a page when the caller sets no limit.
 pub(crate) const LIMIT_DEFAULT: usize = 100;
 
-/// A page is never longer; who asks for more follows the link.
+/// Largest page; callers follow `nextLink` for more.
 const LIMIT_MAX: usize = store::PAGE_MAX;
 
-/// Which page is wanted.
+/// The requested page.
 #[derive(Debug, Clone)]
 pub(crate) struct PageRequest<T> {
-    /// At most so many items.
+    /// Maximum number of items.
     pub(crate) limit: usize,
-    /// Where to go on.
+    /// The position from `$skipToken`.
     pub(crate) from: Option<T>,
 }
 
 impl ApiRequest {
-    /// Which page is wanted, of at most `default` items unless the caller says otherwise.
+    /// The requested page, of `default` items if the caller sets no limit.
     pub(crate) fn page<T: std::str::FromStr>(&self, default: usize) -> Result<PageRequest<T>, ApiError> {
         self.page_within(default, LIMIT_MAX)
     }
 
-    /// The same, of at most `most` items.
+    /// The requested page, of at most `most` items.
     pub(crate) fn page_within<T: std::str::FromStr>(
         &self,
         default: usize,
@@ -36,22 +36,19 @@ impl ApiRequest {
         let limit = match self.query.get("limit")? {
             None => default,
             Some(text) => text.parse::<u32>().ok().filter(|limit| *limit > 0).map_or_else(
-                || Err(ApiError::invalid_parameter("limit", "The limit must be a whole number from 1 on.")),
+                || Err(ApiError::invalid_parameter("limit", "The limit must be a positive whole number.")),
                 |limit| Ok((limit as usize).min(most)),
             )?,
         };
         let from = self.query.get("$skipToken")?.map(|text| {
             text.parse().map_err(|_| {
-                ApiError::invalid_parameter(
-                    "$skipToken",
-                    "The token is none that a list of this server answered.",
-                )
+                ApiError::invalid_parameter("$skipToken", "The token is not from a nextLink of this list.")
             })
         });
         Ok(PageRequest { limit, from: from.transpose()? })
     }
 
-    /// A page, with the link to the next one when there is one.
+    /// A page with the link to the next one, if any.
     pub(crate) fn page_response<T: Serialize>(
         &self,
         value: Vec<T>,
@@ -61,8 +58,8 @@ impl ApiRequest {
         ApiResponse::ok(&Page { value, next_link })
     }
 
-    /// Where the list goes on. A Referer that names this very path is the URL that the caller used, on the other side of
-    /// whatever stands before us; any other is not about us.
+    /// The URL of the next page. A `Referer` with the same path is the URL that the caller sent to a proxy before the API; any other
+    /// is ignored.
     pub(crate) fn next_link(&self, token: &str) -> String {
         let query = self.query.with("$skipToken", token);
         let referer =

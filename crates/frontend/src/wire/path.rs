@@ -1,4 +1,4 @@
-//! Paths: cleaned, matched in lower case, shown in the caller's spelling; and the resource ids in them.
+//! Paths: normalized, matched in lower case, shown as the caller wrote them; and the resource ids in them.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use percent_encoding::percent_decode_str;
 
 use super::{ApiError, Code};
 
-/// The path of a request in the caller's spelling, cleaned.
+/// The normalized path of a request, as the caller wrote it.
 #[derive(Debug, Clone)]
 pub(crate) struct OriginalPath(pub(crate) Arc<str>);
 
-/// Collapses empty segments, `.` and `..`.
+/// Removes empty segments, `.` and `..`.
 pub(crate) fn clean(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -25,12 +25,12 @@ pub(crate) fn clean(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// The id of a cluster, taken from a path and checked.
+/// A valid resource id of a cluster, from a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceId {
     /// In the caller's spelling.
     pub(crate) spelled: String,
-    /// In lower case: the path under which it is stored.
+    /// In lower case: the path of the stored document.
     pub(crate) path: String,
     /// The subscription, in lower case.
     pub(crate) subscription: String,
@@ -84,8 +84,8 @@ impl ResourceId {
     }
 }
 
-/// Looks at the segments of a path that is one of the resource manager's, in order, before anything else of the request is
-/// looked at. Paths that are none of those pass; whether there is something at them is for the router to say.
+/// Validates the segments of a resource manager path, in order, before anything else of the request. Other paths are left to the
+/// router.
 pub(crate) fn check_segments(path: &str, locations: &[String]) -> Result<(), ApiError> {
     let path = path.strip_prefix("/admin").filter(|rest| rest.starts_with('/')).unwrap_or(path);
     let segments: Vec<String> = path
@@ -141,7 +141,7 @@ mod tests {
                         Microsoft.RedHatOpenShift/openShiftClusters/One";
 
     #[test]
-    fn a_path_is_cleaned() {
+    fn a_path_is_normalized() {
         let check = |given: &str, expect: &str| assert_eq!(clean(given), expect);
         check("/", "/");
         check("//admin///clusters/", "/admin/clusters");
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn each_segment_has_its_own_refusal() {
+    fn each_invalid_segment_has_its_own_error_code() {
         let check = |from: &str, to: &str, code: &str| {
             let error = ResourceId::within(&GOOD.replace(from, to)).unwrap_err();
             assert!(format!("{error:?}").contains(code), "{error:?} should be {code}");

@@ -1,10 +1,10 @@
-//! The part of a URL behind the question mark. Names are matched in any case, as the resource manager does.
+//! Query parameters. Names are matched without regard to case, as in the resource manager.
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::ApiError;
 
-/// More pairs than this is no honest query.
+/// Largest number of parameters.
 const PAIRS_MAX: usize = 100;
 
 /// The parameters of a request.
@@ -14,7 +14,7 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Reads a query; what is not UTF-8 under its escapes is refused.
+    /// Parses a query; parameters that are not UTF-8 after decoding are an error.
     pub(crate) fn parse(text: Option<&str>) -> Result<Query, ApiError> {
         let text = text.unwrap_or_default();
         let mut pairs = Vec::new();
@@ -53,7 +53,7 @@ impl Query {
         Ok(first.filter(|value| !value.is_empty()))
     }
 
-    /// A switch: absent, `true` or `false`.
+    /// A boolean parameter: `true` or `false`; false when absent.
     pub(crate) fn get_bool(&self, name: &str) -> Result<bool, ApiError> {
         match self.get(name)? {
             None => Ok(false),
@@ -63,13 +63,13 @@ impl Query {
         }
     }
 
-    /// The query again.
+    /// The encoded query.
     pub(crate) fn text(&self) -> String {
         let pairs = self.pairs.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
         pairs.collect::<Vec<_>>().join("&")
     }
 
-    /// The query again, with another value for one parameter.
+    /// The encoded query with another value for one parameter.
     pub(crate) fn with(&self, name: &str, value: &str) -> String {
         let kept = self.pairs.iter().filter(|(found, _)| !found.eq_ignore_ascii_case(name));
         let kept = kept.map(|(name, value)| (name.as_str(), value.as_str()));

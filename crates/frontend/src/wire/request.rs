@@ -1,4 +1,4 @@
-//! A request, read: who asks, for what, with which ids, preconditions and body.
+//! A parsed request: identity, path, query, ids, preconditions and body.
 
 use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
@@ -13,25 +13,25 @@ use super::{ApiError, OriginalPath, Query, ResourceId};
 use crate::auth::Identity;
 use crate::names::LinkBase;
 
-/// How callers name their requests.
+/// The header with the caller's own id of a request.
 pub(crate) const CLIENT_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
-/// A name is a uuid, or not much longer.
+/// Longest id that is accepted; most are UUIDs.
 const CLIENT_ID_BYTES_MAX: usize = 100;
 /// Attempts at a write when other writers change the same document meanwhile.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 5;
 /// A reason is a sentence or two.
 const REASON_BYTES_MAX: usize = 2000;
 
-/// The ids that a request is known by.
+/// The ids of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestIds {
-    /// Ours, fresh for every request.
+    /// The id of this request.
     pub(crate) request: Uuid,
-    /// The caller's, by which requests that belong together are found; ours when it gave none.
+    /// The caller's id for related requests; the request's own id when absent.
     pub(crate) correlation: Uuid,
 }
 
-/// How the request came in.
+/// The scheme of a request's URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -47,7 +47,7 @@ impl Scheme {
     }
 }
 
-/// A request, read.
+/// A parsed request.
 #[derive(Debug)]
 pub(crate) struct ApiRequest {
     parts: Parts,
@@ -68,8 +68,8 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
         let (mut parts, body) = request.into_parts();
         let params = axum::RequestPartsExt::extract_with_state::<RawPathParams, S>(&mut parts, state).await;
         let params = params
-            .map_err(|_| ApiError::invalid_parameter("", "The path is not UTF-8 under its escapes."))?;
-        // The path is in lower case already, but for the letters that were escaped until now.
+            .map_err(|_| ApiError::invalid_parameter("", "The path is not UTF-8 after percent-decoding."))?;
+        // The path is in lower case, except for letters that were percent-encoded.
         let params =
             params.iter().map(|(name, value)| (name.to_owned(), value.to_ascii_lowercase())).collect();
         let query = Query::parse(parts.uri.query())?;
@@ -84,7 +84,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
     }
 }
 
-/// What a caller named its request: a word, for whatever is longer or has anything but printed characters is none.
+/// The caller's own id of a request; ids that are too long or not printable are ignored.
 pub(crate) fn client_request_id(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get(&CLIENT_ID)?.to_str().ok()?.trim();
     Some(id).filter(|id| !id.is_empty() && id.len() <= CLIENT_ID_BYTES_MAX)
@@ -100,12 +100,12 @@ impl ApiRequest {
         &self.parts.headers
     }
 
-    /// A segment of the path that the route names, in lower case.
+    /// A parameter of the route's path, in lower case.
     pub(crate) fn path_param(&self, name: &str) -> &str {
         self.params.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)
     }
 
-    /// A segment that is a uuid; whatever is none is the id of nothing.
+    /// A path parameter that is a UUID; 404 with `absent` otherwise.
     pub(crate) fn uuid(&self, name: &str, absent: &str) -> Result<Uuid, ApiError> {
         let text = self.path_param(name);
         let parsed = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
@@ -117,17 +117,17 @@ impl ApiRequest {
         ResourceId::within(&self.spelled.0)
     }
 
-    /// The path in the caller's spelling.
+    /// The path as the caller wrote it.
     pub(crate) fn spelled(&self) -> &str {
         &self.spelled.0
     }
 
-    /// Scheme and host of links to us.
+    /// Scheme and host of links to this API.
     pub(crate) fn origin(&self) -> &str {
         &self.base.0
     }
 
-    /// The network that the caller's connection comes from; none inside this process.
+    /// The network of the caller's connection; none within this process.
     pub(crate) fn network(&self) -> Option<std::net::IpAddr> {
         self.parts.extensions.get::<serve::ClientAddress>().map(|it| it.network())
     }
@@ -145,33 +145,33 @@ impl ApiRequest {
         }
     }
 
-    /// The id by which requests that belong together are found.
+    /// The id of related requests.
     pub(crate) fn correlation(&self) -> Uuid {
         self.ids.correlation
     }
 
-    /// What the caller named the request, in words that may be kept.
+    /// The caller's own id of the request.
     pub(crate) fn client_request_id(&self) -> Option<&str> {
         client_request_id(self.headers())
     }
 
-    /// Refuses a body of a type that is not accepted.
+    /// Rejects a body with an unsupported media type.
     pub(crate) fn check_media(&self) -> Result<(), ApiError> {
         body::media(self.headers(), &self.body, false).map(drop)
     }
 
-    /// The JSON object that the body is; each member at most once.
+    /// The body as a JSON object without duplicate members.
     pub(crate) fn object(&self) -> Result<serde_json::Value, ApiError> {
         self.check_media()?;
         body::object(&self.body)
     }
 
-    /// Refuses a body that is there and is no JSON; what it says does not matter.
+    /// Rejects a body that is not empty and not JSON; its content is ignored.
     pub(crate) fn check_optional_json(&self) -> Result<(), ApiError> {
         if self.body.is_empty() { Ok(()) } else { body::json(&self.body).map(drop) }
     }
 
-    /// The body as it came, JSON or YAML. JSON in which a member is there twice is refused here.
+    /// The raw body, JSON or YAML. JSON with duplicate members is rejected.
     pub(crate) fn text(&self) -> Result<(Media, &[u8]), ApiError> {
         let media = body::media(self.headers(), &self.body, true)?.unwrap_or(Media::Json);
         if media == Media::Json {
@@ -180,7 +180,7 @@ impl ApiRequest {
         Ok((media, &self.body))
     }
 
-    /// Who asks, and why: the body's reason, or the query's.
+    /// The actor and the reason, from the body or the query, for the audit log.
     pub(crate) fn by(&self, reason: Option<&str>) -> Result<AuditContext, ApiError> {
         let reason = match reason {
             Some(reason) => reason,
@@ -200,7 +200,7 @@ impl ApiRequest {
         })
     }
 
-    /// Whether the caller's preconditions (`If-Match`, `If-None-Match: *`) hold for what is there.
+    /// Checks the caller's preconditions (`If-Match`, `If-None-Match: *`) against the stored version.
     pub(crate) fn check_preconditions(&self, found: Option<Etag>) -> Result<(), ApiError> {
         let texts = |name| self.headers().get_all(name).into_iter().filter_map(|value| value.to_str().ok());
         let wanted: Vec<&str> =

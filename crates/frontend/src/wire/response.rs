@@ -1,4 +1,4 @@
-//! Answers: JSON with an indent of four spaces and a newline at the end, as the reference writes it.
+//! Responses: JSON with an indent of four spaces and a newline at the end, as the reference writes it.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -10,7 +10,7 @@ use store::Etag;
 
 use super::ApiError;
 
-/// What a request is answered with.
+/// A JSON response.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiResponse {
     status: StatusCode,
@@ -19,11 +19,11 @@ pub(crate) struct ApiResponse {
 }
 
 impl ApiResponse {
-    /// JSON with that status.
+    /// JSON with a status.
     pub(crate) fn with_status(status: StatusCode, body: &impl Serialize) -> ApiResponse {
         let mut text = Vec::with_capacity(256);
         let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"    "));
-        // What we answer has text keys and no numbers that JSON does not have, and a vector takes all bytes.
+        // Response types have string keys and finite numbers, and writing to a vector cannot fail.
         if let Err(error) = body.serialize(&mut serializer) {
             tracing::error!(error = &error as &dyn std::error::Error, "Cannot write a response as JSON");
             return ApiResponse {
@@ -41,12 +41,12 @@ impl ApiResponse {
         ApiResponse::with_status(StatusCode::OK, body)
     }
 
-    /// 201 for what is new, 200 for what was there.
+    /// 201 for a new document, 200 for an existing one.
     pub(crate) fn put(is_new: bool, body: &impl Serialize) -> ApiResponse {
         ApiResponse::with_status(if is_new { StatusCode::CREATED } else { StatusCode::OK }, body)
     }
 
-    /// 200 and an empty object: done, and nothing to show for it.
+    /// 200 and an empty object, for requests without a result.
     pub(crate) fn empty_object() -> ApiResponse {
         ApiResponse::ok(&serde_json::Map::new())
     }
@@ -58,12 +58,12 @@ impl ApiResponse {
         Ok(ApiResponse { status: StatusCode::OK, body: text.into(), etag: None })
     }
 
-    /// How long its text is.
+    /// Length of the body in bytes.
     pub(crate) fn body_len(&self) -> usize {
         self.body.len()
     }
 
-    /// The same, with the version of what is shown.
+    /// Adds the ETag of the document.
     pub(crate) fn with_etag(self, etag: Etag) -> ApiResponse {
         ApiResponse { etag: Some(etag), ..self }
     }
