@@ -122,7 +122,7 @@ async fn a_cluster_that_does_not_answer_is_told_and_operations_of_an_imported_on
     house.furnish("harbour").await;
     let objects = |query: &str| format!("{}/kubernetesobjects?{query}", admin("harbour"));
     let reply = house.get(&objects("kind=Node")).await.expect(502);
-    assert!(reply.text.contains("The cluster could not be asked"), "{}", reply.text);
+    assert!(reply.text.contains("The request to the cluster failed"), "{}", reply.text);
     house.get(&objects("")).await.expect(400);
     house.get(&objects("kind=a%2Fb")).await.expect(400);
     house.get(&objects("kind=Node&unrestricted=perhaps")).await.expect(400);

@@ -129,7 +129,7 @@ async fn a_cluster_that_does_not_answer_is_trouble_of_a_panel_and_not_of_the_pag
         ("objects&kind=Pod&unrestricted=true", "The objects cannot be read now"),
     ] {
         let shown = guest.get(&format!("{page}?tab={tab}")).await.expect(200);
-        shown.shows(title).shows("The cluster could not be asked").shows("Overview");
+        shown.shows(title).shows("The request to the cluster failed").shows("Overview");
     }
     for (tab, word) in [
         ("operations", "No operations"),
