@@ -34,6 +34,7 @@ pub enum StepErrorKind {
 }
 
 impl StepError {
+    /// An error with its kind, code and message.
     pub fn new(kind: StepErrorKind, code: impl Into<ResultCode>, message: impl Into<String>) -> StepError {
         StepError {
             kind,
