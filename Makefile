@@ -58,6 +58,7 @@ lint: ## check formatting, lints, documentation and scripts
 	tools/lint-scripts
 	tools/lint-features
 	tools/lint-builds
+	tools/lint-words
 	cargo clippy --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked
 

@@ -7,7 +7,7 @@ While `shipshape up` runs:
     python examples/python/cluster.py quay quay.json
 
 The SDK speaks with Shipshape as it speaks with Azure. Two things differ: the address, and how each side shows who it
-is. `up` has a certificate authority of its own, so the SDK is told to trust that one, and comes in with the client certificate
+is. `up` has a certificate authority of its own, so the SDK is configured to trust that one, and authenticates with the client certificate
 that `up` made. The SDK insists on a bearer token besides; Shipshape looks at tokens only where an issuer is configured.
 """
 

@@ -9,6 +9,7 @@ mod alerts;
 mod clusters;
 mod config;
 mod executable;
+mod layers;
 mod maintenance;
 mod old_postgres;
 mod processes;
