@@ -81,7 +81,7 @@ impl FleetSnapshot {
             match self.feed.read().await? {
                 FeedBatch::StartOver => self.list(reader).await?,
                 FeedBatch::Changes(changes) if self.feed.is_caught_up() => {
-                    self.apply(reader, changes).await?
+                    self.apply(reader, changes).await?;
                 }
                 FeedBatch::Changes(_) => {
                     self.feed.start_over();

@@ -217,7 +217,7 @@ impl Objects {
                     self.remove_object(&event.table, &event.key);
                 }
                 EventType::Added | EventType::Modified => {
-                    self.insert_object(&event.table, event.object.clone())
+                    self.insert_object(&event.table, event.object.clone());
                 }
             }
             if let Some(table) = self.tables.get(&event.table) {

@@ -96,7 +96,7 @@ impl Schema {
                     path.push(Step::Field(name));
                     match match_field(node, name, position) {
                         FieldMatch::Known(child) => {
-                            self.find_unknown(value, child, Position::Inner, path, unknown)
+                            self.find_unknown(value, child, Position::Inner, path, unknown);
                         }
                         FieldMatch::Preserved => {}
                         FieldMatch::Unknown => unknown.push(path_text(path)),

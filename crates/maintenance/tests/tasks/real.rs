@@ -189,7 +189,7 @@ impl Errand {
         parameters: &Value,
         context: Arc<ClusterContext>,
     ) -> End {
-        let plan = tasks::plan(&task, &map(parameters), &context.cluster).unwrap();
+        let plan = tasks::plan(task, &map(parameters), &context.cluster).unwrap();
         let clock: SharedClock = Arc::new(SystemClock);
         let claimed = self.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
         let order = RunRequest {

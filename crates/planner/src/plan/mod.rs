@@ -79,7 +79,7 @@ fn answer_within(
     let to = reach(seen, now, requested_to, runs_max, is_cancelled);
     let mut board = Board::new(seen, catalogue, now, to, is_cancelled);
     let world = std::mem::take(&mut board.world);
-    let placed = simulate_unless(world, now.as_microsecond(), to.as_microsecond(), || is_cancelled())?;
+    let placed = simulate_unless(world, now.as_microsecond(), to.as_microsecond(), is_cancelled)?;
     let wanted = question.cluster.as_ref().map(|it| it.to_lowercase());
     let lanes: Vec<bool> = match &wanted {
         None => vec![true; board.clusters.len()],

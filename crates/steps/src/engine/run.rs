@@ -45,6 +45,10 @@ pub struct RunRequest<'a, C> {
 
 /// The outcome of a run, which the caller writes together with others.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one per run, and most runs finish: a box would cost each an allocation"
+)]
 pub enum RunOutcome {
     /// The work has finished.
     Finished(Completion),

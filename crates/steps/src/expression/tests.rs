@@ -18,7 +18,7 @@ fn conditions_are_true_false_or_unclear() {
         "nodes": [{"name": "a", "ready": true}, {"name": "b", "ready": false}],
         "object": {"spec": {"replicas": 3}, "status": {"readyReplicas": 2}}});
     let check = |text: &str, expect: bool| {
-        assert_eq!(evaluate(text, data.clone()), Evaluation::Value(expect), "{text}")
+        assert_eq!(evaluate(text, data.clone()), Evaluation::Value(expect), "{text}");
     };
     check("nodes.all(n, n.ready)", false);
     check("nodes.exists(n, n.name == 'a' && n.ready)", true);

@@ -152,7 +152,7 @@ impl<'a> Manifests<'a> {
             for _ in 1..TRIES {
                 match outcome {
                     Err(ref error) if is_overtaken(error) => {
-                        outcome = self.ensure_at_once(one, context).await
+                        outcome = self.ensure_at_once(one, context).await;
                     }
                     _ => break,
                 }
