@@ -143,7 +143,7 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
     };
     let end = rotate().await;
     // That it is rolled out takes its time, and is not said before it is so.
-    assert!(end.message().contains("its operator rolls that out"), "{}", end.message());
+    assert!(end.message().contains("its operator rolls it out"), "{}", end.message());
     until_rolled_out(&link, "kube-apiserver", "openshift-config", &api).await;
     until_rolled_out(&link, "ingress", "openshift-ingress", &ingress).await;
 

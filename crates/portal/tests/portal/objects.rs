@@ -63,7 +63,7 @@ async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
             "{secrets}"
         );
     }
-    guest.get(&tab("objects&kind=Unicorn&unrestricted=true")).await.expect(200).shows("serves no kind");
+    guest.get(&tab("objects&kind=Unicorn&unrestricted=true")).await.expect(200).shows("has no kind");
     cluster
         .kubectl()
         .args(["delete", "node", &format!("{namespace}-node")])

@@ -320,7 +320,7 @@ fn a_postgresql_that_refuses_us_is_one_sentence_without_the_password() {
     check(with(&user, "hunter2", 1, "postgres"), "127.0.0.1");
     let other = server.database().unwrap();
     other.psql("create table theirs (id int)").unwrap();
-    check(other.url().to_owned(), "holds tables that are not Shipshape's");
+    check(other.url().to_owned(), "contains tables of another program");
 }
 
 #[test]
