@@ -46,10 +46,10 @@ pub fn note_as_is(line: &str) {
 /// Rows in columns, as kubectl sets them: each as wide as its widest cell, three spaces between.
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     // What people typed may hold line breaks or escape sequences; a terminal must not obey them.
-    let tame =
+    let escape_control =
         |cell: &String| cell.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect::<String>();
     let rows: Vec<[String; N]> =
-        rows.iter().map(|row| std::array::from_fn(|column| tame(&row[column]))).collect();
+        rows.iter().map(|row| std::array::from_fn(|column| escape_control(&row[column]))).collect();
     let widths: [usize; N] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
     let mut text = String::new();

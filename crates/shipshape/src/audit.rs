@@ -6,7 +6,7 @@ use serde_json::json;
 use store::{AuditQuery, ChainHead};
 
 use crate::config::Config;
-use crate::opening;
+use crate::open_store;
 use crate::store::Form;
 use cli::output;
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(command: &AuditCommand, config: &Config) -> anyhow::Resu
 }
 
 async fn list(mut listing: AuditQuery, limit: usize, form: Form, config: &Config) -> anyhow::Result<()> {
-    let reader = opening::open_reader(&config.store).await?;
+    let reader = open_store::open_reader(&config.store).await?;
     let mut records = Vec::new();
     while records.len() < limit {
         listing.limit = (limit - records.len()).min(store::PAGE_MAX);
@@ -88,7 +88,7 @@ async fn list(mut listing: AuditQuery, limit: usize, form: Form, config: &Config
 
 async fn verify(expect: Option<&str>, config: &Config) -> anyhow::Result<()> {
     let expected = expect.map(str::parse::<ChainHead>).transpose()?;
-    let reader = opening::open_reader(&config.store).await?;
+    let reader = open_store::open_reader(&config.store).await?;
     let verified = reader.verify_audit(expected).await;
     reader.close().await;
     let verified = verified?;

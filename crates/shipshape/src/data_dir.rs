@@ -12,14 +12,15 @@ use tokio::time::Instant;
 use cli::private_file;
 
 /// What we make in a data directory. One of these tells that it is ours.
-const OURS: [&str; 8] = ["shipshape.db", "keys", "context.toml", "pki", "cloud", "sim", "demo.json", LOCK];
+const SHIPSHAPE_FILES: [&str; 8] =
+    ["shipshape.db", "keys", "context.toml", "pki", "cloud", "sim", "demo.json", LOCK];
 
 /// Whoever serves from the directory holds this file.
 const LOCK: &str = "up.lock";
 
-/// A process that was just ended may hold the directory for a moment longer.
-const PATIENCE: Duration = Duration::from_secs(1);
-const AGAIN: Duration = Duration::from_millis(20);
+/// A process that was just ended may lock the directory for a moment longer.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(1);
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// Others may make, replace and remove files in a directory with one of these bits.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -84,7 +85,7 @@ fn foreign(directory: &Path) -> io::Result<Option<String>> {
     let mut stranger = None;
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if OURS.contains(&name.as_str()) {
+        if SHIPSHAPE_FILES.contains(&name.as_str()) {
             return Ok(None);
         }
         let is_welcome = name.starts_with('.') || name.ends_with(".toml") || name == "lost+found";
@@ -98,20 +99,20 @@ fn foreign(directory: &Path) -> io::Result<Option<String>> {
 /// The directory, held against any other process that would serve from it. The system lets go of it with the process,
 /// however that ends.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct DataDirLock {
     _lock: File,
 }
 
 /// Takes the directory for this process.
-pub(crate) async fn hold(directory: &Path) -> anyhow::Result<Held> {
+pub(crate) async fn lock(directory: &Path) -> anyhow::Result<DataDirLock> {
     let path = directory.join(LOCK);
     let mut file =
         private_file::open_lock(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
-    let limit = Instant::now() + PATIENCE;
+    let limit = Instant::now() + LOCK_WAIT_MAX;
     loop {
         match file.try_lock() {
             Ok(()) => break,
-            Err(TryLockError::WouldBlock) if Instant::now() < limit => tokio::time::sleep(AGAIN).await,
+            Err(TryLockError::WouldBlock) if Instant::now() < limit => tokio::time::sleep(LOCK_RETRY).await,
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();
                 let _ = file.read_to_string(&mut owner);
@@ -131,7 +132,7 @@ pub(crate) async fn hold(directory: &Path) -> anyhow::Result<Held> {
         .and_then(|()| file.seek(io::SeekFrom::Start(0)))
         .and_then(|_| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
     told.with_context(|| format!("{}: cannot be written", path.display()))?;
-    Ok(Held { _lock: file })
+    Ok(DataDirLock { _lock: file })
 }
 
 #[cfg(test)]
@@ -205,7 +206,7 @@ mod tests {
             std::os::unix::fs::symlink(&victim, directory.path().join(name)).unwrap();
         }
         ensure_writable(directory.path()).unwrap();
-        let refusal = format!("{:#}", hold(directory.path()).await.unwrap_err());
+        let refusal = format!("{:#}", lock(directory.path()).await.unwrap_err());
         assert!(refusal.ends_with("it is a symbolic link; remove it"), "{refusal}");
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "theirs");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
@@ -214,11 +215,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_directory_is_held_once() {
         let directory = tempfile::tempdir().unwrap();
-        let held = hold(directory.path()).await.unwrap();
-        let refusal = hold(directory.path()).await.unwrap_err().to_string();
-        let ourselves = format!("is in use by another process (process {})", std::process::id());
-        assert!(refusal.contains(&ourselves), "{refusal}");
+        let held = lock(directory.path()).await.unwrap();
+        let refusal = lock(directory.path()).await.unwrap_err().to_string();
+        let internal = format!("is in use by another process (process {})", std::process::id());
+        assert!(refusal.contains(&internal), "{refusal}");
         drop(held);
-        hold(directory.path()).await.unwrap();
+        lock(directory.path()).await.unwrap();
     }
 }

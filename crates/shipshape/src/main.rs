@@ -1,6 +1,5 @@
 //! Shipshape: one executable for every service and for the command line that talks to them.
 
-mod admin;
 #[cfg(feature = "agent")]
 mod agent;
 mod arguments;
@@ -13,11 +12,14 @@ mod config;
 mod data_dir;
 #[cfg(feature = "sim")]
 mod demo;
+#[cfg(feature = "services")]
+mod event_log;
+mod health;
 mod listening;
 mod metrics;
 mod open_files;
 #[cfg(feature = "services")]
-mod opening;
+mod open_store;
 #[cfg(feature = "services")]
 mod portal;
 mod process;
@@ -32,8 +34,6 @@ mod supervisor;
 #[cfg(feature = "sim")]
 mod task_test;
 mod telemetry;
-#[cfg(feature = "services")]
-mod tell;
 #[cfg(feature = "services")]
 mod up;
 mod version;
@@ -54,7 +54,7 @@ use anyhow::Context as _;
 use arguments::UpFlags;
 use arguments::{Cli, Command, ConfigCommand, ConfigOutput, TaskCommand, VersionOutput};
 use clap_complete::Shell;
-use cli::commands::{self, Desk, Interrupted, complete};
+use cli::commands::{self, Interrupted, Invocation, complete};
 use cli::{Environment, output};
 #[cfg(feature = "services")]
 use config::Flag;
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
     let load = || config::load(cli.settings.config.as_deref(), environment, &cli.flags());
-    let desk = Desk::new(environment, cli.settings.data_dir.as_ref().map(PathBuf::from));
+    let invocation = Invocation::new(environment, cli.settings.data_dir.as_ref().map(PathBuf::from));
     match &cli.command {
         #[cfg(feature = "services")]
         Command::Up(up) => {
@@ -105,19 +105,25 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
             serve(loaded, environment, |process| up::run(process, environment, up.demo()))
         }
         #[cfg(feature = "services")]
-        Command::Frontend(_) => serve(load()?, environment, |process| up::alone(process, Service::Frontend)),
+        Command::Frontend(_) => {
+            serve(load()?, environment, |process| up::run_service(process, Service::Frontend))
+        }
         #[cfg(feature = "services")]
         Command::Portal(flags) => {
-            serve(load()?, environment, |process| up::portal_alone(process, desk.client(&flags.connect)))
+            serve(load()?, environment, |process| up::run_portal(process, invocation.client(&flags.connect)))
         }
         #[cfg(feature = "services")]
-        Command::Actuator(_) => serve(load()?, environment, |process| up::alone(process, Service::Actuator)),
+        Command::Actuator(_) => {
+            serve(load()?, environment, |process| up::run_service(process, Service::Actuator))
+        }
         #[cfg(feature = "services")]
         Command::Scheduler(_) => {
-            serve(load()?, environment, |process| up::alone(process, Service::Scheduler))
+            serve(load()?, environment, |process| up::run_service(process, Service::Scheduler))
         }
         #[cfg(feature = "services")]
-        Command::Backend(_) => serve(load()?, environment, |process| up::alone(process, Service::Backend)),
+        Command::Backend(_) => {
+            serve(load()?, environment, |process| up::run_service(process, Service::Backend))
+        }
         #[cfg(feature = "sim")]
         Command::Sim(command) if command.runs() => {
             serve(load()?, environment, |process| sim::run(process, command))
@@ -137,23 +143,23 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Config(ConfigCommand::Show { output: ConfigOutput::Json, origin }) => {
             output::show(&load()?.to_json(*origin)?)
         }
-        Command::Version { command: Some(command), .. } => ask(commands::version(command, &desk)),
+        Command::Version { command: Some(command), .. } => ask(commands::version(command, &invocation)),
         Command::Version { output: VersionOutput::Text, .. } => output::show(&Version::current().to_text()),
         Command::Version { output: VersionOutput::Json, .. } => output::show(&Version::current().to_json()?),
-        Command::Task(TaskCommand::Client(command)) => ask(commands::task(command, &desk)),
+        Command::Task(TaskCommand::Client(command)) => ask(commands::task(command, &invocation)),
         #[cfg(feature = "sim")]
         Command::Task(TaskCommand::Test(flags)) => ask(task_test::test(flags)),
-        Command::Manifest(command) => ask(commands::manifest(command, &desk)),
-        Command::Schedule(command) => ask(commands::schedule(command, &desk)),
-        Command::Cluster(command) => ask(commands::cluster(command, &desk)),
-        Command::Operation(command) => ask(commands::operation(command, &desk)),
+        Command::Manifest(command) => ask(commands::manifest(command, &invocation)),
+        Command::Schedule(command) => ask(commands::schedule(command, &invocation)),
+        Command::Cluster(command) => ask(commands::cluster(command, &invocation)),
+        Command::Operation(command) => ask(commands::operation(command, &invocation)),
         #[cfg(feature = "sim")]
-        Command::Cloud(command) => ask(commands::cloud(command, &desk)),
-        Command::Budget(command) => ask(commands::budget(command, &desk)),
-        Command::Plan(command) => ask(commands::plan(command, &desk)),
-        Command::Why(command) => ask(commands::why(command, &desk)),
-        Command::Events(command) => ask(commands::events(command, &desk)),
-        Command::Context(command) => commands::context(command, &desk),
+        Command::Cloud(command) => ask(commands::cloud(command, &invocation)),
+        Command::Budget(command) => ask(commands::budget(command, &invocation)),
+        Command::Plan(command) => ask(commands::plan(command, &invocation)),
+        Command::Why(command) => ask(commands::why(command, &invocation)),
+        Command::Events(command) => ask(commands::events(command, &invocation)),
+        Command::Context(command) => commands::context(command, &invocation),
         Command::Completion { shell } => output::show(&completion(*shell)?),
     }
 }
@@ -178,7 +184,7 @@ fn load_for_up(cli: &Cli, up: &UpFlags, environment: &Environment) -> Result<Loa
 /// Defaults for a data directory with a demonstration, or in which one is about to begin.
 #[cfg(feature = "sim")]
 fn demo_defaults(up: &UpFlags, data_dir: &Path) -> Vec<Flag> {
-    match up.demo().is_some() || demo::was_given_in(data_dir) {
+    match up.demo().is_some() || demo::was_started_in(data_dir) {
         true => demo::defaults().into(),
         false => Vec::new(),
     }

@@ -19,7 +19,7 @@ use crate::supervisor::Stage;
 const BY_LINK: &str = "operator by link";
 
 /// Where the portal is, and how to come in.
-pub(crate) struct Doorstep {
+pub(crate) struct PortalAddress {
     /// Where browsers find it.
     pub(crate) url: String,
     /// A link that signs in once; none where people sign in otherwise.
@@ -27,7 +27,7 @@ pub(crate) struct Doorstep {
 }
 
 /// A certificate and its key, as files.
-pub(crate) type Pair = (PathBuf, PathBuf);
+pub(crate) type CertificatePaths = (PathBuf, PathBuf);
 
 /// Where it would listen.
 pub(crate) fn listen(config: &Config) -> Listen {
@@ -38,11 +38,11 @@ pub(crate) fn listen(config: &Config) -> Listen {
 pub(crate) async fn open(
     process: &mut Process,
     admin: Client,
-    pair: Option<Pair>,
-) -> anyhow::Result<Doorstep> {
+    pair: Option<CertificatePaths>,
+) -> anyhow::Result<PortalAddress> {
     let open = process.readiness.condition("portal");
     let config = &process.config.portal;
-    let pair = own_pair(config).or(pair);
+    let pair = portal_certificate(config).or(pair);
     let login = login(&process.config, pair.is_some())?;
     let listener = listen(&process.config).bind().await?;
     let limits = Portal::limits(config.connections, config.connections_per_address);
@@ -62,25 +62,25 @@ pub(crate) async fn open(
     tracing::info!("The portal is at {url}");
     process.accepts("portal.connections", connections);
     let live = portal.clone();
-    process.tasks.spawn(Stage::Doors, "portal", |shutdown| async move {
+    process.tasks.spawn(Stage::Listeners, "portal", |shutdown| async move {
         portal.serve(listener, shutdown).await;
         Ok(())
     });
-    process.tasks.spawn(Stage::Doors, "portal-live", |shutdown| async move {
+    process.tasks.spawn(Stage::Listeners, "portal-live", |shutdown| async move {
         live.follow(shutdown).await;
         Ok(())
     });
     open.ready();
-    Ok(Doorstep { url, link })
+    Ok(PortalAddress { url, link })
 }
 
 /// The certificate that the settings name for the portal; else, of a portal alone, that of the API.
-pub(crate) fn pair_of_settings(config: &Config) -> Option<Pair> {
+pub(crate) fn configured_certificate(config: &Config) -> Option<CertificatePaths> {
     let shared = config.frontend.certificate.clone().zip(config.frontend.key.clone());
-    own_pair(&config.portal).or(shared)
+    portal_certificate(&config.portal).or(shared)
 }
 
-fn own_pair(config: &PortalConfig) -> Option<Pair> {
+fn portal_certificate(config: &PortalConfig) -> Option<CertificatePaths> {
     let path = |file: &crate::config::FilePath| AsRef::<Path>::as_ref(file).to_owned();
     config.certificate.as_ref().map(path).zip(config.key.as_ref().map(path))
 }

@@ -3,8 +3,8 @@
 #[cfg(feature = "services")]
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::Admin;
 use crate::config::Config;
+use crate::health::HealthServer;
 use crate::metrics::Metrics;
 use crate::open_files;
 use crate::readiness::{Condition, Readiness};
@@ -74,10 +74,10 @@ impl Process {
     /// watches sees a process that starts rather than one that is dead.
     pub(crate) async fn open_health(&mut self) -> anyhow::Result<String> {
         let listen = self.config.health.listen;
-        let admin = Admin::bind(listen, self.readiness.clone(), self.metrics.clone()).await?;
+        let admin = HealthServer::bind(listen, self.readiness.clone(), self.metrics.clone()).await?;
         let url = admin.url();
         tracing::info!("Health and metrics at {url}");
-        self.tasks.spawn(Stage::Keel, "health", |shutdown| admin.serve(shutdown));
+        self.tasks.spawn(Stage::Infrastructure, "health", |shutdown| admin.serve(shutdown));
         Ok(url)
     }
 }

@@ -9,7 +9,7 @@ use api::clock::{Clock as _, SystemClock};
 use api::domain::DOMAIN;
 use backend::OperationTiming;
 use cli::Environment;
-use cli::contexts::{self, ContextFile, Published};
+use cli::contexts::{self, ContextFile, PublishedContext};
 use client::Client;
 use cloud::Cloud;
 use kubelink::LinksLimits;
@@ -23,8 +23,8 @@ use uuid::Uuid;
 use crate::cloud::CloudProvider;
 use crate::config::{ClustersConfig, Config};
 use crate::data_dir::ensure_writable;
-use crate::opening;
-use crate::portal::Pair;
+use crate::open_store;
+use crate::portal::CertificatePaths;
 use crate::process::Process;
 use crate::readiness::Condition;
 use crate::supervisor::Stage;
@@ -38,24 +38,26 @@ const WATCH: Duration = Duration::from_secs(5);
 
 /// What all services stand on: the health endpoint, the store and its housekeeping. Returns the URL of the first and the
 /// second, open.
-pub(crate) async fn keel(process: &mut Process) -> anyhow::Result<(String, Store)> {
+pub(crate) async fn open_base(process: &mut Process) -> anyhow::Result<(String, Store)> {
     ensure_writable(process.config.data_dir.as_ref())?;
     let answers = process.readiness.condition("store");
     let health = process.open_health().await?;
     answers.not_ready("opening");
-    let store = opening::open_store(&process.config.store).await?;
+    let store = open_store::open_store(&process.config.store).await?;
     tracing::info!("The store is {}", store.location());
 
     let counts = process.metrics.register("store", housekeeping::Metrics::register);
-    let retention = opening::retention(&process.config.retention);
+    let retention = open_store::retention(&process.config.retention);
     let keeper = store.clone();
-    process.tasks.spawn(Stage::Keel, "housekeeping", move |shutdown| async move {
+    process.tasks.spawn(Stage::Infrastructure, "housekeeping", move |shutdown| async move {
         housekeeping::run(keeper, retention, counts, shutdown).await;
         Ok(())
     });
     let watched = store.reader();
     answers.ready();
-    process.tasks.spawn(Stage::Keel, "store-watch", move |shutdown| watch(watched, answers, shutdown));
+    process
+        .tasks
+        .spawn(Stage::Infrastructure, "store-watch", move |shutdown| watch(watched, answers, shutdown));
     Ok((health, store))
 }
 
@@ -86,11 +88,11 @@ pub(crate) struct Api {
     /// Where others reach it.
     pub(crate) url: String,
     /// The certificate that it shows, with its key.
-    pub(crate) pair: Option<Pair>,
+    pub(crate) pair: Option<CertificatePaths>,
     /// For the portal, without a connection.
     pub(crate) portal: Client,
     /// For what this process itself asks and does.
-    pub(crate) ourselves: Client,
+    pub(crate) internal: Client,
 }
 
 /// Opens the door to the Admin API.
@@ -112,22 +114,22 @@ pub(crate) async fn frontend(
     };
     let server = frontend::Server::bind(config, deps).await?;
     let within = |name: &str| Client::in_process(server.local(name));
-    let api = Api { url: server.url(), pair, portal: within("portal"), ourselves: within("up") };
+    let api = Api { url: server.url(), pair, portal: within("portal"), internal: within("up") };
     tracing::info!("The API is at {}", api.url);
-    process
-        .tasks
-        .spawn(Stage::Doors, "frontend", move |shutdown| async move { Ok(server.serve(shutdown).await?) });
+    process.tasks.spawn(Stage::Listeners, "frontend", move |shutdown| async move {
+        Ok(server.serve(shutdown).await?)
+    });
     open.ready();
     Ok(api)
 }
 
 /// Opens the door with certificates of its own where none are configured, and writes down how to come in by it.
-pub(crate) async fn own_frontend(
+pub(crate) async fn frontend_with_context(
     process: &mut Process,
     store: &Store,
     environment: &Environment,
     cloud: Option<&Cloud>,
-) -> anyhow::Result<(Api, Published)> {
+) -> anyhow::Result<(Api, PublishedContext)> {
     let mut config = process.config.frontend();
     let data_dir: &Path = process.config.data_dir.as_ref();
     let mut file = ContextFile::open(String::new());
@@ -147,7 +149,7 @@ pub(crate) async fn own_frontend(
         }
         let has_operator = config.client_ca.is_none();
         if has_operator {
-            introduce_operator(&mut file, &pki)?;
+            set_operator_credential(&mut file, &pki)?;
         }
         config.complete_from(&pki);
         own = Some((pki, names, has_operator));
@@ -158,13 +160,13 @@ pub(crate) async fn own_frontend(
     let published = contexts::publish(&data_dir, &file, environment)?;
     if let Some((pki, names, has_operator)) = own {
         let environment = environment.clone();
-        process.tasks.spawn(Stage::Doors, "certificates", move |shutdown| async move {
+        process.tasks.spawn(Stage::Listeners, "certificates", move |shutdown| async move {
             while shutdown.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
                 let renewed = pki.renew(&names, SystemClock.now()).map_err(anyhow::Error::from);
                 let renewed = renewed.and_then(|is_new| {
                     if is_new && has_operator {
                         // Whoever commands us by our own context goes on to do so.
-                        introduce_operator(&mut file, &pki)?;
+                        set_operator_credential(&mut file, &pki)?;
                         contexts::publish(&data_dir, &file, &environment)?;
                     }
                     Ok(())
@@ -180,7 +182,7 @@ pub(crate) async fn own_frontend(
 }
 
 /// Writes into a context as whom it speaks: our operator.
-fn introduce_operator(file: &mut ContextFile, pki: &PkiDirectory) -> anyhow::Result<()> {
+fn set_operator_credential(file: &mut ContextFile, pki: &PkiDirectory) -> anyhow::Result<()> {
     let CertificatePair { certificate, key } = pki.operator_pair()?;
     file.certificate = Some(certificate);
     file.key = Some(key);

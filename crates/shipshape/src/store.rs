@@ -11,7 +11,7 @@ use serde_json::json;
 use store::AuditContext;
 
 use crate::config::{Config, Migrate};
-use crate::opening;
+use crate::open_store;
 use cli::output;
 
 /// What can be asked of the store.
@@ -74,7 +74,7 @@ pub(crate) async fn run(command: &StoreCommand, config: &Config) -> anyhow::Resu
 }
 
 async fn check(form: Form, config: &Config) -> anyhow::Result<()> {
-    let reader = opening::open_reader(&config.store).await?;
+    let reader = open_store::open_reader(&config.store).await?;
     let findings = reader.check().await;
     let place = reader.location();
     reader.close().await;
@@ -108,11 +108,11 @@ async fn check(form: Form, config: &Config) -> anyhow::Result<()> {
 }
 
 async fn migrate(config: &Config) -> anyhow::Result<()> {
-    opening::ensure_directories(config)?;
-    let before = opening::schema(&config.store).await?;
+    open_store::ensure_directories(config)?;
+    let before = open_store::schema(&config.store).await?;
     let mut wanted = config.store.clone();
     wanted.migrate = Migrate::Auto;
-    let store = opening::open_store(&wanted).await?;
+    let store = open_store::open_store(&wanted).await?;
     let place = store.location();
     store.close().await;
     output::show(&match before.found {
@@ -125,7 +125,7 @@ async fn backup(target: &Path, config: &Config) -> anyhow::Result<()> {
     if target.exists() {
         bail!("backup {}: is there already; give a new name", target.display());
     }
-    let reader = opening::open_reader(&config.store).await?;
+    let reader = open_store::open_reader(&config.store).await?;
     let made = reader.backup(target).await;
     reader.close().await;
     made?;
@@ -142,10 +142,10 @@ async fn export(target: &Path, config: &Config) -> anyhow::Result<()> {
     if !to_stdout && target.exists() {
         bail!("export {}: is there already; give a new name", target.display());
     }
-    if opening::schema(&config.store).await?.found == 0 {
+    if open_store::schema(&config.store).await?.found == 0 {
         bail!("export: there is no store at {}", config.store.url);
     }
-    let store = opening::open_store(&config.store).await?;
+    let store = open_store::open_store(&config.store).await?;
     let moved = if to_stdout {
         store.export(&mut std::io::stdout()).await.map_err(anyhow::Error::from)
     } else {
@@ -189,7 +189,7 @@ async fn import(source: &Path, config: &Config) -> anyhow::Result<()> {
             config.store.key_file
         );
     }
-    let store = opening::open_store(&config.store).await?;
+    let store = open_store::open_store(&config.store).await?;
     let moved = if source == Path::new("-") {
         store.import(&mut BufReader::new(std::io::stdin())).await
     } else {
@@ -214,10 +214,10 @@ fn counted(counts: &store::TransferCounts) -> String {
 }
 
 async fn rotate_key(to: Option<&str>, keep_old: bool, config: &Config) -> anyhow::Result<()> {
-    if opening::schema(&config.store).await?.found == 0 {
+    if open_store::schema(&config.store).await?.found == 0 {
         bail!("rotate-key: there is no store at {}", config.store.url);
     }
-    let store = opening::open_store(&config.store).await?;
+    let store = open_store::open_store(&config.store).await?;
     let rotated = async {
         let rotation = store.rotate_key(to, &AuditContext::service("rotate-key")).await?;
         if !keep_old {

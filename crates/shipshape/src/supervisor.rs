@@ -20,16 +20,16 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Listeners: first, so that nothing new comes in.
-    Doors,
+    Listeners,
     /// Whatever works on leases and queues: together with the doors, so that work in hand has the whole time to be finished
     /// or handed back. A request that is still being answered at a door may take a third of it, and needs no worker.
     Workers,
     /// What the others stand on, such as store housekeeping and the health endpoint: last.
-    Keel,
+    Infrastructure,
 }
 
 impl Stage {
-    const IN_ORDER: [Stage; 3] = [Stage::Doors, Stage::Workers, Stage::Keel];
+    const IN_ORDER: [Stage; 3] = [Stage::Listeners, Stage::Workers, Stage::Infrastructure];
 }
 
 /// A signal that asks a process to end.
@@ -187,7 +187,7 @@ impl Supervisor {
     /// Asks each stage to end and waits for it. Returns why it stopped waiting, if not all ended.
     async fn end_in_order(&mut self, first: &mut Option<Fault>) -> Option<Fault> {
         let limit = Instant::now() + self.deadline;
-        self.token(Stage::Doors).cancel();
+        self.token(Stage::Listeners).cancel();
         self.token(Stage::Workers).cancel();
         for stage in Stage::IN_ORDER {
             self.token(stage).cancel();
@@ -218,9 +218,9 @@ impl Supervisor {
     fn token(&self, stage: Stage) -> &CancellationToken {
         let [doors, workers, keel] = &self.stages;
         match stage {
-            Stage::Doors => doors,
+            Stage::Listeners => doors,
             Stage::Workers => workers,
-            Stage::Keel => keel,
+            Stage::Infrastructure => keel,
         }
     }
 

@@ -118,33 +118,33 @@ async fn run(form: &TaskForm, test: &TaskTest) -> anyhow::Result<Report> {
     }
     let cluster = kubesim::SimulatedCluster::start("test", kubesim::ClusterOptions::default()).await?;
     let life = Kubelets::for_cluster(&cluster, NODES.map(NodeTemplate::worker).to_vec());
-    let stage = Stage::set(&cluster, &definition, test).await?;
-    let work = stage.play().await;
+    let run_state = TestRun::set(&cluster, &definition, test).await?;
+    let work = run_state.execute().await;
     life.stop().await;
     cluster.stop().await;
-    stage.report(&work?).await
+    run_state.report(&work?).await
 }
 
 /// The world of one test.
-struct Stage<'a> {
+struct TestRun<'a> {
     definition: &'a Definition,
     test: &'a TaskTest,
     store: Store,
-    clock: Arc<Leaping>,
+    clock: Arc<AdvancingClock>,
     context: Arc<ClusterContext>,
     work: Uuid,
     _directory: tempfile::TempDir,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> TestRun<'a> {
     async fn set(
         cluster: &kubesim::SimulatedCluster,
         definition: &'a Definition,
         test: &'a TaskTest,
-    ) -> anyhow::Result<Stage<'a>> {
+    ) -> anyhow::Result<TestRun<'a>> {
         let kubeconfig = Kubeconfig::parse(&cluster.kubeconfig(), None, &AllowedRisks::nothing())?;
         let link = Link::open("test", &kubeconfig, Timeouts::default(), Arc::new(SystemClock))?;
-        nodes_are_ready(&link).await?;
+        wait_for_nodes(&link).await?;
         if let Some(objects) = &test.objects {
             let documents = apply::Documents::parse(objects).context("the objects of the test")?;
             apply(&link, &documents, &ApplyOptions::default(), &ProgressSink::disabled())
@@ -161,27 +161,27 @@ impl<'a> Stage<'a> {
             labels: BTreeMap::new(),
         };
         let directory = tempfile::tempdir().context("a directory for the test's store")?;
-        let clock = Arc::new(Leaping::default());
+        let clock = Arc::new(AdvancingClock::default());
         let location = Location::Sqlite(directory.path().join("store.db"));
         let store = Store::open(Options::new(location, Keyring::ephemeral()?, clock.clone())).await?;
         let work = Uuid::now_v7();
         store.enqueue(vec![NewWork::new(work, facts.uuid, WorkKind::Manifest)]).await?;
         let context = Arc::new(ClusterContext::new(link, facts, Arc::new(SystemClock)));
-        Ok(Stage { definition, test, store, clock, context, work, _directory: directory })
+        Ok(TestRun { definition, test, store, clock, context, work, _directory: directory })
     }
 
     /// Claims the work until it is at its end.
-    async fn play(&self) -> anyhow::Result<WorkView> {
-        let mishap = Mishap {
+    async fn execute(&self) -> anyhow::Result<WorkView> {
+        let faults = InjectedFaults {
             crash_at: self.test.crash_at.clone(),
             fail_at: self.test.fail_at.clone(),
             crash: Arc::default(),
-            struck: Arc::default(),
+            injected: Arc::default(),
         };
         for _ in 0..CLAIMS_MAX {
             let claimed = self.next_claim().await?;
             let plan = self.definition.plan_from_forms(&self.test.parameters, &self.context.cluster)?;
-            let plan = mishap.befall(plan);
+            let plan = faults.inject(plan);
             let order = RunRequest {
                 store: &self.store,
                 claimed: &claimed,
@@ -195,7 +195,7 @@ impl<'a> Stage<'a> {
             };
             let ended = tokio::select! {
                 ended = walk(order) => Some(ended),
-                () = mishap.crash.notified() => None,
+                () = faults.crash.notified() => None,
             };
             match ended {
                 Some(RunOutcome::Finished(completion)) => drop(self.store.complete(&[completion]).await?),
@@ -223,7 +223,7 @@ impl<'a> Stage<'a> {
                 return Ok(claimed);
             }
             let due = self.store.until_due(WorkKind::Manifest).await?;
-            self.clock.leap(due.unwrap_or(LEASE) + Duration::from_secs(1));
+            self.clock.advance(due.unwrap_or(LEASE) + Duration::from_secs(1));
         }
         bail!("the work cannot be claimed")
     }
@@ -285,7 +285,7 @@ fn line(entry: &Entry) -> Option<String> {
     })
 }
 
-async fn nodes_are_ready(link: &Link) -> anyhow::Result<()> {
+async fn wait_for_nodes(link: &Link) -> anyhow::Result<()> {
     let ready = async {
         loop {
             let nodes = kubelink::facts::nodes(link).await?;
@@ -300,17 +300,17 @@ async fn nodes_are_ready(link: &Link) -> anyhow::Result<()> {
 
 /// The clock of this machine, and how far the test has leapt ahead of it.
 #[derive(Debug, Default)]
-struct Leaping {
+struct AdvancingClock {
     ahead_millis: AtomicI64,
 }
 
-impl Leaping {
-    fn leap(&self, span: Duration) {
+impl AdvancingClock {
+    fn advance(&self, span: Duration) {
         self.ahead_millis.fetch_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 }
 
-impl Clock for Leaping {
+impl Clock for AdvancingClock {
     fn now(&self) -> Timestamp {
         let ahead = SignedDuration::from_millis(self.ahead_millis.load(Ordering::SeqCst));
         SystemClock.now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
@@ -319,33 +319,33 @@ impl Clock for Leaping {
 
 /// What befalls the plan; each once.
 #[derive(Clone)]
-struct Mishap {
+struct InjectedFaults {
     crash_at: Option<String>,
     fail_at: Option<String>,
     crash: Arc<Notify>,
-    struck: Arc<std::sync::Mutex<(bool, bool)>>,
+    injected: Arc<std::sync::Mutex<(bool, bool)>>,
 }
 
-impl Mishap {
-    fn befall(&self, plan: Plan<ClusterContext>) -> Plan<ClusterContext> {
-        let steps = plan.steps.into_iter().map(|step| self.afflict(step)).collect();
+impl InjectedFaults {
+    fn inject(&self, plan: Plan<ClusterContext>) -> Plan<ClusterContext> {
+        let steps = plan.steps.into_iter().map(|step| self.inject_into_step(step)).collect();
         Plan { steps, ..plan }
     }
 
-    fn afflict(&self, step: Step<ClusterContext>) -> Step<ClusterContext> {
+    fn inject_into_step(&self, step: Step<ClusterContext>) -> Step<ClusterContext> {
         let concerned = [&self.crash_at, &self.fail_at].into_iter().flatten().any(|name| *name == step.name);
         if !concerned {
             return step;
         }
-        let (mishap, name) = (self.clone(), step.name.clone());
+        let (faults, name) = (self.clone(), step.name.clone());
         let body = match step.body {
             Body::Action(action) => {
                 let action = Arc::new(action);
                 Body::Action(Box::new(move |context, cx| {
-                    let (mishap, name, action) = (mishap.clone(), name.clone(), action.clone());
+                    let (faults, name, action) = (faults.clone(), name.clone(), action.clone());
                     Box::pin(async move {
                         let outcome = action(context, cx).await?;
-                        mishap.strike(&name).await?;
+                        faults.fail_if_due(&name).await?;
                         Ok(outcome)
                     })
                 }))
@@ -353,10 +353,10 @@ impl Mishap {
             Body::Wait { interval, poll } => {
                 let poll = Arc::new(poll);
                 let poll = Box::new(move |context, cx| -> futures_util::future::BoxFuture<'static, _> {
-                    let (mishap, name, poll) = (mishap.clone(), name.clone(), poll.clone());
+                    let (faults, name, poll) = (faults.clone(), name.clone(), poll.clone());
                     Box::pin(async move {
                         let seen: PollStatus = poll(context, cx).await?;
-                        mishap.strike(&name).await?;
+                        faults.fail_if_due(&name).await?;
                         Ok(seen)
                     })
                 });
@@ -366,14 +366,14 @@ impl Mishap {
         Step { body, ..step }
     }
 
-    async fn strike(&self, step: &str) -> Result<(), StepError> {
-        let strikes = |wanted: &Option<String>| wanted.as_deref() == Some(step);
+    async fn fail_if_due(&self, step: &str) -> Result<(), StepError> {
+        let matches = |wanted: &Option<String>| wanted.as_deref() == Some(step);
         let (crashes, fails) = {
-            let mut struck = self.struck.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let crashes = strikes(&self.crash_at) && !struck.0;
-            struck.0 |= crashes;
-            let fails = !crashes && strikes(&self.fail_at) && !struck.1;
-            struck.1 |= fails;
+            let mut injected = self.injected.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let crashes = matches(&self.crash_at) && !injected.0;
+            injected.0 |= crashes;
+            let fails = !crashes && matches(&self.fail_at) && !injected.1;
+            injected.1 |= fails;
             (crashes, fails)
         };
         if crashes {

@@ -9,8 +9,8 @@ use anyhow::Context as _;
 use api::clock::SystemClock;
 use cli::Environment;
 #[cfg(feature = "sim")]
-use cli::commands::Bench;
-use cli::contexts::Published;
+use cli::commands::SimulatedCloud;
+use cli::contexts::PublishedContext;
 use cli::output;
 use client::Client;
 use store::{AuditContext, Store};
@@ -19,15 +19,15 @@ use crate::cloud;
 #[cfg(feature = "sim")]
 use crate::cloud::CloudProvider;
 use crate::config::Config;
-use crate::data_dir::{ensure_writable, hold};
+use crate::data_dir::{ensure_writable, lock};
 #[cfg(feature = "sim")]
 use crate::demo::Demo;
+use crate::event_log;
 use crate::listening::Listen;
-use crate::portal::{self, Doorstep};
+use crate::portal::{self, PortalAddress};
 use crate::process::Process;
 use crate::services::{self, Api};
 use crate::supervisor::Stage;
-use crate::tell;
 use crate::version::Version;
 
 /// A service that can run alone.
@@ -48,8 +48,8 @@ struct Running {
     store: Store,
     health: String,
     api: Api,
-    portal: Doorstep,
-    context: Published,
+    portal: PortalAddress,
+    context: PublishedContext,
     /// Only the demonstration needs it.
     #[cfg(feature = "sim")]
     provider: Option<CloudProvider>,
@@ -64,20 +64,21 @@ pub(crate) async fn run(
     // Whatever forbids a start is found out before anything is opened: what is there stays as it is.
     let data_dir: PathBuf = AsRef::<Path>::as_ref(&process.config.data_dir).to_owned();
     ensure_writable(&data_dir)?;
-    let _held = hold(&data_dir).await?;
+    let _lock = lock(&data_dir).await?;
     for listen in listens(&process.config) {
         listen.ensure_free().await?;
     }
     let running = start(&mut process, environment).await?;
     process.started();
-    let client = running.api.ourselves.clone();
+    let client = running.api.internal.clone();
     #[cfg(feature = "sim")]
     if let (Some(count), Some(provider)) = (demo, &running.provider) {
-        let bench = Bench::new(provider.simulated.clone(), cloud::simulated::directory(&process.config));
-        let demo = Demo::prepare(count, client.clone(), bench, &data_dir, Arc::new(SystemClock)).await?;
-        process.tasks.spawn(Stage::Doors, "demo", |shutdown| demo.run(shutdown));
+        let simulated =
+            SimulatedCloud::new(provider.simulated.clone(), cloud::simulated::directory(&process.config));
+        let demo = Demo::prepare(count, client.clone(), simulated, &data_dir, Arc::new(SystemClock)).await?;
+        process.tasks.spawn(Stage::Listeners, "demo", |shutdown| demo.run(shutdown));
     }
-    process.tasks.spawn(Stage::Doors, "tell", |shutdown| tell::run(client, shutdown));
+    process.tasks.spawn(Stage::Listeners, "event-log", |shutdown| event_log::run(client, shutdown));
     output::show(&banner(&process, &running, demo))?;
     if process.config.frontend.insecure {
         output::warn(
@@ -89,8 +90,8 @@ pub(crate) async fn run(
 }
 
 /// Runs one service until a signal ends it.
-pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Result<()> {
-    let (health, store) = services::keel(&mut process).await?;
+pub(crate) async fn run_service(mut process: Process, service: Service) -> anyhow::Result<()> {
+    let (health, store) = services::open_base(&mut process).await?;
     let provider = cloud::configured(&process.config.cloud)?;
     let cloud = provider.as_ref().map(|it| &it.cloud);
     let api = match service {
@@ -131,12 +132,12 @@ pub(crate) async fn alone(mut process: Process, service: Service) -> anyhow::Res
 }
 
 /// Runs the portal as a client of an API elsewhere until a signal ends it. It has no store.
-pub(crate) async fn portal_alone(mut process: Process, admin: anyhow::Result<Client>) -> anyhow::Result<()> {
+pub(crate) async fn run_portal(mut process: Process, admin: anyhow::Result<Client>) -> anyhow::Result<()> {
     let admin = admin?;
     let server = admin.server().to_owned();
     let health = process.open_health().await?;
-    let pair = portal::pair_of_settings(&process.config);
-    let Doorstep { url, link } = portal::open(&mut process, admin, pair).await?;
+    let pair = portal::configured_certificate(&process.config);
+    let PortalAddress { url, link } = portal::open(&mut process, admin, pair).await?;
     process.started();
     let link = link.map(|link| format!("  sign in  {link}  (once)\n")).unwrap_or_default();
     output::show(&format!(
@@ -156,13 +157,13 @@ async fn end(process: Process, store: Store) -> anyhow::Result<()> {
 /// Starts the services; returns when all are ready.
 #[tracing::instrument(name = "start", skip_all)]
 async fn start(process: &mut Process, environment: &Environment) -> anyhow::Result<Running> {
-    let (health, store) = services::keel(process).await?;
+    let (health, store) = services::open_base(process).await?;
     let provider = cloud::ensure(process).await?;
     frontend::seed_defaults(&store, &AuditContext::service("frontend"))
         .await
         .context("the versions that clusters can be installed with")?;
     let cloud = provider.as_ref().map(|it| &it.cloud);
-    let (api, context) = services::own_frontend(process, &store, environment, cloud).await?;
+    let (api, context) = services::frontend_with_context(process, &store, environment, cloud).await?;
     let portal = portal::open(process, api.portal.clone(), api.pair.clone()).await?;
     if let Some(provider) = &provider {
         services::backend(process, &store, provider);

@@ -35,7 +35,7 @@ pub(super) fn span_text(span: Duration) -> String {
 }
 
 /// A length of time that was measured, for progress.
-pub(super) fn took(milliseconds: u64) -> String {
+pub(super) fn duration_text(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{milliseconds}ms"),
         1_000..60_000 => format!("{:.1}s", Duration::from_millis(milliseconds).as_secs_f64()),

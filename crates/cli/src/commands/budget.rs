@@ -8,9 +8,9 @@ use clap::Subcommand;
 use client::Client;
 use uuid::Uuid;
 
-use super::form::{Output, Shown};
+use super::print::{Output, Printable};
 use super::table::{Column, View, Width};
-use super::{Connect, Desk, find};
+use super::{Connect, Invocation, find};
 
 /// What can be done with budgets.
 #[derive(Debug, Subcommand)]
@@ -70,18 +70,18 @@ impl FromStr for Limit {
 }
 
 /// Carries out what was asked.
-pub async fn run(command: &BudgetCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &BudgetCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         BudgetCommand::List { output, connect } => {
-            output.list(desk, &desk.client(connect)?.budgets().all().await?)
+            output.print_list(invocation, &invocation.client(connect)?.budgets().all().await?)
         }
         BudgetCommand::Set { key, limit, reason, output, connect } => {
-            let client = desk.client(connect)?;
-            set(&client, key, *limit, reason.clone(), *output, desk).await
+            let client = invocation.client(connect)?;
+            set(&client, key, *limit, reason.clone(), *output, invocation).await
         }
         BudgetCommand::Clear { key, reason, output, connect } => {
-            let client = desk.client(connect)?;
-            set(&client, key, Limit(None), reason.clone(), *output, desk).await
+            let client = invocation.client(connect)?;
+            set(&client, key, Limit(None), reason.clone(), *output, invocation).await
         }
     }
 }
@@ -92,7 +92,7 @@ async fn set(
     limit: Limit,
     reason: Option<String>,
     form: Output,
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
 ) -> anyhow::Result<()> {
     let key = key.strip_prefix("budget/").unwrap_or(key);
     let key = match key.strip_prefix("task/") {
@@ -108,10 +108,10 @@ async fn set(
         Some(0) => "is 0: nothing new starts under it".to_owned(),
         Some(limit) => format!("is {limit}"),
     };
-    form.done(desk, &stored.value, &did)
+    form.print_change(invocation, &stored.value, &did)
 }
 
-impl Shown for BudgetForm {
+impl Printable for BudgetForm {
     const KIND: &'static str = "budget";
     const COLUMNS: &'static [Column] = &[
         Column("KEY", Width::Always),
@@ -129,7 +129,7 @@ impl Shown for BudgetForm {
         vec![self.key.clone(), limit, self.used.to_string(), self.parked.to_string()]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         ["Key", "Limit", "Used", "Parked"].into_iter().zip(self.cells(view)).collect()
     }
 }

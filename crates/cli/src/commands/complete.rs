@@ -9,7 +9,7 @@ use clap_complete::engine::CompletionCandidate;
 use client::Client;
 
 use crate::Environment;
-use crate::contexts::{self, Contexts, Wish};
+use crate::contexts::{self, Contexts, ServerSelection};
 
 /// The variable by which the shell's script asks for completions.
 pub const VARIABLE: &str = "SHIPSHAPE_COMPLETE";
@@ -74,7 +74,7 @@ where
     F: Future<Output = Result<Named, client::ClientError>>,
 {
     let asked = || -> anyhow::Result<Named> {
-        let client = contexts::connect(&Wish::default(), &Environment::from_process())?;
+        let client = contexts::connect(&ServerSelection::default(), &Environment::from_process())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let named = runtime.block_on(async { tokio::time::timeout(TIME_MAX, ask(client)).await });
         runtime.shutdown_background();

@@ -5,16 +5,16 @@ use clap::Subcommand;
 use clap_complete::engine::ArgValueCandidates;
 use serde::Serialize;
 
-use super::form::{Output, Shown};
+use super::print::{Output, Printable};
 use super::table::{Column, View, Width};
-use super::{Connect, Desk, complete};
+use super::{Connect, Invocation, complete};
 use crate::contexts::{self, ContextFile, Contexts};
 use crate::output;
 
 /// What can be done with contexts.
 #[derive(Debug, Subcommand)]
 pub enum ContextCommand {
-    /// List the known contexts
+    /// List the entry contexts
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
@@ -36,60 +36,60 @@ pub enum ContextCommand {
 }
 
 /// Carries out what was asked.
-pub fn run(command: &ContextCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub fn run(command: &ContextCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         ContextCommand::List { output } => {
-            let contexts = Contexts::load(desk.environment)?;
+            let contexts = Contexts::load(invocation.environment)?;
             let current = contexts.current();
-            let rows: Vec<Listed> = contexts
+            let rows: Vec<ContextRow> = contexts
                 .iter()
-                .map(|(name, known)| {
-                    let file = ContextFile::read(&known.file).ok();
-                    Listed {
+                .map(|(name, entry)| {
+                    let file = ContextFile::read(&entry.file).ok();
+                    ContextRow {
                         current: current == Some(name),
                         name: name.to_owned(),
                         server: file.as_ref().map(|file| file.server.clone()).unwrap_or_default(),
                         credential: match &file {
                             Some(file) => file.credential_kind().to_owned(),
-                            None if known.is_gone() => "gone".to_owned(),
+                            None if entry.is_missing() => "gone".to_owned(),
                             None => "unreadable".to_owned(),
                         },
-                        file: known.file.display().to_string(),
+                        file: entry.file.display().to_string(),
                     }
                 })
                 .collect();
-            output.list(desk, &rows)
+            output.print_list(invocation, &rows)
         }
         ContextCommand::Use { name } => {
             let name = name.strip_prefix("context/").unwrap_or(name);
-            Contexts::choose(name, desk.environment)?;
+            Contexts::set_current(name, invocation.environment)?;
             output::show(&format!("context/{name} is the current one\n"))
         }
         ContextCommand::Show { output, connect } => {
-            let chosen = contexts::choose(&desk.wish(connect), desk.environment)?;
-            let contexts = Contexts::load(desk.environment)?;
-            let credential = match &chosen.context.credential {
+            let selected = contexts::select(&invocation.selection(connect), invocation.environment)?;
+            let contexts = Contexts::load(invocation.environment)?;
+            let credential = match &selected.context.credential {
                 client::Credential::None => "none",
                 client::Credential::Certificate { .. } => "certificate",
                 client::Credential::Token(_) => "token",
             };
             // That it can be used is part of what is shown.
-            client::Client::new(&chosen.context).with_context(|| format!("context {}", chosen.name))?;
-            let listed = Listed {
-                current: contexts.current() == Some(chosen.name.as_str()),
-                server: chosen.context.server.clone(),
+            client::Client::new(&selected.context).with_context(|| format!("context {}", selected.name))?;
+            let listed = ContextRow {
+                current: contexts.current() == Some(selected.name.as_str()),
+                server: selected.context.server.clone(),
                 credential: credential.to_owned(),
-                file: contexts.get(&chosen.name).map(|file| file.display().to_string()).unwrap_or_default(),
-                name: chosen.name,
+                file: contexts.get(&selected.name).map(|file| file.display().to_string()).unwrap_or_default(),
+                name: selected.name,
             };
-            output.one(desk, &listed)
+            output.print(invocation, &listed)
         }
     }
 }
 
 /// A context, without its secrets.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct ContextRow {
     name: String,
     current: bool,
     server: String,
@@ -97,7 +97,7 @@ struct Listed {
     file: String,
 }
 
-impl Shown for Listed {
+impl Printable for ContextRow {
     const KIND: &'static str = "context";
     const COLUMNS: &'static [Column] = &[
         Column("CURRENT", Width::Always),
@@ -122,7 +122,7 @@ impl Shown for Listed {
         ]
     }
 
-    fn facts(&self, _view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, _view: &View) -> Vec<(&'static str, String)> {
         vec![
             ("Name", self.name.clone()),
             ("Current", if self.current { "yes" } else { "no" }.to_owned()),

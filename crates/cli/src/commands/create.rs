@@ -8,10 +8,10 @@ use clap_complete::engine::ArgValueCandidates;
 use client::Client;
 use serde_json::{Map, Value};
 
-use super::form::Output;
 use super::labels::{KeyValue, LabelSelector};
-use super::when::When;
-use super::{Connect, Desk, complete, find, wait};
+use super::print::Output;
+use super::time_arg::TimeArg;
+use super::{Connect, Invocation, complete, find, wait};
 
 /// On which clusters, when, and how.
 #[derive(Debug, Clone, Args)]
@@ -27,10 +27,10 @@ pub struct CreateFlags {
     parameters: Vec<KeyValue>,
     /// Not before: 2h from now, Unix seconds, or a time such as 2026-11-30T04:00:00Z [default: now]
     #[arg(long, value_name = "WHEN")]
-    run_after: Option<When>,
+    run_after: Option<TimeArg>,
     /// Not begun at or after [default: 7 days later]
     #[arg(long, value_name = "WHEN")]
-    run_before: Option<When>,
+    run_before: Option<TimeArg>,
     /// Among those due at the same second, lower goes first
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     priority: Option<i32>,
@@ -53,11 +53,15 @@ pub struct CreateFlags {
 }
 
 /// Asks for a manifest of `task` on each cluster that is meant, and waits for them where that is wanted.
-pub(super) async fn create(task: &str, flags: &CreateFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
-    let client = desk.client(&flags.connect)?;
+pub(super) async fn create(
+    task: &str,
+    flags: &CreateFlags,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<()> {
+    let client = invocation.client(&flags.connect)?;
     let task = find::task(&client, task).await?;
     let clusters = clusters(&client, flags).await?;
-    let now = desk.now();
+    let now = invocation.now();
     let request = ManifestRequest {
         maintenance_task_id: task.id.map(|id| id.to_string()).context("the server's task has no id")?,
         priority: flags.priority,
@@ -77,15 +81,15 @@ pub(super) async fn create(task: &str, flags: &CreateFlags, desk: &Desk<'_>) -> 
             false => format!("created for cluster {}", cluster.name),
         };
         // A program that waits is given the end, not the beginning.
-        if !flags.wait || flags.output.is_for_people() {
-            flags.output.done(desk, &form, &did)?;
+        if !flags.wait || flags.output.is_human() {
+            flags.output.print_change(invocation, &form, &did)?;
         }
         made.push(form);
     }
     if !flags.wait {
         return Ok(());
     }
-    wait::for_all(&client, desk, &made, flags.timeout, flags.output).await
+    wait::for_all(&client, invocation, &made, flags.timeout, flags.output).await
 }
 
 async fn clusters(client: &Client, flags: &CreateFlags) -> anyhow::Result<Vec<AdminCluster>> {

@@ -5,9 +5,9 @@ use client::{Change, Event, Topic};
 use futures_util::StreamExt as _;
 use serde_json::json;
 
-use super::find::short_name;
-use super::table::{absolute, word};
-use super::{Connect, Desk};
+use super::find::last_segment;
+use super::table::{absolute, wire_name};
+use super::{Connect, Invocation};
 use crate::output;
 
 /// Which events, and how they are written.
@@ -62,9 +62,9 @@ enum EventForm {
 }
 
 /// Shows events until the process is ended.
-pub async fn run(command: &EventsCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &EventsCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let topics: Vec<Topic> = command.topics.iter().map(|name| Topic::from(*name)).collect();
-    let mut events = desk.client(&command.connect)?.events(&topics, command.after.clone());
+    let mut events = invocation.client(&command.connect)?.events(&topics, command.after.clone());
     let mut shown = 0;
     while command.limit.is_none_or(|limit| shown < limit)
         && let Some(event) = events.next().await
@@ -75,7 +75,7 @@ pub async fn run(command: &EventsCommand, desk: &Desk<'_>) -> anyhow::Result<()>
             continue;
         }
         output::show(&match command.output {
-            EventForm::Text => format!("{}  {}\n", absolute(desk.now()), line(&event)),
+            EventForm::Text => format!("{}  {}\n", absolute(invocation.now()), line(&event)),
             EventForm::Json => {
                 format!("{}\n", json!({ "id": event.id, "event": topic(&event.change), "data": event.data }))
             }
@@ -99,7 +99,7 @@ fn topic(change: &Change) -> &str {
 fn line(event: &Event) -> String {
     match &event.change {
         Change::Manifest(form) => {
-            let cluster = short_name(form.cluster_resource_id.as_deref().unwrap_or_default());
+            let cluster = last_segment(form.cluster_resource_id.as_deref().unwrap_or_default());
             let step = form.step.as_ref().map(|step| format!(" {}", step.name)).unwrap_or_default();
             let text =
                 if form.status_text.is_empty() { String::new() } else { format!(": {}", form.status_text) };
@@ -113,11 +113,11 @@ fn line(event: &Event) -> String {
         Change::Schedule(form) => format!("schedule/{} {}", form.id, form.state),
         Change::Task(form) => format!("task/{} version {}", form.name, form.version.unwrap_or_default()),
         Change::Cluster(form) => {
-            format!("cluster/{} {}", form.name, word(form.properties.provisioning_state))
+            format!("cluster/{} {}", form.name, wire_name(form.properties.provisioning_state))
         }
         Change::Other(topic) => format!("{topic} {}", event.data),
         // A cluster that is gone is told by its path.
-        Change::Deleted { topic, id } => format!("{topic}/{} deleted", short_name(id)),
+        Change::Deleted { topic, id } => format!("{topic}/{} deleted", last_segment(id)),
         Change::Relist => "events were missed; what was read before may be old".to_owned(),
         Change::Interrupted { why } => why.clone(),
     }

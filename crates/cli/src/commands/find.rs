@@ -154,7 +154,7 @@ pub(super) fn newest_first(mut forms: Vec<ManifestForm>) -> Vec<ManifestForm> {
 }
 
 /// The last part of a resource id, by which people know a cluster.
-pub(super) fn short_name(resource_id: &str) -> &str {
+pub(super) fn last_segment(resource_id: &str) -> &str {
     resource_id.rsplit('/').next().unwrap_or(resource_id)
 }
 
@@ -181,7 +181,7 @@ mod tests {
     fn fleet() -> Vec<AdminCluster> {
         let one = |number: u128, id: &str| {
             serde_json::from_value(serde_json::json!({
-                "id": id, "name": short_name(id), "type": "t", "location": "l",
+                "id": id, "name": last_segment(id), "type": "t", "location": "l",
                 "properties": {
                     "uuid": Uuid::from_u128(number << 96), "provisioningState": "Succeeded",
                     "createdAt": "2026-01-01T00:00:00Z",

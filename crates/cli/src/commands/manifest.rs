@@ -1,4 +1,4 @@
-//! `shipshape manifest`: work orders, one task on one cluster.
+//! `shipshape manifest`: work orders, manifest task on manifest cluster.
 
 use api::admin::{Entry, ManifestForm};
 use api::work::WorkState;
@@ -8,14 +8,14 @@ use client::{Client, Topic};
 use http::StatusCode;
 use serde::Serialize;
 
-use super::age::took;
+use super::age::duration_text;
 use super::confirm::Confirm;
 use super::create::{self, CreateFlags};
-use super::find::{self, short_name};
-use super::form::{Output, Shown};
+use super::find::{self, last_segment};
 use super::labels::LabelSelector;
-use super::table::{Column, View, Width, absolute, both, word};
-use super::{Connect, Desk, complete, wait, watch};
+use super::print::{Output, Printable};
+use super::table::{Column, View, Width, absolute, wire_name, with_age};
+use super::{Connect, Invocation, complete, wait, watch};
 use crate::output;
 
 /// What can be done with manifests.
@@ -33,11 +33,11 @@ pub enum ManifestCommand {
     /// List manifests, newest first
     #[command(visible_alias = "ls")]
     List(ListFlags),
-    /// Show one manifest
+    /// Show manifest manifest
     #[command(visible_alias = "get")]
     Show {
         #[command(flatten)]
-        one: One,
+        manifest: ManifestRef,
         /// Show its progress and wait for its end; fails unless it is Completed
         #[arg(short, long)]
         wait: bool,
@@ -47,14 +47,14 @@ pub enum ManifestCommand {
     /// Show what happened to a manifest, oldest first
     History {
         #[command(flatten)]
-        one: One,
+        manifest: ManifestRef,
         #[command(flatten)]
         output: Output,
     },
     /// End a manifest: at once if it has not begun, else at its next safe point, with what it did undone
     Cancel {
         #[command(flatten)]
-        one: One,
+        manifest: ManifestRef,
         /// Why; kept in the history
         #[arg(long)]
         reason: Option<String>,
@@ -69,7 +69,7 @@ pub enum ManifestCommand {
     /// Make a pending manifest the next of its cluster
     Expedite {
         #[command(flatten)]
-        one: One,
+        manifest: ManifestRef,
         /// Why; kept in the history
         #[arg(long)]
         reason: Option<String>,
@@ -79,7 +79,7 @@ pub enum ManifestCommand {
     /// Remove a manifest and its history
     Delete {
         #[command(flatten)]
-        one: One,
+        manifest: ManifestRef,
         /// Why; kept in the audit log
         #[arg(long)]
         reason: Option<String>,
@@ -90,7 +90,7 @@ pub enum ManifestCommand {
 
 /// Which manifest.
 #[derive(Debug, Clone, Args)]
-pub struct One {
+pub struct ManifestRef {
     /// The manifest's id, or at least 8 characters of it
     #[arg(value_name = "MANIFEST", add = ArgValueCandidates::new(complete::manifests))]
     id: String,
@@ -101,10 +101,13 @@ pub struct One {
     connect: Connect,
 }
 
-impl One {
+impl ManifestRef {
     /// The manifest, its cluster, and the client that found it.
-    pub(super) async fn find(&self, desk: &Desk<'_>) -> anyhow::Result<(Client, String, ManifestForm)> {
-        let client = desk.client(&self.connect)?;
+    pub(super) async fn find(
+        &self,
+        invocation: &Invocation<'_>,
+    ) -> anyhow::Result<(Client, String, ManifestForm)> {
+        let client = invocation.client(&self.connect)?;
         let (cluster, form) = find::manifest(&client, &self.id, self.cluster.as_deref()).await?;
         Ok((client, cluster, form))
     }
@@ -141,32 +144,32 @@ pub struct ListFlags {
 }
 
 /// Carries out what was asked.
-pub async fn run(command: &ManifestCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &ManifestCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
-        ManifestCommand::Create { task, flags } => create::create(task, flags, desk).await,
+        ManifestCommand::Create { task, flags } => create::create(task, flags, invocation).await,
         ManifestCommand::List(flags) => {
-            let client = desk.client(&flags.connect)?;
+            let client = invocation.client(&flags.connect)?;
             if flags.watch {
                 let list = || list(&client, flags);
-                return watch::watch(desk, &client, Topic::Manifests, flags.output, list).await;
+                return watch::watch(invocation, &client, Topic::Manifests, flags.output, list).await;
             }
-            flags.output.list(desk, &list(&client, flags).await?)
+            flags.output.print_list(invocation, &list(&client, flags).await?)
         }
-        ManifestCommand::Show { one, wait, output } => {
-            let (client, _, form) = one.find(desk).await?;
+        ManifestCommand::Show { manifest, wait, output } => {
+            let (client, _, form) = manifest.find(invocation).await?;
             match wait {
-                true => wait::for_all(&client, desk, &[form], None, *output).await,
-                false => output.one(desk, &form),
+                true => wait::for_all(&client, invocation, &[form], None, *output).await,
+                false => output.print(invocation, &form),
             }
         }
-        ManifestCommand::History { one, output } => {
-            let (client, cluster, form) = one.find(desk).await?;
+        ManifestCommand::History { manifest, output } => {
+            let (client, cluster, form) = manifest.find(invocation).await?;
             let entries = client.history(&cluster, form.id).all().await?;
-            output.list(desk, &entries.into_iter().map(Happened).collect::<Vec<_>>())
+            output.print_list(invocation, &entries.into_iter().map(HistoryRow).collect::<Vec<_>>())
         }
-        ManifestCommand::Cancel { one, reason, confirm, wait, output } => {
-            let (client, cluster, form) = one.find(desk).await?;
-            confirm.ask(&format!("End {} on cluster {}", title(&form), short_name(&cluster)))?;
+        ManifestCommand::Cancel { manifest, reason, confirm, wait, output } => {
+            let (client, cluster, form) = manifest.find(invocation).await?;
+            confirm.ask(&format!("End {} on cluster {}", title(&form), last_segment(&cluster)))?;
             let answer = client.cancel_manifest(&cluster, form.id, reason.as_deref()).await?;
             let mut form = answer.value;
             form.cluster_resource_id = Some(cluster);
@@ -174,24 +177,24 @@ pub async fn run(command: &ManifestCommand, desk: &Desk<'_>) -> anyhow::Result<(
                 StatusCode::ACCEPTED => "is asked to end; what it did will be undone",
                 _ => "cancelled",
             };
-            output.done(desk, &form, did)?;
+            output.print_change(invocation, &form, did)?;
             match wait {
-                true => wait::for_end(&client, desk, &form, *output).await,
+                true => wait::for_end(&client, invocation, &form, *output).await,
                 false => Ok(()),
             }
         }
-        ManifestCommand::Expedite { one, reason, output } => {
-            let (client, cluster, form) = one.find(desk).await?;
+        ManifestCommand::Expedite { manifest, reason, output } => {
+            let (client, cluster, form) = manifest.find(invocation).await?;
             let mut form = client.expedite_manifest(&cluster, form.id, reason.as_deref()).await?.value;
             form.cluster_resource_id = Some(cluster);
-            output.done(desk, &form, "is the next of its cluster")
+            output.print_change(invocation, &form, "is the next of its cluster")
         }
-        ManifestCommand::Delete { one, reason, confirm } => {
-            let (client, cluster, form) = one.find(desk).await?;
+        ManifestCommand::Delete { manifest, reason, confirm } => {
+            let (client, cluster, form) = manifest.find(invocation).await?;
             confirm.ask(&format!(
                 "Remove {} of cluster {} and its history",
                 title(&form),
-                short_name(&cluster)
+                last_segment(&cluster)
             ))?;
             client.delete_manifest(&cluster, form.id, reason.as_deref()).await?;
             output::show(&format!("manifest/{} deleted\n", form.id))
@@ -228,7 +231,7 @@ async fn list(client: &Client, flags: &ListFlags) -> anyhow::Result<Vec<Manifest
 
 fn state(text: &str) -> Result<WorkState, String> {
     let found = WorkState::ALL.into_iter().find(|state| state.as_str().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| format!("expected one of {}", WorkState::ALL.map(WorkState::as_str).join(", ")))
+    found.ok_or_else(|| format!("expected manifest of {}", WorkState::ALL.map(WorkState::as_str).join(", ")))
 }
 
 fn title(form: &ManifestForm) -> String {
@@ -246,7 +249,7 @@ fn step_text(form: &ManifestForm) -> String {
     form.step.as_ref().map(|step| format!("{}/{} {}", step.index, step.of, step.name)).unwrap_or_default()
 }
 
-impl Shown for ManifestForm {
+impl Printable for ManifestForm {
     const KIND: &'static str = "manifest";
     const COLUMNS: &'static [Column] = &[
         Column("ID", Width::Always),
@@ -272,10 +275,10 @@ impl Shown for ManifestForm {
     fn cells(&self, view: &View) -> Vec<String> {
         vec![
             self.name(),
-            short_name(self.cluster_resource_id.as_deref().unwrap_or_default()).to_owned(),
+            last_segment(self.cluster_resource_id.as_deref().unwrap_or_default()).to_owned(),
             task_name(self),
             self.state.as_str().to_owned(),
-            word(self.phase),
+            wire_name(self.phase),
             step_text(self),
             format!("{}/{}", self.attempt, self.max_attempts),
             view.unix(self.run_after),
@@ -288,12 +291,12 @@ impl Shown for ManifestForm {
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         let unix = |seconds: i64| {
             jiff::Timestamp::from_second(seconds)
-                .map_or_else(|_| seconds.to_string(), |it| both(it, view.now))
+                .map_or_else(|_| seconds.to_string(), |it| with_age(it, view.now))
         };
-        let time = |time: Option<jiff::Timestamp>| time.map(|it| both(it, view.now)).unwrap_or_default();
+        let time = |time: Option<jiff::Timestamp>| time.map(|it| with_age(it, view.now)).unwrap_or_default();
         let parameters = self.parameters.iter().map(|(key, value)| format!("{key}={value}"));
         let version = match self.task_version {
             0 => String::new(),
@@ -304,7 +307,7 @@ impl Shown for ManifestForm {
             ("Cluster", self.cluster_resource_id.clone().unwrap_or_default()),
             ("Task", format!("{}{version} ({})", task_name(self), self.maintenance_task_id)),
             ("Parameters", parameters.collect::<Vec<_>>().join("\n")),
-            ("State", format!("{} ({})", self.state.as_str(), word(self.phase))),
+            ("State", format!("{} ({})", self.state.as_str(), wire_name(self.phase))),
             ("Reason", self.reason.clone()),
             ("Status", self.status_text.clone()),
             (
@@ -318,7 +321,7 @@ impl Shown for ManifestForm {
             ("Run after", unix(self.run_after)),
             ("Run before", unix(self.run_before)),
             ("Schedule", self.created_by_schedule.clone()),
-            ("Created", format!("{} by {}", both(self.created_at, view.now), self.created_by)),
+            ("Created", format!("{} by {}", with_age(self.created_at, view.now), self.created_by)),
             ("Started", time(self.started_at)),
             ("Finished", time(self.finished_at)),
         ]
@@ -328,9 +331,9 @@ impl Shown for ManifestForm {
 /// An entry of a history, in a list.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-struct Happened(Entry);
+struct HistoryRow(Entry);
 
-impl Shown for Happened {
+impl Printable for HistoryRow {
     const KIND: &'static str = "entrie"; // "no entries found"
     const COLUMNS: &'static [Column] = &[
         Column("WHEN", Width::Always),
@@ -350,8 +353,8 @@ impl Shown for Happened {
     fn cells(&self, view: &View) -> Vec<String> {
         let entry = &self.0;
         let event = match entry.to {
-            Some(to) => format!("{} {}", word(entry.event), to.as_str()),
-            None => word(entry.event),
+            Some(to) => format!("{} {}", wire_name(entry.event), to.as_str()),
+            None => wire_name(entry.event),
         };
         let message = entry.message.as_deref().unwrap_or_default();
         // A log has many lines; the whole of it is in -o json and -o yaml.
@@ -365,14 +368,14 @@ impl Shown for Happened {
             event,
             entry.step.clone().unwrap_or_default(),
             entry.attempt.to_string(),
-            entry.duration_ms.map(took).unwrap_or_default(),
+            entry.duration_ms.map(duration_text).unwrap_or_default(),
             entry.actor.clone(),
             entry.correlation_id.map(|id| id.to_string()).unwrap_or_default(),
             message,
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         Self::COLUMNS.iter().map(|column| column.0).zip(self.cells(view)).collect()
     }
 }

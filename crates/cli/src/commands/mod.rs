@@ -13,21 +13,21 @@ mod context;
 mod create;
 mod events;
 mod find;
-mod form;
 mod input;
 mod labels;
 mod manifest;
 mod operation;
-mod place;
 mod plan;
+mod print;
 mod progress;
 mod schedule;
 mod table;
+mod target;
 mod task;
+mod time_arg;
 mod version;
 mod wait;
 mod watch;
-mod when;
 mod why;
 
 use std::path::PathBuf;
@@ -39,13 +39,13 @@ use client::Client;
 use jiff::Timestamp;
 
 use crate::Environment;
-use crate::contexts::{self, Wish};
+use crate::contexts::{self, ServerSelection};
 
 pub use budget::{BudgetCommand, run as budget};
 #[cfg(feature = "sim")]
-pub use cloud::{Bench, CloudCommand, run as cloud};
+pub use cloud::{CloudCommand, SimulatedCloud, run as cloud};
 #[cfg(feature = "sim")]
-pub use cluster::ask_for;
+pub use cluster::create_simulated;
 pub use cluster::{ClusterCommand, run as cluster};
 pub use context::{ContextCommand, run as context};
 pub use create::parameters;
@@ -54,9 +54,9 @@ pub use input::{Document, Documents};
 pub use labels::KeyValue;
 pub use manifest::{ManifestCommand, run as manifest};
 pub use operation::{Interrupted, OperationCommand, run as operation};
-pub use place::{Place, PlaceFlags};
 pub use plan::{PlanCommand, run as plan};
 pub use schedule::{ScheduleCommand, run as schedule};
+pub use target::{ClusterTarget, TargetFlags};
 pub use task::{TaskCommand, run as task};
 pub use version::{VersionCommand, run as version};
 pub use why::{WhyCommand, run as why};
@@ -75,31 +75,31 @@ pub struct Connect {
 
 /// What commands work with.
 #[derive(Debug)]
-pub struct Desk<'a> {
+pub struct Invocation<'a> {
     environment: &'a Environment,
     data_dir: Option<PathBuf>,
 }
 
-impl<'a> Desk<'a> {
-    /// The desk of a process; `data_dir` is what the command line names.
-    pub fn new(environment: &'a Environment, data_dir: Option<PathBuf>) -> Desk<'a> {
-        Desk { environment, data_dir }
+impl<'a> Invocation<'a> {
+    /// The invocation of a process; `data_dir` is what the command line names.
+    pub fn new(environment: &'a Environment, data_dir: Option<PathBuf>) -> Invocation<'a> {
+        Invocation { environment, data_dir }
     }
 
     /// A client of the server that is meant.
     pub fn client(&self, connect: &Connect) -> anyhow::Result<Client> {
-        contexts::connect(&self.wish(connect), self.environment)
+        contexts::connect(&self.selection(connect), self.environment)
     }
 
     /// The simulated cloud of the server that is meant.
     #[cfg(feature = "sim")]
-    fn cloud(&self, connect: &Connect) -> anyhow::Result<cloud::Bench> {
-        let chosen = contexts::choose(&self.wish(connect), self.environment)?;
-        cloud::Bench::of(&chosen)
+    fn cloud(&self, connect: &Connect) -> anyhow::Result<cloud::SimulatedCloud> {
+        let selected = contexts::select(&self.selection(connect), self.environment)?;
+        cloud::SimulatedCloud::of(&selected)
     }
 
-    fn wish(&self, connect: &Connect) -> Wish {
-        Wish {
+    fn selection(&self, connect: &Connect) -> ServerSelection {
+        ServerSelection {
             context: connect.context.clone(),
             server: connect.server.clone(),
             data_dir: self.data_dir.clone(),

@@ -11,18 +11,18 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::form::{Output, Shown};
-use super::place::{LOCATION, SUBSCRIPTION};
+use super::print::{Output, Printable};
 use super::progress::Progress;
-use super::table::{Column, View, Width, both};
-use super::{Connect, Desk};
+use super::table::{Column, View, Width, with_age};
+use super::target::{LOCATION, SUBSCRIPTION};
+use super::{Connect, Invocation};
 use crate::output;
 
 /// A person watches, so the server is asked more often than it asks programs to.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A server that restarts is back sooner; one that stays away longer is not waited for.
-const AWAY_MAX: Duration = Duration::from_secs(300);
+const OUTAGE_MAX: Duration = Duration::from_secs(300);
 
 /// What can be done with operations.
 #[derive(Debug, Subcommand)]
@@ -60,7 +60,7 @@ pub struct Wait {
 
 impl Wait {
     /// Whether the end is waited for.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.wait
     }
 }
@@ -75,22 +75,22 @@ pub struct Interrupted {
 }
 
 /// Carries out what was asked.
-pub async fn run(command: &OperationCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &OperationCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let OperationCommand::Show { operation, subscription, location, wait, output, connect } = command;
-    let client = desk.client(connect)?;
+    let client = invocation.client(connect)?;
     let (begun, status) = find(&client, operation, subscription.as_deref(), location.as_deref()).await?;
     if !wait.wait {
-        return output.one(desk, &status);
+        return output.print(invocation, &status);
     }
     let ended = follow(&client, &begun, &short(begun.id), wait.timeout).await?;
-    output.one(desk, &ended)?;
-    conclude(&ended, "the operation").map(drop)
+    output.print(invocation, &ended)?;
+    check_succeeded(&ended, "the operation").map(drop)
 }
 
 /// Says what carries a change out, and waits for its end if that is wanted.
 pub(super) async fn begun(
     client: &Client,
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
     operation: &Begun,
     cluster: &str,
     verb: &str,
@@ -103,11 +103,11 @@ pub(super) async fn begun(
         ));
         return Ok(());
     }
-    let began = desk.now();
+    let began = invocation.now();
     let ended = follow(client, operation, cluster, wait.timeout).await?;
-    conclude(&ended, &format!("the {verb} of cluster {cluster}"))?;
-    let took = super::age::span_text(desk.now().duration_since(began).unsigned_abs());
-    output::note(&format!("{cluster}  {verb} succeeded in {took}"));
+    check_succeeded(&ended, &format!("the {verb} of cluster {cluster}"))?;
+    let duration_text = super::age::span_text(invocation.now().duration_since(began).unsigned_abs());
+    output::note(&format!("{cluster}  {verb} succeeded in {duration_text}"));
     Ok(())
 }
 
@@ -125,7 +125,7 @@ async fn find(
             "{text:?} is no operation's id; commands that begin an operation say it, such as `shipshape cluster update`"
         );
     };
-    for (subscription, location) in places(client, text, subscription, location).await? {
+    for (subscription, location) in candidate_locations(client, text, subscription, location).await? {
         let begun = Begun::at(&subscription, &location, id);
         match client.look(&begun).await {
             Ok(look) => return Ok((begun, look.status)),
@@ -140,7 +140,7 @@ async fn find(
 }
 
 /// Where an operation may be: as the command line says, as its path says, else wherever clusters are.
-async fn places(
+async fn candidate_locations(
     client: &Client,
     text: &str,
     subscription: Option<&str>,
@@ -156,17 +156,17 @@ async fn places(
     if let (Some(subscription), Some(location)) = (subscription, location) {
         return Ok(vec![(subscription.to_owned(), location.to_owned())]);
     }
-    let mut places =
+    let mut candidate_locations =
         vec![(subscription.unwrap_or(SUBSCRIPTION).to_owned(), location.unwrap_or(LOCATION).to_owned())];
     for cluster in client.clusters().all().await? {
         let of_cluster = cluster.id.split('/').nth(2).unwrap_or_default();
         let place =
             (subscription.unwrap_or(of_cluster).to_owned(), location.unwrap_or(&cluster.location).to_owned());
-        if !places.contains(&place) {
-            places.push(place);
+        if !candidate_locations.contains(&place) {
+            candidate_locations.push(place);
         }
     }
-    Ok(places)
+    Ok(candidate_locations)
 }
 
 /// Shows the progress of an operation until it ends, or until a person has seen enough.
@@ -197,7 +197,7 @@ async fn until_end(
     let mut step = String::new();
     let mut away: Option<Instant> = None;
     loop {
-        let mut pause = LOOK;
+        let mut pause = POLL_INTERVAL;
         match client.look(operation).await {
             Ok(look) => {
                 if away.take().is_some() {
@@ -222,7 +222,7 @@ async fn until_end(
                     progress.line(&format!("{error}; still waiting"));
                     Instant::now()
                 });
-                if since.elapsed() > AWAY_MAX {
+                if since.elapsed() > OUTAGE_MAX {
                     return Err(error.into());
                 }
             }
@@ -247,7 +247,7 @@ fn standing(step: &str, message: &str) -> String {
 }
 
 /// An error unless it succeeded.
-fn conclude(ended: &OperationStatus, what: &str) -> anyhow::Result<()> {
+fn check_succeeded(ended: &OperationStatus, what: &str) -> anyhow::Result<()> {
     if ended.status.eq_ignore_ascii_case("succeeded") {
         return Ok(());
     }
@@ -275,7 +275,7 @@ fn short(id: Uuid) -> String {
     id.to_string().chars().take(8).collect()
 }
 
-impl Shown for OperationStatus {
+impl Printable for OperationStatus {
     const KIND: &'static str = "operation";
     const COLUMNS: &'static [Column] = &[
         Column("ID", Width::Always),
@@ -298,13 +298,13 @@ impl Shown for OperationStatus {
             progress.step,
             if self.properties.is_some() { format!("{}%", progress.percent) } else { String::new() },
             progress.message,
-            view.maybe(self.start_time.parse().ok()),
+            view.optional_time(self.start_time.parse().ok()),
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         let time =
-            |text: &str| text.parse::<Timestamp>().map_or(text.to_owned(), |time| both(time, view.now));
+            |text: &str| text.parse::<Timestamp>().map_or(text.to_owned(), |time| with_age(time, view.now));
         let progress = self.properties.as_ref();
         vec![
             ("ID", self.name.clone()),
@@ -333,13 +333,14 @@ mod tests {
 
     #[test]
     fn only_success_is_success_and_a_failure_says_why() {
-        assert!(conclude(&ended("Succeeded", None), "it").is_ok());
+        assert!(check_succeeded(&ended("Succeeded", None), "it").is_ok());
         let error = serde_json::json!({
             "code": "InvalidLinkedVNet", "message": "The network was not found.", "target": "properties.masterProfile.subnetId",
             "details": [{ "code": "NotFound", "message": "v" }],
         });
-        let said =
-            conclude(&ended("Failed", Some(error)), "the create of cluster a").unwrap_err().to_string();
+        let said = check_succeeded(&ended("Failed", Some(error)), "the create of cluster a")
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             said,
             "the create of cluster a failed: The network was not found (InvalidLinkedVNet, properties.masterProfile.subnetId); v (NotFound)"

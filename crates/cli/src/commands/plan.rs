@@ -9,10 +9,10 @@ use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 use client::PlanQuery;
 
-use super::find::{self, short_name};
-use super::form::Output;
-use super::table::{self, Column, View, Width, absolute, both};
-use super::{Connect, Desk, complete};
+use super::find::{self, last_segment};
+use super::print::Output;
+use super::table::{self, Column, View, Width, absolute, with_age};
+use super::{Connect, Invocation, complete};
 
 /// Which part of the plan.
 #[derive(Debug, Args)]
@@ -39,10 +39,10 @@ pub struct PlanCommand {
 }
 
 /// Shows the plan.
-pub async fn run(command: &PlanCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
-    let client = desk.client(&command.connect)?;
+pub async fn run(command: &PlanCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    let client = invocation.client(&command.connect)?;
     // Programs get every run; they can put together what they like.
-    let grouping = match command.all || command.output.is_for_programs() {
+    let grouping = match command.all || command.output.is_structured() {
         true => PlanGrouping::Run,
         false => PlanGrouping::Schedule,
     };
@@ -58,11 +58,11 @@ pub async fn run(command: &PlanCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
         query.task = Some(id.to_string());
     }
     let plan = client.plan(&query).await?;
-    let names = match command.output.is_for_people() {
+    let names = match command.output.is_human() {
         true => client.tasks().all().await?.into_iter().filter_map(|it| Some((it.id?, it.name))).collect(),
         false => BTreeMap::new(),
     };
-    command.output.plain(desk, &plan, |view| text(&plan, &names, view))
+    command.output.print_value(invocation, &plan, |view| text(&plan, &names, view))
 }
 
 const COLUMNS: [Column; 11] = [
@@ -105,7 +105,7 @@ fn text(plan: &PlanForm, names: &BTreeMap<uuid::Uuid, String>, view: &View) -> S
         many => format!("{many} do not begin in time"),
     };
     let runs = if plan.runs == 1 { "1 run".to_owned() } else { format!("{} runs", plan.runs) };
-    let mut summary = format!("{runs} until {}; {misses}\n", both(plan.to, view.now));
+    let mut summary = format!("{runs} until {}; {misses}\n", with_age(plan.to, view.now));
     if (plan.entries.len() as u64) < plan.runs {
         summary += "Runs of one schedule are one row; --all shows each of them\n";
     }
@@ -121,7 +121,7 @@ fn text(plan: &PlanForm, names: &BTreeMap<uuid::Uuid, String>, view: &View) -> S
 fn cluster(entry: &PlanEntry, view: &View) -> String {
     match &entry.cluster {
         Some(cluster) if view.wide => cluster.clone(),
-        Some(cluster) => short_name(cluster).to_owned(),
+        Some(cluster) => last_segment(cluster).to_owned(),
         None => format!("{} clusters", entry.clusters),
     }
 }

@@ -49,7 +49,7 @@ impl Progress {
 
     /// Writes a line that stays.
     pub(super) fn line(&self, text: &str) {
-        let text = table::tame(Some(&format!("{}  {text}", self.cluster)));
+        let text = table::escape_control(Some(&format!("{}  {text}", self.cluster)));
         match &self.bar {
             Some(bar) => bar.println(text),
             None => output::note_as_is(&text),
@@ -59,7 +59,7 @@ impl Progress {
     /// Writes how it stands, over what was written before.
     pub(super) fn show(&self, text: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(table::tame(Some(&format!("{}  {text}", self.cluster))));
+            bar.set_message(table::escape_control(Some(&format!("{}  {text}", self.cluster))));
         }
     }
 

@@ -12,12 +12,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::confirm::Confirm;
-use super::find::{self, short_name};
-use super::form::{Output, Shown};
+use super::find::{self, last_segment};
 use super::input::{Document, Documents};
-use super::table::{self, Column, View, Width, both};
-use super::when::When;
-use super::{Connect, Desk, complete, watch};
+use super::print::{Output, Printable};
+use super::table::{self, Column, View, Width, with_age};
+use super::time_arg::TimeArg;
+use super::{Connect, Invocation, complete, watch};
 use crate::output;
 
 /// What can be done with schedules.
@@ -69,7 +69,7 @@ pub enum ScheduleCommand {
         clusters: u32,
         /// As if it were then: 2h from now, Unix seconds, or a time such as 2026-11-30T04:00:00Z
         #[arg(long, value_name = "WHEN")]
-        now: Option<When>,
+        now: Option<TimeArg>,
         #[command(flatten)]
         output: Output,
         #[command(flatten)]
@@ -119,59 +119,59 @@ pub struct Switch {
 }
 
 /// Carries out what was asked.
-pub async fn run(command: &ScheduleCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &ScheduleCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         ScheduleCommand::List { watch, output, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let names = task_names(&client).await?;
             let list = || async {
                 let forms = client.schedules().all().await?;
-                Ok(forms.into_iter().map(|form| Rule::new(form, &names)).collect())
+                Ok(forms.into_iter().map(|form| ScheduleRow::new(form, &names)).collect())
             };
             match watch {
-                true => watch::watch(desk, &client, Topic::Schedules, *output, list).await,
+                true => watch::watch(invocation, &client, Topic::Schedules, *output, list).await,
                 false => {
-                    let rules: anyhow::Result<Vec<Rule>> = list().await;
-                    output.list(desk, &rules?)
+                    let rules: anyhow::Result<Vec<ScheduleRow>> = list().await;
+                    output.print_list(invocation, &rules?)
                 }
             }
         }
         ScheduleCommand::Show { schedule, output, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let form = find::schedule(&client, schedule).await?.value;
-            output.one(desk, &Rule::new(form, &task_names(&client).await?))
+            output.print(invocation, &ScheduleRow::new(form, &task_names(&client).await?))
         }
         ScheduleCommand::Apply { documents, reason, output, connect } => {
             let documents = documents.read()?;
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             for document in documents {
                 let Document { place, mut value } = document;
-                name_task(&client, &place, &mut value).await?;
+                resolve_task(&client, &place, &mut value).await?;
                 if let (Some(reason), Some(rule)) = (reason, value.as_object_mut()) {
                     rule.insert("reason".to_owned(), Value::from(reason.as_str()));
                 }
                 let stored = client.put_schedule(&value, None).await.with_context(|| place)?;
                 let did = if stored.is_created() { "created" } else { "configured" };
-                output.done(desk, &Rule::new(stored.value, &BTreeMap::new()), did)?;
+                output.print_change(invocation, &ScheduleRow::new(stored.value, &BTreeMap::new()), did)?;
             }
             Ok(())
         }
         ScheduleCommand::Preview { documents, count, clusters, now, output, connect } => {
             let Document { place, mut value } = documents.read_one()?;
-            let client = desk.client(connect)?;
-            name_task(&client, &place, &mut value).await?;
-            let at = now.and_then(|when| jiff::Timestamp::from_second(when.unix(desk.now())).ok());
+            let client = invocation.client(connect)?;
+            resolve_task(&client, &place, &mut value).await?;
+            let at = now.and_then(|when| jiff::Timestamp::from_second(when.unix(invocation.now())).ok());
             let at_text = at.map(|at| at.to_string());
             let preview =
                 client.preview(&value, *count, *clusters, at_text.as_deref()).await.with_context(|| place)?;
-            output.plain(desk, &preview, |view| {
+            output.print_value(invocation, &preview, |view| {
                 preview_text(&preview, &View { now: at.unwrap_or(view.now), wide: view.wide })
             })
         }
-        ScheduleCommand::Enable { switch } => turn(switch, "Enabled", "enabled", desk).await,
-        ScheduleCommand::Disable { switch } => turn(switch, "Disabled", "disabled", desk).await,
+        ScheduleCommand::Enable { switch } => set_state(switch, "Enabled", "enabled", invocation).await,
+        ScheduleCommand::Disable { switch } => set_state(switch, "Disabled", "disabled", invocation).await,
         ScheduleCommand::Delete { schedule, keep_pending, reason, confirm, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let form = find::schedule(&client, schedule).await?.value;
             let (pending, and) = match keep_pending {
                 true => (PendingWork::Keep, "keep its pending manifests"),
@@ -184,8 +184,13 @@ pub async fn run(command: &ScheduleCommand, desk: &Desk<'_>) -> anyhow::Result<(
     }
 }
 
-async fn turn(switch: &Switch, state: &str, did: &str, desk: &Desk<'_>) -> anyhow::Result<()> {
-    let client = desk.client(&switch.connect)?;
+async fn set_state(
+    switch: &Switch,
+    state: &str,
+    did: &str,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<()> {
+    let client = invocation.client(&switch.connect)?;
     let found = find::schedule(&client, &switch.schedule).await?;
     let mut form = found.value;
     form.state = state.to_owned();
@@ -193,11 +198,11 @@ async fn turn(switch: &Switch, state: &str, did: &str, desk: &Desk<'_>) -> anyho
     form.reason = switch.reason.clone();
     // Whoever changes it between our read and this write is not written over.
     let stored = client.put_schedule(&form, found.etag.as_deref()).await?;
-    switch.output.done(desk, &Rule::new(stored.value, &BTreeMap::new()), did)
+    switch.output.print_change(invocation, &ScheduleRow::new(stored.value, &BTreeMap::new()), did)
 }
 
 /// Lets a document name its task as people do.
-async fn name_task(client: &Client, place: &str, schedule: &mut Value) -> anyhow::Result<()> {
+async fn resolve_task(client: &Client, place: &str, schedule: &mut Value) -> anyhow::Result<()> {
     let Some(name) = schedule.get("maintenanceTaskID").and_then(Value::as_str).map(str::to_owned) else {
         return Ok(());
     };
@@ -219,7 +224,7 @@ fn preview_text(preview: &PreviewForm, view: &View) -> String {
     let mut text = format!("{} of {} clusters match\n", preview.matched, preview.of);
     text += "Periods\n";
     for period in &preview.periods {
-        text += &format!("  {}\n", both(*period, view.now));
+        text += &format!("  {}\n", with_age(*period, view.now));
     }
     if !preview.clusters.is_empty() {
         let columns = [Column("CLUSTER", Width::Always), Column("RUN AFTER", Width::Always)];
@@ -227,7 +232,7 @@ fn preview_text(preview: &PreviewForm, view: &View) -> String {
             let shown = times.iter().map(|seconds| View { wide: true, ..*view }.unix(*seconds));
             shown.collect::<Vec<_>>().join(", ")
         };
-        let name = |id: &str| if view.wide { id.to_owned() } else { short_name(id).to_owned() };
+        let name = |id: &str| if view.wide { id.to_owned() } else { last_segment(id).to_owned() };
         let rows: Vec<Vec<String>> =
             preview.clusters.iter().map(|it| vec![name(&it.id), times(&it.run_after)]).collect();
         text += &table::rows(&columns, &rows, view, true);
@@ -241,16 +246,16 @@ fn preview_text(preview: &PreviewForm, view: &View) -> String {
 /// A schedule with its task's name.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-struct Rule {
+struct ScheduleRow {
     form: ScheduleForm,
     #[serde(skip)]
     task: String,
 }
 
-impl Rule {
-    fn new(form: ScheduleForm, names: &BTreeMap<String, String>) -> Rule {
+impl ScheduleRow {
+    fn new(form: ScheduleForm, names: &BTreeMap<String, String>) -> ScheduleRow {
         let task = names.get(&form.maintenance_task_id).unwrap_or(&form.maintenance_task_id).clone();
-        Rule { form, task }
+        ScheduleRow { form, task }
     }
 
     fn calendar(&self) -> String {
@@ -261,7 +266,7 @@ impl Rule {
     }
 }
 
-impl Shown for Rule {
+impl Printable for ScheduleRow {
     const KIND: &'static str = "schedule";
     const COLUMNS: &'static [Column] = &[
         Column("ID", Width::Always),
@@ -295,22 +300,22 @@ impl Shown for Rule {
             self.form.start_within.clone(),
             self.form.missed_policy.clone(),
             status.map(|status| status.matched.to_string()).unwrap_or_default(),
-            view.maybe(next),
-            view.maybe(status.and_then(|status| status.last_planned_at)),
+            view.optional_time(next),
+            view.optional_time(status.and_then(|status| status.last_planned_at)),
             status.map(|status| status.errors.join("; ")).unwrap_or_default(),
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         let form = &self.form;
         let status = form.status.clone().unwrap_or_default();
-        let periods = status.next_periods.iter().map(|period| both(*period, view.now));
+        let periods = status.next_periods.iter().map(|period| with_age(*period, view.now));
         let selectors = form.selectors.iter().map(Value::to_string);
         let parameters = form.parameters.iter().map(|(key, value)| format!("{key}={value}"));
         let planned = status.last_planned_at.map(|time| {
             format!(
                 "{}: {} clusters match; of its last change, {} made and {} withdrawn",
-                both(time, view.now),
+                with_age(time, view.now),
                 status.matched,
                 status.created,
                 status.cancelled
@@ -365,7 +370,8 @@ mod tests {
     fn a_rule_shows_its_tasks_name_and_is_written_as_the_server_sent_it() {
         let form =
             ScheduleForm { id: "weekly".into(), maintenance_task_id: "t".into(), ..ScheduleForm::default() };
-        let rule = Rule::new(form.clone(), &BTreeMap::from([("t".to_owned(), "restart-web".to_owned())]));
+        let rule =
+            ScheduleRow::new(form.clone(), &BTreeMap::from([("t".to_owned(), "restart-web".to_owned())]));
         let view = View { now: jiff::Timestamp::UNIX_EPOCH, wide: false };
         assert_eq!(rule.cells(&view)[2], "restart-web");
         assert_eq!(serde_json::to_value(&rule).unwrap(), serde_json::to_value(&form).unwrap());

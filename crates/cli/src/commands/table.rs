@@ -1,4 +1,4 @@
-//! Things in rows and columns, and one thing as a list of facts.
+//! Things in rows and columns, and one thing as a list of details.
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use super::age::age;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Column(pub(super) &'static str, pub(super) Width);
 
-/// When a column is shown.
+/// TimeArg a column is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     Always,
@@ -29,7 +29,7 @@ impl View {
     }
 
     /// A time that may not have come.
-    pub(super) fn maybe(&self, time: Option<Timestamp>) -> String {
+    pub(super) fn optional_time(&self, time: Option<Timestamp>) -> String {
         time.map(|time| self.time(time)).unwrap_or_default()
     }
 
@@ -45,7 +45,7 @@ pub(super) fn absolute(time: Timestamp) -> String {
 }
 
 /// A time with how far away it is, for descriptions.
-pub(super) fn both(time: Timestamp, now: Timestamp) -> String {
+pub(super) fn with_age(time: Timestamp, now: Timestamp) -> String {
     let age = age(time, now);
     match age.starts_with("in ") {
         true => format!("{} ({age})", absolute(time)),
@@ -54,7 +54,7 @@ pub(super) fn both(time: Timestamp, now: Timestamp) -> String {
 }
 
 /// A word as it is on the wire.
-pub(super) fn word(word: impl serde::Serialize) -> String {
+pub(super) fn wire_name(word: impl serde::Serialize) -> String {
     serde_json::to_value(word).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
@@ -63,7 +63,7 @@ pub(super) fn rows(columns: &[Column], rows: &[Vec<String>], view: &View, headin
     let shown: Vec<usize> =
         (0..columns.len()).filter(|at| view.wide || columns[*at].1 == Width::Always).collect();
     let head = shown.iter().map(|at| columns[*at].0.to_owned()).collect();
-    let body = rows.iter().map(|row| shown.iter().map(|at| tame(row.get(*at))).collect());
+    let body = rows.iter().map(|row| shown.iter().map(|at| escape_control(row.get(*at))).collect());
     let lines: Vec<Vec<String>> = std::iter::once(head).chain(body).collect();
     let widths: Vec<usize> = (0..shown.len())
         .map(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0))
@@ -78,13 +78,13 @@ pub(super) fn rows(columns: &[Column], rows: &[Vec<String>], view: &View, headin
 }
 
 /// Facts under each other, their values in one column. Those without a value are left out.
-pub(super) fn facts(facts: &[(&str, String)]) -> String {
-    let facts: Vec<_> = facts.iter().filter(|(_, value)| !value.is_empty()).collect();
-    let width = facts.iter().map(|(name, _)| name.chars().count() + 1).max().unwrap_or(0);
+pub(super) fn details(details: &[(&str, String)]) -> String {
+    let details: Vec<_> = details.iter().filter(|(_, value)| !value.is_empty()).collect();
+    let width = details.iter().map(|(name, _)| name.chars().count() + 1).max().unwrap_or(0);
     let mut text = String::new();
-    for (name, value) in facts {
+    for (name, value) in details {
         let name = format!("{name}:");
-        let mut lines = value.lines().map(|line| tame(Some(&line.to_owned())));
+        let mut lines = value.lines().map(|line| escape_control(Some(&line.to_owned())));
         text += &format!("{name:width$}  {}\n", lines.next().unwrap_or_default());
         for line in lines {
             text += &format!("{:width$}  {line}\n", "");
@@ -94,7 +94,7 @@ pub(super) fn facts(facts: &[(&str, String)]) -> String {
 }
 
 /// What people typed may hold line breaks or escape sequences; a terminal must not obey them.
-pub(super) fn tame(cell: Option<&String>) -> String {
+pub(super) fn escape_control(cell: Option<&String>) -> String {
     let cell = cell.map(String::as_str).unwrap_or_default();
     cell.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()
 }
@@ -126,12 +126,12 @@ mod tests {
         let time: Timestamp = "2025-12-31T23:55:00Z".parse().unwrap();
         assert_eq!(view(false).time(time), "5m");
         assert_eq!(view(true).time(time), "2025-12-31T23:55:00Z");
-        assert_eq!(both(time, view(false).now), "2025-12-31T23:55:00Z (5m ago)");
+        assert_eq!(with_age(time, view(false).now), "2025-12-31T23:55:00Z (5m ago)");
     }
 
     #[test]
     fn facts_without_a_value_are_left_out_and_long_ones_stay_in_their_column() {
         let given = [("Name", "a".to_owned()), ("Reason", String::new()), ("Labels", "x=1\ny=2".to_owned())];
-        assert_eq!(facts(&given), "Name:    a\nLabels:  x=1\n         y=2\n");
+        assert_eq!(details(&given), "Name:    a\nLabels:  x=1\n         y=2\n");
     }
 }

@@ -11,10 +11,10 @@ use uuid::Uuid;
 use super::confirm::Confirm;
 use super::create::{self, CreateFlags};
 use super::find;
-use super::form::{Output, Shown};
 use super::input::{Document, Documents};
+use super::print::{Output, Printable};
 use super::table::{Column, View, Width};
-use super::{Connect, Desk, complete, watch};
+use super::{Connect, Invocation, complete, watch};
 use crate::output;
 
 /// What can be done with tasks.
@@ -78,36 +78,36 @@ pub enum TaskCommand {
 }
 
 /// Carries out what was asked.
-pub async fn run(command: &TaskCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &TaskCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         TaskCommand::List { watch, output, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let list = || async { Ok(client.tasks().all().await?) };
             match watch {
-                true => watch::watch(desk, &client, Topic::Tasks, *output, list).await,
-                false => output.list(desk, &list().await?),
+                true => watch::watch(invocation, &client, Topic::Tasks, *output, list).await,
+                false => output.print_list(invocation, &list().await?),
             }
         }
         TaskCommand::Show { task, output, connect } => {
-            output.one(desk, &find::task(&desk.client(connect)?, task).await?)
+            output.print(invocation, &find::task(&invocation.client(connect)?, task).await?)
         }
         TaskCommand::Apply { documents, reason, output, connect } => {
             let documents = documents.read()?;
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             for document in documents {
-                apply(&client, document, reason.as_deref(), *output, desk).await?;
+                apply(&client, document, reason.as_deref(), *output, invocation).await?;
             }
             Ok(())
         }
         TaskCommand::Delete { task, reason, confirm, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let task = find::task(&client, task).await?;
             confirm.ask(&format!("Remove task {}", task.name))?;
             let id = task.id.context("the server's task has no id")?;
             client.delete_task(id, reason.as_deref()).await?;
             output::show(&format!("task/{} deleted\n", task.name))
         }
-        TaskCommand::Run { task, flags } => create::create(task, flags, desk).await,
+        TaskCommand::Run { task, flags } => create::create(task, flags, invocation).await,
     }
 }
 
@@ -116,7 +116,7 @@ async fn apply(
     document: Document,
     reason: Option<&str>,
     form: Output,
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
 ) -> anyhow::Result<()> {
     let Document { place, mut value } = document;
     let id = id_of(client, &place, &value).await?;
@@ -130,7 +130,7 @@ async fn apply(
         true => "created".to_owned(),
         false => format!("configured (version {version})"),
     };
-    form.done(desk, &stored.value, &did)
+    form.print_change(invocation, &stored.value, &did)
 }
 
 /// The id in the document; else that of the task which has its name; else a new one.
@@ -151,7 +151,7 @@ async fn id_of(client: &Client, place: &str, task: &Value) -> anyhow::Result<Uui
     }
 }
 
-impl Shown for TaskForm {
+impl Printable for TaskForm {
     const KIND: &'static str = "task";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
@@ -181,7 +181,7 @@ impl Shown for TaskForm {
         ]
     }
 
-    fn facts(&self, _view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, _view: &View) -> Vec<(&'static str, String)> {
         let steps = self.steps.iter().enumerate().map(|(number, step)| {
             let name = if step.name.is_empty() { &step.uses } else { &step.name };
             let undo = if step.undo.is_some() { ", with undo" } else { "" };
@@ -253,7 +253,7 @@ mod tests {
         }))
         .unwrap();
         let view = View { now: jiff::Timestamp::UNIX_EPOCH, wide: false };
-        let text = super::super::table::facts(&task.facts(&view));
+        let text = super::super::table::details(&task.details(&view));
         assert!(text.contains("Parameters:  name (string, required): which\n"), "{text}");
         assert!(
             text.contains("1. restart (kubernetes/restart, with undo)\n             2. pause (pause)\n"),

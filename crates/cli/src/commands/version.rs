@@ -7,9 +7,9 @@ use client::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::form::{Output, Shown};
+use super::print::{Output, Printable};
 use super::table::{Column, View, Width};
-use super::{Connect, Desk, complete};
+use super::{Connect, Invocation, complete};
 
 /// What can be done with versions.
 #[derive(Debug, Subcommand)]
@@ -22,7 +22,7 @@ pub enum VersionCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Make a version known, or change what is known of it
+    /// Make a version versions, or change what is versions of it
     Set {
         /// The version, such as 4.17.3
         #[arg(add = ArgValueCandidates::new(complete::versions))]
@@ -51,11 +51,11 @@ pub enum VersionCommand {
 
 /// A version, as operators see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Listed {
+struct VersionResource {
     properties: Properties,
 }
 
-/// What is known of a version.
+/// What is versions of a version.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Properties {
@@ -69,9 +69,11 @@ struct Properties {
 }
 
 /// Carries out what was asked.
-pub async fn run(command: &VersionCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &VersionCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
-        VersionCommand::List { output, connect } => output.list(desk, &known(&desk.client(connect)?).await?),
+        VersionCommand::List { output, connect } => {
+            output.print_list(invocation, &versions(&invocation.client(connect)?).await?)
+        }
         VersionCommand::Set {
             version,
             pullspec,
@@ -82,8 +84,8 @@ pub async fn run(command: &VersionCommand, desk: &Desk<'_>) -> anyhow::Result<()
             output,
             connect,
         } => {
-            let client = desk.client(connect)?;
-            let before = known(&client).await?.into_iter().find(|it| it.properties.version == *version);
+            let client = invocation.client(connect)?;
+            let before = versions(&client).await?.into_iter().find(|it| it.properties.version == *version);
             let mut wanted = before.map(|it| it.properties).unwrap_or_else(|| Properties {
                 version: version.clone(),
                 enabled: true,
@@ -97,24 +99,24 @@ pub async fn run(command: &VersionCommand, desk: &Desk<'_>) -> anyhow::Result<()
             }
             wanted.enabled = (wanted.enabled || *enable || *default) && !disable;
             wanted.is_default = wanted.is_default || *default;
-            let body = serde_json::to_value(Listed { properties: wanted })?;
+            let body = serde_json::to_value(VersionResource { properties: wanted })?;
             let stored = client.set_version(&body).await.with_context(|| format!("version {version}"))?;
             let did = if stored.is_created() { "created" } else { "changed" };
-            output.done(desk, &read(stored.value)?, did)
+            output.print_change(invocation, &read(stored.value)?, did)
         }
     }
 }
 
-async fn known(client: &Client) -> anyhow::Result<Vec<Listed>> {
+async fn versions(client: &Client) -> anyhow::Result<Vec<VersionResource>> {
     client.versions().all().await?.into_iter().map(read).collect()
 }
 
-fn read(value: Value) -> anyhow::Result<Listed> {
+fn read(value: Value) -> anyhow::Result<VersionResource> {
     serde_json::from_value(value)
         .context("the server answered a version in a form that this client does not know")
 }
 
-impl Shown for Listed {
+impl Printable for VersionResource {
     const KIND: &'static str = "version";
     const COLUMNS: &'static [Column] = &[
         Column("VERSION", Width::Always),
@@ -129,18 +131,18 @@ impl Shown for Listed {
     }
 
     fn cells(&self, _view: &View) -> Vec<String> {
-        let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+        let yes_or_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
         let it = &self.properties;
         vec![
             it.version.clone(),
-            word(it.enabled),
-            word(it.is_default),
+            yes_or_no(it.enabled),
+            yes_or_no(it.is_default),
             it.open_shift_pullspec.clone(),
             it.installer_pullspec.clone().unwrap_or_default(),
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         let names = ["Version", "Enabled", "Default", "Release image", "Installer image"];
         names.into_iter().zip(self.cells(view)).collect()
     }

@@ -10,23 +10,23 @@ use client::Client;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::Desk;
-use super::age::{age, took};
-use super::find::short_name;
-use super::form::Output;
+use super::Invocation;
+use super::age::{age, duration_text};
+use super::find::last_segment;
+use super::print::Output;
 use super::progress::Progress;
 use crate::output;
 
 /// How often the server is asked.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A server that restarts is back sooner; one that stays away longer is not waited for.
-const AWAY_MAX: Duration = Duration::from_secs(300);
+const OUTAGE_MAX: Duration = Duration::from_secs(300);
 
 /// Waits for the end of each of them, in turn; an error unless all are Completed.
 pub(super) async fn for_all(
     client: &Client,
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
     manifests: &[ManifestForm],
     timeout: Option<TimeSpan>,
     form: Output,
@@ -34,11 +34,11 @@ pub(super) async fn for_all(
     let limit = timeout.map(|timeout| Instant::now() + timeout.duration());
     let mut failed = Vec::new();
     for manifest in manifests {
-        let ended = until_end(client, desk, manifest, limit).await?;
-        if form.is_for_people() {
+        let ended = until_end(client, invocation, manifest, limit).await?;
+        if form.is_human() {
             output::show(&format!("manifest/{} {}\n", ended.id, ending(&ended)))?;
         } else {
-            form.one(desk, &ended)?;
+            form.print(invocation, &ended)?;
         }
         if ended.state != WorkState::Completed {
             failed.push(format!("manifest {} ended {}", ended.id, ending(&ended)));
@@ -53,12 +53,12 @@ pub(super) async fn for_all(
 /// Waits for the end of one that was asked to end; an error unless it is Cancelled.
 pub(super) async fn for_end(
     client: &Client,
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
     manifest: &ManifestForm,
     form: Output,
 ) -> anyhow::Result<()> {
-    let ended = until_end(client, desk, manifest, None).await?;
-    if form.is_for_people() {
+    let ended = until_end(client, invocation, manifest, None).await?;
+    if form.is_human() {
         output::show(&format!("manifest/{} {}\n", ended.id, ending(&ended)))?;
     }
     match ended.state {
@@ -69,12 +69,12 @@ pub(super) async fn for_end(
 
 async fn until_end(
     client: &Client,
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
     manifest: &ManifestForm,
     limit: Option<Instant>,
 ) -> anyhow::Result<ManifestForm> {
     let cluster = manifest.cluster_resource_id.clone().unwrap_or_default();
-    let progress = Progress::new(short_name(&cluster));
+    let progress = Progress::new(last_segment(&cluster));
     let mut told = 0;
     let mut known: Option<ManifestForm> = None;
     let mut away: Option<Instant> = None;
@@ -86,7 +86,7 @@ async fn until_end(
                 }
                 told += entries.len();
                 entries.iter().filter_map(line).for_each(|text| progress.line(&text));
-                progress.show(&status(&form, desk.now()));
+                progress.show(&status(&form, invocation.now()));
                 if form.state.is_terminal() {
                     form.cluster_resource_id = Some(cluster);
                     return Ok(form);
@@ -99,7 +99,7 @@ async fn until_end(
                     progress.line(&format!("{error}; still waiting"));
                     Instant::now()
                 });
-                if since.elapsed() > AWAY_MAX {
+                if since.elapsed() > OUTAGE_MAX {
                     return Err(error.into());
                 }
             }
@@ -113,7 +113,7 @@ async fn until_end(
                 manifest.id
             );
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -162,16 +162,16 @@ fn due(form: &ManifestForm, now: Timestamp) -> String {
 /// How it ended.
 fn ending(form: &ManifestForm) -> String {
     let state = form.state.as_str();
-    let took = match (form.started_at, form.finished_at) {
+    let duration_text = match (form.started_at, form.finished_at) {
         (Some(start), Some(end)) => {
             let span = end.duration_since(start).unsigned_abs();
-            format!(" in {}", took(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+            format!(" in {}", duration_text(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
         }
         _ => String::new(),
     };
     match form.status_text.is_empty() {
-        true => format!("{state}{took}"),
-        false => format!("{state}{took}: {}", form.status_text),
+        true => format!("{state}{duration_text}"),
+        false => format!("{state}{duration_text}: {}", form.status_text),
     }
 }
 
@@ -180,13 +180,13 @@ fn line(entry: &Entry) -> Option<String> {
     let step = entry.step.as_deref().unwrap_or("?");
     let message = entry.message.as_deref().and_then(|it| it.lines().next()).unwrap_or_default();
     let with = |text: String| if message.is_empty() { text } else { format!("{text}: {message}") };
-    let took = entry.duration_ms.map(|it| format!(" in {}", took(it))).unwrap_or_default();
+    let duration_text = entry.duration_ms.map(|it| format!(" in {}", duration_text(it))).unwrap_or_default();
     let text = match entry.event {
         EntryEvent::Created | EntryEvent::Finished => return None,
         EntryEvent::Claimed => format!("attempt {} began", entry.attempt),
         EntryEvent::StepStarted => format!("step {step} began"),
-        EntryEvent::StepFinished => with(format!("step {step} done{took}")),
-        EntryEvent::StepFailed => with(format!("step {step} failed{took}")),
+        EntryEvent::StepFinished => with(format!("step {step} done{duration_text}")),
+        EntryEvent::StepFailed => with(format!("step {step} failed{duration_text}")),
         EntryEvent::Retried => with("another attempt follows".to_owned()),
         EntryEvent::Yielded => with("handed back".to_owned()),
         EntryEvent::TakenOver => with("taken over from a lost worker".to_owned()),

@@ -11,26 +11,26 @@ use client::{Client, Topic};
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
-use super::Desk;
-use super::form::{Output, Shown};
+use super::Invocation;
+use super::print::{Output, Printable};
 use crate::output;
 
 /// The list is read at most this often,
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// and at least this often.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Shows what `list` gives, and then whatever differs from it, until the process is ended.
 pub(super) async fn watch<T, F>(
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
     client: &Client,
     topic: Topic,
     form: Output,
     list: impl Fn() -> F,
 ) -> anyhow::Result<()>
 where
-    T: Shown,
+    T: Printable,
     F: Future<Output = anyhow::Result<Vec<T>>>,
 {
     let mut known = BTreeMap::new();
@@ -43,7 +43,7 @@ where
                 away = false;
                 let changed = differences(&mut known, items);
                 if !changed.is_empty() {
-                    form.rows(desk, &changed, heading)?;
+                    form.print_rows(invocation, &changed, heading)?;
                     heading = false;
                 }
             }
@@ -58,7 +58,7 @@ where
             },
         }
         let next = Instant::now() + PAUSE;
-        let event = tokio::time::timeout(LOOK, events.next()).await;
+        let event = tokio::time::timeout(POLL_INTERVAL, events.next()).await;
         match event {
             Ok(Some(Err(error))) if !error.may_pass() => return Err(error.into()),
             Ok(None | Some(Err(_))) => events = client.events(&[topic], None), // it takes itself up again once it stood
@@ -69,7 +69,7 @@ where
 }
 
 /// What is new or another than before. What is gone is forgotten without a word, as kubectl does it.
-fn differences<T: Shown>(known: &mut BTreeMap<String, String>, items: Vec<T>) -> Vec<T> {
+fn differences<T: Printable>(known: &mut BTreeMap<String, String>, items: Vec<T>) -> Vec<T> {
     let mut seen = BTreeMap::new();
     let mut changed = Vec::new();
     for item in items {

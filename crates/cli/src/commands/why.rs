@@ -3,26 +3,26 @@
 use api::admin::{Blocker, Owner, Verdict, WhyForm};
 use clap::Args;
 
-use super::Desk;
+use super::Invocation;
 use super::age::age;
-use super::form::Output;
-use super::manifest::One;
-use super::table::{self, Column, View, Width, both};
+use super::manifest::ManifestRef;
+use super::print::Output;
+use super::table::{self, Column, View, Width, with_age};
 
 /// Which manifest.
 #[derive(Debug, Args)]
 pub struct WhyCommand {
     #[command(flatten)]
-    one: One,
+    manifest: ManifestRef,
     #[command(flatten)]
     output: Output,
 }
 
 /// Shows why a manifest waits.
-pub async fn run(command: &WhyCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
-    let (client, cluster, form) = command.one.find(desk).await?;
+pub async fn run(command: &WhyCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    let (client, cluster, form) = command.manifest.find(invocation).await?;
     let why = client.why(&cluster, form.id).await?;
-    command.output.plain(desk, &why, |view| text(&why, view))
+    command.output.print_value(invocation, &why, |view| text(&why, view))
 }
 
 fn text(why: &WhyForm, view: &View) -> String {
@@ -30,7 +30,7 @@ fn text(why: &WhyForm, view: &View) -> String {
     let verdict = match why.verdict {
         Verdict::Blocked => {
             let start = match why.earliest_start {
-                Some(time) => format!("it can start at {} at the earliest", both(time, view.now)),
+                Some(time) => format!("it can start at {} at the earliest", with_age(time, view.now)),
                 None => "nobody can say when it will start".to_owned(),
             };
             format!("is {state} and blocked; {start}")
@@ -56,7 +56,7 @@ fn text(why: &WhyForm, view: &View) -> String {
 fn running(why: &WhyForm, view: &View) -> String {
     let Some(step) = &why.step else { return ": its first step has not reported yet".to_owned() };
     let doing = if why.undoing { "undoing" } else { "in" };
-    let until = step.deadline.map(|at| format!(", which may take until {}", both(at, view.now)));
+    let until = step.deadline.map(|at| format!(", which may take until {}", with_age(at, view.now)));
     let since = age(step.since, view.now);
     format!(
         ": {doing} step {} ({} of {}) for {since}{}",
@@ -77,8 +77,8 @@ fn row(blocker: &Blocker, view: &View) -> Vec<String> {
     vec![
         format!("{:?}", blocker.code),
         owner.to_owned(),
-        view.maybe(blocker.since),
-        view.maybe(blocker.until),
+        view.optional_time(blocker.since),
+        view.optional_time(blocker.until),
         blocker.message.clone(),
     ]
 }

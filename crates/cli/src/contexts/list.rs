@@ -1,4 +1,4 @@
-//! The list of known contexts, and which of them is the current one.
+//! The list of entry contexts, and which of them is the current one.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
-use super::Published;
+use super::PublishedContext;
 use crate::Environment;
 use crate::private_file;
 
-/// The known contexts. A name stands for the path of a context file.
+/// The entry contexts. A name stands for the path of a context file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contexts {
     current: Option<String>,
-    contexts: BTreeMap<String, Known>,
+    contexts: BTreeMap<String, ContextEntry>,
 }
 
 /// Where a context is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Known {
+pub struct ContextEntry {
     /// Its file.
     pub file: PathBuf,
 }
 
-impl Known {
+impl ContextEntry {
     /// Whether its file is there no longer.
-    pub fn is_gone(&self) -> bool {
+    pub fn is_missing(&self) -> bool {
         !self.file.exists()
     }
 }
@@ -68,7 +68,7 @@ impl Contexts {
 
     /// Where a context is.
     pub fn get(&self, name: &str) -> Option<&Path> {
-        self.contexts.get(name).map(|known| known.file.as_path())
+        self.contexts.get(name).map(|entry| entry.file.as_path())
     }
 
     /// All names, in order.
@@ -77,48 +77,48 @@ impl Contexts {
     }
 
     /// All of them, in the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Known)> {
-        self.contexts.iter().map(|(name, known)| (name.as_str(), known))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &ContextEntry)> {
+        self.contexts.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
     /// Makes `name` the current one.
-    pub fn choose(name: &str, environment: &Environment) -> anyhow::Result<()> {
+    pub fn set_current(name: &str, environment: &Environment) -> anyhow::Result<()> {
         Contexts::change(environment, |contexts| {
             if !contexts.contexts.contains_key(name) {
-                let known: Vec<&str> = contexts.names().collect();
-                bail!("there is no context {name:?}; there are {}", known.join(", "));
+                let entry: Vec<&str> = contexts.names().collect();
+                bail!("there is no context {name:?}; there are {}", entry.join(", "));
             }
             contexts.current = Some(name.to_owned());
             Ok(())
         })
     }
 
-    /// Makes a context file known.
-    pub(super) fn register(file: &Path, environment: &Environment) -> anyhow::Result<Published> {
+    /// Makes a context file entry.
+    pub(super) fn register(file: &Path, environment: &Environment) -> anyhow::Result<PublishedContext> {
         Contexts::change(environment, |contexts| {
-            let name = contexts.add(file, |known| !known.is_gone());
+            let name = contexts.add(file, |entry| !entry.is_missing());
             let current = contexts.current() == Some(name.as_str());
-            Ok(Published { name, current })
+            Ok(PublishedContext { name, current })
         })
     }
 
     /// Adds `file` under a name made from its directory. It becomes the current one if no other that is still there is.
-    pub(super) fn add(&mut self, file: &Path, is_there: impl Fn(&Known) -> bool) -> String {
+    pub(super) fn add(&mut self, file: &Path, is_there: impl Fn(&ContextEntry) -> bool) -> String {
         let base = base_name(file);
         let numbered = |number: usize| match number {
             1 => base.clone(),
             number => format!("{base}-{number}"),
         };
         let known_as =
-            self.contexts.iter().find(|(_, known)| known.file == file).map(|(name, _)| name.clone());
-        let is_free = |name: &String| self.contexts.get(name).is_none_or(|known| !is_there(known));
+            self.contexts.iter().find(|(_, entry)| entry.file == file).map(|(name, _)| name.clone());
+        let is_free = |name: &String| self.contexts.get(name).is_none_or(|entry| !is_there(entry));
         let name = known_as.unwrap_or_else(|| {
             // There are fewer contexts than numbers to try.
             (1..).map(numbered).find(is_free).unwrap_or_else(|| base.clone())
         });
-        self.contexts.insert(name.clone(), Known { file: file.to_owned() });
+        self.contexts.insert(name.clone(), ContextEntry { file: file.to_owned() });
         let current = self.current.as_ref().and_then(|current| self.contexts.get(current));
-        if current.is_none_or(|known| !is_there(known)) {
+        if current.is_none_or(|entry| !is_there(entry)) {
             self.current = Some(name.clone());
         }
         name

@@ -27,7 +27,7 @@ const VARIABLE: &str = "SHIPSHAPE_CONTEXT";
 
 /// What the command line says about which server is meant.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct ServerSelection {
     /// `--context`.
     pub context: Option<String>,
     /// `--server`.
@@ -38,7 +38,7 @@ pub struct Wish {
 
 /// A context that was found, and how it is called.
 #[derive(Debug, Clone)]
-pub struct Chosen {
+pub struct SelectedContext {
     /// Its name, or the path of its file.
     pub name: String,
     /// What it says.
@@ -48,16 +48,16 @@ pub struct Chosen {
 }
 
 /// A client of the server that is meant.
-pub fn connect(wish: &Wish, environment: &Environment) -> anyhow::Result<Client> {
-    let chosen = choose(wish, environment)?;
-    Client::new(&chosen.context).with_context(|| format!("context {}", chosen.name))
+pub fn connect(selection: &ServerSelection, environment: &Environment) -> anyhow::Result<Client> {
+    let selected = select(selection, environment)?;
+    Client::new(&selected.context).with_context(|| format!("context {}", selected.name))
 }
 
 /// The context that is meant: `--context`, else `SHIPSHAPE_CONTEXT`, else that of `--data-dir`, else the current one. With
 /// `--server` its address is another; over plain HTTP no credential is sent.
-pub fn choose(wish: &Wish, environment: &Environment) -> anyhow::Result<Chosen> {
-    let mut chosen = match (find(wish, environment), &wish.server) {
-        (Ok(Some(chosen)), _) => chosen,
+pub fn select(selection: &ServerSelection, environment: &Environment) -> anyhow::Result<SelectedContext> {
+    let mut selected = match (find(selection, environment), &selection.server) {
+        (Ok(Some(selected)), _) => selected,
         (Err(error), _) => return Err(error),
         (Ok(None), Some(server)) => {
             let context = client::Context {
@@ -65,27 +65,27 @@ pub fn choose(wish: &Wish, environment: &Environment) -> anyhow::Result<Chosen> 
                 authority: None,
                 credential: client::Credential::None,
             };
-            Chosen { name: "--server".to_owned(), context, file: None }
+            SelectedContext { name: "--server".to_owned(), context, file: None }
         }
         (Ok(None), None) => bail!(
             "no server is known; `shipshape up` starts one and makes a context, `shipshape context use NAME` chooses one, --server URL names another"
         ),
     };
-    if let Some(server) = &wish.server {
-        chosen.context.server = server.clone();
+    if let Some(server) = &selection.server {
+        selected.context.server = server.clone();
         if client::is_plain_http(server) {
-            chosen.context.credential = client::Credential::None;
+            selected.context.credential = client::Credential::None;
         }
     }
-    Ok(chosen)
+    Ok(selected)
 }
 
-fn find(wish: &Wish, environment: &Environment) -> anyhow::Result<Option<Chosen>> {
+fn find(selection: &ServerSelection, environment: &Environment) -> anyhow::Result<Option<SelectedContext>> {
     let variable = environment.text(VARIABLE);
-    if let Some(name) = wish.context.as_ref().or(variable.as_ref()) {
+    if let Some(name) = selection.context.as_ref().or(variable.as_ref()) {
         return named(name, environment).map(Some);
     }
-    if let Some(data_dir) = &wish.data_dir {
+    if let Some(data_dir) = &selection.data_dir {
         let path = data_dir.join(FILE);
         if !path.exists() {
             bail!(
@@ -102,7 +102,7 @@ fn find(wish: &Wish, environment: &Environment) -> anyhow::Result<Option<Chosen>
 }
 
 /// A known context by its name, or any by the path of its file.
-fn named(name: &str, environment: &Environment) -> anyhow::Result<Chosen> {
+fn named(name: &str, environment: &Environment) -> anyhow::Result<SelectedContext> {
     if name.contains('/') {
         return read(name.to_owned(), Path::new(name));
     }
@@ -121,13 +121,17 @@ fn named(name: &str, environment: &Environment) -> anyhow::Result<Chosen> {
     }
 }
 
-fn read(name: String, path: &Path) -> anyhow::Result<Chosen> {
-    Ok(Chosen { name, context: ContextFile::read(path)?.context(path)?, file: Some(path.to_owned()) })
+fn read(name: String, path: &Path) -> anyhow::Result<SelectedContext> {
+    Ok(SelectedContext {
+        name,
+        context: ContextFile::read(path)?.context(path)?,
+        file: Some(path.to_owned()),
+    })
 }
 
 /// A context that was made known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedContext {
     /// Its name, or the path of its file where there is no list.
     pub name: String,
     /// Whether commands use it when nobody says otherwise.
@@ -136,7 +140,11 @@ pub struct Published {
 
 /// Writes the context of the server that runs in `data_dir` and makes it known, so that a command in another terminal finds
 /// it.
-pub fn publish(data_dir: &Path, file: &ContextFile, environment: &Environment) -> anyhow::Result<Published> {
+pub fn publish(
+    data_dir: &Path,
+    file: &ContextFile,
+    environment: &Environment,
+) -> anyhow::Result<PublishedContext> {
     let data_dir = data_dir
         .canonicalize()
         .with_context(|| format!("data_dir {}: has no full path", data_dir.display()))?;
@@ -147,7 +155,7 @@ pub fn publish(data_dir: &Path, file: &ContextFile, environment: &Environment) -
         Err(error) => {
             // A service account may have no home. Its context can still be named by its path.
             tracing::warn!("The context is not in the list of known ones: {error:#}");
-            Ok(Published { name: path.display().to_string(), current: false })
+            Ok(PublishedContext { name: path.display().to_string(), current: false })
         }
     }
 }

@@ -24,10 +24,10 @@ fn the_first_context_becomes_the_current_one_and_a_second_does_not_take_its_plac
     let (home, environment) = home();
     assert_eq!(up_in(&home, "a", &environment), "a");
     assert_eq!(up_in(&home, "b", &environment), "b");
-    assert_eq!(choose(&Wish::default(), &environment).unwrap().name, "a");
-    Contexts::choose("b", &environment).unwrap();
+    assert_eq!(select(&ServerSelection::default(), &environment).unwrap().name, "a");
+    Contexts::set_current("b", &environment).unwrap();
     assert_eq!(up_in(&home, "a", &environment), "a", "started again, it is the same");
-    assert_eq!(choose(&Wish::default(), &environment).unwrap().name, "b");
+    assert_eq!(select(&ServerSelection::default(), &environment).unwrap().name, "b");
 }
 
 #[test]
@@ -35,13 +35,13 @@ fn a_context_whose_directory_is_gone_gives_way() {
     let (home, environment) = home();
     up_in(&home, "a", &environment);
     std::fs::remove_dir_all(home.path().join("a")).unwrap();
-    let error = format!("{:#}", choose(&Wish::default(), &environment).unwrap_err());
+    let error = format!("{:#}", select(&ServerSelection::default(), &environment).unwrap_err());
     assert!(
         error.starts_with("context a cannot be used; `shipshape context list` shows the others: "),
         "{error}"
     );
     assert_eq!(up_in(&home, "b", &environment), "b");
-    assert_eq!(choose(&Wish::default(), &environment).unwrap().name, "b");
+    assert_eq!(select(&ServerSelection::default(), &environment).unwrap().name, "b");
 }
 
 #[test]
@@ -60,26 +60,28 @@ fn the_flag_wins_over_the_variable_over_the_data_directory_over_the_current_one(
         up_in(&home, name, &environment);
     }
     let with = environment.iter().chain([("SHIPSHAPE_CONTEXT".as_ref(), "b".as_ref())]).collect();
-    let mut wish = Wish { data_dir: Some(home.path().join("c")), ..Wish::default() };
-    assert!(choose(&wish, &environment).unwrap().name.ends_with("/c/context.toml"));
-    assert_eq!(choose(&wish, &with).unwrap().name, "b");
-    wish.context = Some("a".to_owned());
-    assert_eq!(choose(&wish, &with).unwrap().name, "a");
-    wish.context = Some(home.path().join("c/context.toml").display().to_string());
-    assert_eq!(choose(&wish, &with).unwrap().context.server, "http://c");
+    let mut selection =
+        ServerSelection { data_dir: Some(home.path().join("c")), ..ServerSelection::default() };
+    assert!(select(&selection, &environment).unwrap().name.ends_with("/c/context.toml"));
+    assert_eq!(select(&selection, &with).unwrap().name, "b");
+    selection.context = Some("a".to_owned());
+    assert_eq!(select(&selection, &with).unwrap().name, "a");
+    selection.context = Some(home.path().join("c/context.toml").display().to_string());
+    assert_eq!(select(&selection, &with).unwrap().context.server, "http://c");
 }
 
 #[test]
 fn what_is_not_known_is_said_with_what_is() {
     let (home, environment) = home();
-    let say = |wish: &Wish| format!("{:#}", choose(wish, &environment).unwrap_err());
-    assert!(say(&Wish::default()).starts_with("no server is known; `shipshape up` starts one"));
-    let wish = Wish { context: Some("x".to_owned()), ..Wish::default() };
-    assert!(say(&wish).contains("none is known yet"));
+    let say = |selection: &ServerSelection| format!("{:#}", select(selection, &environment).unwrap_err());
+    assert!(say(&ServerSelection::default()).starts_with("no server is known; `shipshape up` starts one"));
+    let selection = ServerSelection { context: Some("x".to_owned()), ..ServerSelection::default() };
+    assert!(say(&selection).contains("none is known yet"));
     up_in(&home, "a", &environment);
-    assert_eq!(say(&wish), "there is no context \"x\"; there are a");
-    let wish = Wish { data_dir: Some(home.path().join("nowhere")), ..Wish::default() };
-    assert!(say(&wish).contains("there is no context; `shipshape up --data-dir"), "{}", say(&wish));
+    assert_eq!(say(&selection), "there is no context \"x\"; there are a");
+    let selection =
+        ServerSelection { data_dir: Some(home.path().join("nowhere")), ..ServerSelection::default() };
+    assert!(say(&selection).contains("there is no context; `shipshape up --data-dir"), "{}", say(&selection));
 }
 
 #[test]
@@ -90,15 +92,15 @@ fn a_credential_does_not_go_to_a_server_that_speaks_plainly() {
     let file = ContextFile { token: Some("t".into()), ..ContextFile::open("https://a".into()) };
     publish(&data, &file, &environment).unwrap();
     for server in ["http://b", "HTTP://b", "hTTp://b:80/", "HTTP://127.0.0.1:1"] {
-        let wish = Wish { server: Some(server.to_owned()), ..Wish::default() };
-        let chosen = choose(&wish, &environment).unwrap();
-        assert_eq!(chosen.context.server, server);
-        assert!(matches!(chosen.context.credential, Credential::None), "{server}");
+        let selection = ServerSelection { server: Some(server.to_owned()), ..ServerSelection::default() };
+        let selected = select(&selection, &environment).unwrap();
+        assert_eq!(selected.context.server, server);
+        assert!(matches!(selected.context.credential, Credential::None), "{server}");
     }
     for server in ["https://b", "HTTPS://b"] {
-        let wish = Wish { server: Some(server.to_owned()), ..Wish::default() };
-        let chosen = choose(&wish, &environment).unwrap();
-        assert!(matches!(chosen.context.credential, Credential::Token(_)), "{server}");
+        let selection = ServerSelection { server: Some(server.to_owned()), ..ServerSelection::default() };
+        let selected = select(&selection, &environment).unwrap();
+        assert!(matches!(selected.context.credential, Credential::Token(_)), "{server}");
     }
 }
 
@@ -117,7 +119,8 @@ fn a_context_whose_server_speaks_plainly_sends_no_credential_beyond_this_machine
     ] {
         let file = ContextFile { token: Some("t".into()), ..ContextFile::open(server.into()) };
         publish(&data, &file, &environment).unwrap();
-        let error = connect(&Wish::default(), &environment).err().map(|error| format!("{error:#}"));
+        let error =
+            connect(&ServerSelection::default(), &environment).err().map(|error| format!("{error:#}"));
         let told = format!("the server {server} speaks no TLS, so no token or certificate is sent to it");
         assert_eq!(error.is_some_and(|error| error.contains(&told)), is_refused, "{server}");
     }
@@ -130,11 +133,11 @@ fn a_token_that_cannot_be_read_is_told_instead_of_asking_without_one() {
     std::fs::create_dir_all(&data).unwrap();
     let file = ContextFile { token_file: Some("token".into()), ..ContextFile::open("https://a".into()) };
     publish(&data, &file, &environment).unwrap();
-    let error = format!("{:#}", choose(&Wish::default(), &environment).unwrap_err());
+    let error = format!("{:#}", select(&ServerSelection::default(), &environment).unwrap_err());
     assert!(error.contains("a/token: the token cannot be read: "), "{error}");
     std::fs::write(data.join("token"), "t\n").unwrap();
-    let chosen = choose(&Wish::default(), &environment).unwrap();
-    assert!(matches!(chosen.context.credential, Credential::Token(token) if token.expose() == "t"));
+    let selected = select(&ServerSelection::default(), &environment).unwrap();
+    assert!(matches!(selected.context.credential, Credential::Token(token) if token.expose() == "t"));
 }
 
 #[test]
@@ -147,6 +150,6 @@ fn a_context_is_for_its_owner_only_and_a_broken_one_does_not_show_its_key() {
     let path = data.join("context.toml");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::write(&path, "key = \"hunter2\nserver = ").unwrap();
-    let error = format!("{:#}", choose(&Wish::default(), &environment).unwrap_err());
+    let error = format!("{:#}", select(&ServerSelection::default(), &environment).unwrap_err());
     assert!(error.contains("is no context") && !error.contains("hunter2"), "{error}");
 }

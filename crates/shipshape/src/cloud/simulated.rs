@@ -58,11 +58,9 @@ pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::
     publish(&directory.join(FILE), &service)?;
     tracing::info!("The simulated cloud is at {}", service.url());
     // Those who make clusters stand on it, so it is the last to go.
-    process.tasks.spawn(
-        Stage::Keel,
-        "cloud",
-        move |shutdown| async move { Ok(service.serve(shutdown).await?) },
-    );
+    process.tasks.spawn(Stage::Infrastructure, "cloud", move |shutdown| async move {
+        Ok(service.serve(shutdown).await?)
+    });
     answers.ready();
     Ok(cloud)
 }

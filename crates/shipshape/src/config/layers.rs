@@ -39,7 +39,7 @@ pub(crate) enum Flag {
 
 /// A value that somebody gave for a known setting.
 #[derive(Debug, Clone)]
-pub(super) struct Given {
+pub(super) struct SettingValue {
     pub(super) value: Raw,
     pub(super) origin: Origin,
 }
@@ -56,7 +56,7 @@ pub(super) enum Raw {
 /// All that was given, the stronger layer over the weaker, and what could not be understood.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
-    pub(super) given: BTreeMap<String, Given>,
+    pub(super) given: BTreeMap<String, SettingValue>,
     pub(super) problems: Vec<String>,
     /// A sentence for each old key that was used.
     pub(super) renamed: Vec<String>,
@@ -106,7 +106,7 @@ impl Layers {
                     Some(value) => self.insert(key, Raw::Typed(value), origin),
                     None => self.problems.push(format!("{key} ({origin}): the number is too large")),
                 },
-                (None, _) => self.refuse_key(keys, &key, &origin),
+                (None, _) => self.reject_key(keys, &key, &origin),
             }
         }
     }
@@ -152,7 +152,7 @@ impl Layers {
                 (Some(_), Some(Kind::Section)) => {
                     self.problems.push(format!("{key} ({origin}) is a section; name a setting in it"));
                 }
-                (Some(_), None) => self.refuse_key(keys, key, &origin),
+                (Some(_), None) => self.reject_key(keys, key, &origin),
             }
         }
         for flag in flags {
@@ -172,7 +172,7 @@ impl Layers {
 
     /// Fills in what depends on where the process runs, unless somebody gave it.
     pub(super) fn add_default(&mut self, key: &str, value: String) {
-        let default = Given { value: Raw::Text(value), origin: Origin::Default };
+        let default = SettingValue { value: Raw::Text(value), origin: Origin::Default };
         self.given.entry(key.to_owned()).or_insert(default);
     }
 
@@ -185,7 +185,7 @@ impl Layers {
             ));
             return;
         }
-        self.given.insert(key, Given { value, origin });
+        self.given.insert(key, SettingValue { value, origin });
     }
 
     /// The key by which a setting is known now; the use of an old one is noted.
@@ -195,7 +195,7 @@ impl Layers {
         current.to_owned()
     }
 
-    fn refuse_key(&mut self, keys: &Keys, key: &str, origin: &Origin) {
+    fn reject_key(&mut self, keys: &Keys, key: &str, origin: &Origin) {
         let near = keys.nearest(key);
         self.problems.push(format!("unknown key {key} ({origin}); the nearest known key is {near}"));
     }

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 #[cfg(feature = "services")]
 use super::checks;
 use super::keys::Keys;
-use super::layers::{Flag, Given, Layers, Raw, config_file};
+use super::layers::{Flag, Layers, Raw, SettingValue, config_file};
 use super::origin::Origin;
 use super::{Config, values};
 
@@ -110,7 +110,7 @@ fn add_default_paths(layers: &mut Layers, environment: &Environment) {
 }
 
 /// The value if the typed configuration accepts it, else the sentence that says why not.
-fn accepted(key: &str, given: &Given) -> Result<Value, String> {
+fn accepted(key: &str, given: &SettingValue) -> Result<Value, String> {
     let candidates = match &given.value {
         Raw::Typed(value) => vec![value.clone()],
         // A variable or flag is text; whether `8` is meant as a number only the setting knows.

@@ -20,7 +20,8 @@ mod store_url;
 mod values;
 mod variables;
 
-#[cfg(all(test, feature = "services"))]
+#[cfg(test)]
+#[cfg(feature = "services")]
 mod tests;
 
 use std::net::SocketAddr;

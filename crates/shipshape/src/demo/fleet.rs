@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cli::commands::Place;
+use cli::commands::ClusterTarget;
 
 /// Where clusters may be made by hand beside those of the demonstration, and where these are.
 pub(super) const LOCATIONS: [&str; 4] = ["local", "eastus", "westeurope", "japaneast"];
@@ -62,7 +62,7 @@ pub(super) enum Scene {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) number: usize,
-    pub(super) place: Place,
+    pub(super) place: ClusterTarget,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) scene: Scene,
 }
@@ -84,7 +84,7 @@ fn member(number: usize) -> Member {
     let labels = [("fleet", "demo"), ("env", env), ("ring", ring), ("team", team)];
     Member {
         number,
-        place: Place {
+        place: ClusterTarget {
             subscription: subscription.to_owned(),
             group: format!("{team}-{location}"),
             location: location.to_owned(),

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::config::Flag;
-use cli::commands::{self, Bench};
+use cli::commands::{self, SimulatedCloud};
 use fleet::{FIRST, LOCATIONS, Member, Scene, TEAMS};
 use record::Record;
 
@@ -71,7 +71,7 @@ pub(crate) fn defaults() -> Vec<Flag> {
 }
 
 /// Whether a demonstration was ever given in this data directory: its clusters are in its locations for good.
-pub(crate) fn was_given_in(data_dir: &Path) -> bool {
+pub(crate) fn was_started_in(data_dir: &Path) -> bool {
     record::is_in(data_dir)
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Demo {
 /// What those who give it work with.
 struct Stage {
     client: Client,
-    bench: Bench,
+    simulated: SimulatedCloud,
     record: Record,
     clock: SharedClock,
     /// The fleet as it was last seen.
@@ -100,7 +100,7 @@ impl Demo {
     pub(crate) async fn prepare(
         count: u16,
         client: Client,
-        bench: Bench,
+        simulated: SimulatedCloud,
         data_dir: &Path,
         clock: SharedClock,
     ) -> anyhow::Result<Demo> {
@@ -110,7 +110,7 @@ impl Demo {
         let versions = offered.into_iter().map(|it| it.properties.version).collect();
         let stage = Stage {
             client,
-            bench,
+            simulated,
             record,
             clock,
             seen: watch::Sender::new(HashMap::new()),
@@ -253,7 +253,7 @@ async fn ensure_cluster(stage: &Stage, member: &Member) -> anyhow::Result<()> {
     if !is_there {
         let version = stage.versions.get(member.number % stage.versions.len().max(1)).cloned();
         let tags = BTreeMap::from([("team".to_owned(), member.labels["team"].clone())]);
-        commands::ask_for(&stage.client, &stage.bench, &member.place, version, tags).await?;
+        commands::create_simulated(&stage.client, &stage.simulated, &member.place, version, tags).await?;
     }
     stage.client.label_cluster(&id, &member.labels, None).await?;
     stage.record.keep(&member.deed())

@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
-use super::fault::{self, FaultWish};
+use super::fault::{self, FaultArg};
 
 /// The socket's name in the simulation's directory.
 const SOCKET: &str = "control";
 
 /// A cluster, as it is listed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Listed {
+pub(super) struct ClusterSummary {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) faults: Vec<String>,
@@ -32,21 +32,21 @@ pub(super) struct Listed {
 /// What is to go wrong, and where.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Order {
-    pub(super) fault: FaultWish,
+pub(super) struct FaultRequest {
+    pub(super) fault: FaultArg,
     pub(super) times: Option<u32>,
     pub(super) path: Option<String>,
 }
 
 /// The socket, open.
-pub(super) struct Control {
+pub(super) struct ControlServer {
     listener: UnixListener,
     sim: Arc<SimulatedClusters>,
 }
 
-impl Control {
+impl ControlServer {
     /// Opens it in the place of one that a killed process left behind: whoever calls this holds the directory's lock.
-    pub(super) fn open(place: &Path, sim: Arc<SimulatedClusters>) -> anyhow::Result<Control> {
+    pub(super) fn open(place: &Path, sim: Arc<SimulatedClusters>) -> anyhow::Result<ControlServer> {
         let path = socket(place);
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path)
@@ -55,7 +55,7 @@ impl Control {
                 Ok(listener)
             })
             .with_context(|| format!("{}: the socket cannot be made", path.display()))?;
-        Ok(Control { listener, sim })
+        Ok(ControlServer { listener, sim })
     }
 
     /// Answers until it is asked to stop.
@@ -69,8 +69,8 @@ impl Control {
     }
 }
 
-async fn clusters(State(sim): State<Arc<SimulatedClusters>>) -> Json<Vec<Listed>> {
-    let listed = |cluster: &Arc<kubesim::SimulatedCluster>| Listed {
+async fn clusters(State(sim): State<Arc<SimulatedClusters>>) -> Json<Vec<ClusterSummary>> {
+    let listed = |cluster: &Arc<kubesim::SimulatedCluster>| ClusterSummary {
         name: cluster.name().to_owned(),
         url: cluster.url(),
         faults: cluster.faults().active().into_iter().map(fault::name).collect(),
@@ -81,25 +81,25 @@ async fn clusters(State(sim): State<Arc<SimulatedClusters>>) -> Json<Vec<Listed>
 async fn faults(
     State(sim): State<Arc<SimulatedClusters>>,
     Segment(name): Segment<String>,
-    Json(order): Json<Order>,
+    Json(order): Json<FaultRequest>,
 ) -> Result<StatusCode, (StatusCode, String)> {
     let Some(cluster) = sim.get(&name) else {
         let names: Vec<String> = sim.list().iter().map(|it| it.name().to_owned()).collect();
         let known = names.join(", ");
         return Err((StatusCode::NOT_FOUND, format!("there is no cluster {name:?}; there are {known}")));
     };
-    order.fault.bring_about(cluster.faults(), order.times, order.path.as_deref());
+    order.fault.apply(cluster.faults(), order.times, order.path.as_deref());
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The clusters of the simulation in that place.
-pub(super) async fn list(place: &Path) -> anyhow::Result<Vec<Listed>> {
+pub(super) async fn list(place: &Path) -> anyhow::Result<Vec<ClusterSummary>> {
     let body = exchange(place, Request::get("/clusters"), Vec::new()).await?;
     serde_json::from_slice(&body).context("the simulation's answer")
 }
 
 /// Lets something go wrong there.
-pub(super) async fn order(place: &Path, cluster: &str, order: &Order) -> anyhow::Result<()> {
+pub(super) async fn order(place: &Path, cluster: &str, order: &FaultRequest) -> anyhow::Result<()> {
     // A name is a part of a path.
     if cluster.is_empty() || !cluster.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-') {
         bail!("cluster {cluster:?}: names are letters, digits and dashes, such as sim-1");

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// What is to go wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(crate) enum FaultWish {
+pub(crate) enum FaultArg {
     /// One of those that last.
     Begin(Fault),
     /// Every open watch ends, once.
@@ -29,64 +29,64 @@ pub(crate) struct UnknownFault {
     given: String,
 }
 
-impl FromStr for FaultWish {
+impl FromStr for FaultArg {
     type Err = UnknownFault;
 
-    fn from_str(text: &str) -> Result<FaultWish, UnknownFault> {
+    fn from_str(text: &str) -> Result<FaultArg, UnknownFault> {
         let unknown = || UnknownFault { given: text.to_owned() };
         let span = |text: &str| text.parse::<TimeSpan>().map(TimeSpan::duration).map_err(|_| unknown());
         Ok(match text.split_once('=') {
             None => match text {
-                "500" => FaultWish::Begin(Fault::InternalError),
-                "reset" => FaultWish::Begin(Fault::ConnectionReset),
-                "unreachable" => FaultWish::Begin(Fault::Unreachable),
-                "drop-watches" => FaultWish::DropWatches,
-                "none" => FaultWish::None,
+                "500" => FaultArg::Begin(Fault::InternalError),
+                "reset" => FaultArg::Begin(Fault::ConnectionReset),
+                "unreachable" => FaultArg::Begin(Fault::Unreachable),
+                "drop-watches" => FaultArg::DropWatches,
+                "none" => FaultArg::None,
                 _ => return Err(unknown()),
             },
-            Some(("latency", value)) => FaultWish::Begin(Fault::Latency(span(value)?)),
+            Some(("latency", value)) => FaultArg::Begin(Fault::Latency(span(value)?)),
             Some(("429", value)) => {
                 let seconds = u32::try_from(span(value)?.as_secs()).map_err(|_| unknown())?;
-                FaultWish::Begin(Fault::TooManyRequests { retry_after_seconds: seconds })
+                FaultArg::Begin(Fault::TooManyRequests { retry_after_seconds: seconds })
             }
             Some(_) => return Err(unknown()),
         })
     }
 }
 
-impl fmt::Display for FaultWish {
+impl fmt::Display for FaultArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FaultWish::Begin(fault) => f.write_str(&name(*fault)),
-            FaultWish::DropWatches => f.write_str("drop-watches"),
-            FaultWish::None => f.write_str("none"),
+            FaultArg::Begin(fault) => f.write_str(&name(*fault)),
+            FaultArg::DropWatches => f.write_str("drop-watches"),
+            FaultArg::None => f.write_str("none"),
         }
     }
 }
 
-impl TryFrom<String> for FaultWish {
+impl TryFrom<String> for FaultArg {
     type Error = UnknownFault;
 
-    fn try_from(text: String) -> Result<FaultWish, UnknownFault> {
+    fn try_from(text: String) -> Result<FaultArg, UnknownFault> {
         text.parse()
     }
 }
 
-impl From<FaultWish> for String {
-    fn from(wish: FaultWish) -> String {
+impl From<FaultArg> for String {
+    fn from(wish: FaultArg) -> String {
         wish.to_string()
     }
 }
 
-impl FaultWish {
+impl FaultArg {
     /// Makes it so.
-    pub(super) fn bring_about(&self, faults: &Faults, times: Option<u32>, path: Option<&str>) {
+    pub(super) fn apply(&self, faults: &Faults, times: Option<u32>, path: Option<&str>) {
         match (self, times, path) {
-            (FaultWish::None, ..) => faults.clear(),
-            (FaultWish::DropWatches, ..) => faults.drop_watches(),
-            (FaultWish::Begin(fault), None, None) => faults.always(*fault),
-            (FaultWish::Begin(fault), Some(times), None) => faults.next_times(*fault, times),
-            (FaultWish::Begin(fault), times, Some(path)) => faults.on_path(*fault, path, times),
+            (FaultArg::None, ..) => faults.clear(),
+            (FaultArg::DropWatches, ..) => faults.drop_watches(),
+            (FaultArg::Begin(fault), None, None) => faults.always(*fault),
+            (FaultArg::Begin(fault), Some(times), None) => faults.next_times(*fault, times),
+            (FaultArg::Begin(fault), times, Some(path)) => faults.on_path(*fault, path, times),
         }
     }
 }
@@ -113,15 +113,15 @@ mod tests {
     #[test]
     fn faults_are_read_as_they_are_written() {
         for text in ["latency=500ms", "429=5s", "500", "reset", "unreachable", "drop-watches", "none"] {
-            assert_eq!(text.parse::<FaultWish>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<FaultArg>().unwrap().to_string(), text);
         }
-        assert_eq!("latency=2s".parse(), Ok(FaultWish::Begin(Fault::Latency(Duration::from_secs(2)))));
+        assert_eq!("latency=2s".parse(), Ok(FaultArg::Begin(Fault::Latency(Duration::from_secs(2)))));
     }
 
     #[test]
     fn what_is_no_fault_is_named_with_what_would_be() {
         for text in ["", "501", "latency", "latency=", "latency=soon", "429=many", "429", "x=y"] {
-            let error = text.parse::<FaultWish>().unwrap_err().to_string();
+            let error = text.parse::<FaultArg>().unwrap_err().to_string();
             assert!(
                 error.starts_with(&format!("{text:?} is no fault; accepted are latency=DURATION")),
                 "{error}"

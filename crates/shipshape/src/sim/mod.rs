@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::supervisor::Stage;
 use cli::output;
 use cli::private_file;
-pub(crate) use fault::FaultWish;
+pub(crate) use fault::FaultArg;
 
 /// More clusters or nodes than this are a slip of the finger.
 const CLUSTERS_MAX: u16 = 1000;
@@ -31,7 +31,7 @@ const NODES_MAX: u16 = 1000;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SimCommand {
     #[command(subcommand)]
-    ask: Option<Ask>,
+    ask: Option<SimSubcommand>,
     /// How many clusters
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=i64::from(CLUSTERS_MAX)))]
     clusters: u16,
@@ -45,7 +45,7 @@ pub(crate) struct SimCommand {
 
 /// What can be asked of a simulation that runs with the same data directory.
 #[derive(Debug, Clone, Subcommand)]
-enum Ask {
+enum SimSubcommand {
     /// List its clusters
     List,
     /// Let something go wrong in a cluster's API server
@@ -53,7 +53,7 @@ enum Ask {
         /// The cluster, such as sim-1
         cluster: String,
         /// latency=500ms, 429=5s, 500, reset, unreachable, drop-watches, or none to end them all
-        fault: FaultWish,
+        fault: FaultArg,
         /// Only so many requests meet it [default: all]
         #[arg(long, value_name = "N")]
         times: Option<u32>,
@@ -75,7 +75,7 @@ pub(crate) async fn ask(command: &SimCommand, config: &Config) -> anyhow::Result
     let place = place(config);
     match &command.ask {
         None => bail!("nothing was asked"),
-        Some(Ask::List) => {
+        Some(SimSubcommand::List) => {
             let clusters = control::list(&place).await?;
             let heading = ["NAME", "URL", "FAULTS"].map(str::to_owned);
             let rows: Vec<[String; 3]> = std::iter::once(heading)
@@ -83,8 +83,8 @@ pub(crate) async fn ask(command: &SimCommand, config: &Config) -> anyhow::Result
                 .collect();
             output::show(&output::columns(&rows))
         }
-        Some(Ask::Fault { cluster, fault, times, path }) => {
-            let order = control::Order { fault: fault.clone(), times: *times, path: path.clone() };
+        Some(SimSubcommand::Fault { cluster, fault, times, path }) => {
+            let order = control::FaultRequest { fault: fault.clone(), times: *times, path: path.clone() };
             control::order(&place, cluster, &order).await?;
             output::show(&format!("{cluster}: {fault}\n"))
         }
@@ -120,8 +120,8 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
     }
     // Apart from that of an `up` with the same data directory, which may run beside this.
     crate::cloud::simulated::start(&mut process, place.join(crate::cloud::simulated::DIRECTORY)).await?;
-    let control = control::Control::open(&place, sim.clone())?;
-    process.tasks.spawn(Stage::Doors, "sim-control", |shutdown| control.serve(shutdown));
+    let control = control::ControlServer::open(&place, sim.clone())?;
+    process.tasks.spawn(Stage::Listeners, "sim-control", |shutdown| control.serve(shutdown));
     process.tasks.spawn(Stage::Workers, "sim-life", |shutdown| async move {
         shutdown.cancelled().await;
         for life in lives {
@@ -130,7 +130,7 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
         Ok(())
     });
     let clusters = sim.clone();
-    process.tasks.spawn(Stage::Keel, "sim-clusters", |shutdown| async move {
+    process.tasks.spawn(Stage::Infrastructure, "sim-clusters", |shutdown| async move {
         shutdown.cancelled().await;
         clusters.stop().await;
         Ok(())

@@ -28,8 +28,8 @@ async fn deaf(_shutdown: CancellationToken) -> anyhow::Result<()> {
 async fn a_signal_ends_obedient_tasks_in_peace() {
     for signal in [Signal::Terminate, Signal::Interrupt] {
         let (mut tasks, signals) = supervisor();
-        tasks.spawn(Stage::Doors, "door", obedient);
-        tasks.spawn(Stage::Keel, "keel", obedient);
+        tasks.spawn(Stage::Listeners, "door", obedient);
+        tasks.spawn(Stage::Infrastructure, "keel", obedient);
         signals.send(signal).unwrap();
         tasks.run().await.unwrap();
     }
@@ -48,7 +48,9 @@ async fn doors_and_workers_are_asked_together_and_the_keel_when_both_have_ended(
         let (mut tasks, signals) = supervisor();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let begun = Instant::now();
-        for (stage, name) in [(Stage::Keel, "keel"), (Stage::Workers, "worker"), (Stage::Doors, "door")] {
+        for (stage, name) in
+            [(Stage::Infrastructure, "keel"), (Stage::Workers, "worker"), (Stage::Listeners, "door")]
+        {
             let asked = asked.clone();
             tasks.spawn(stage, name, move |shutdown| async move {
                 shutdown.cancelled().await;
@@ -70,7 +72,7 @@ async fn the_start_of_a_shutdown_is_told_before_any_task_ends() {
     let stopping = tasks.stopping();
     assert!(!stopping.is_cancelled());
     let seen = stopping.clone();
-    tasks.spawn(Stage::Doors, "door", |shutdown| async move {
+    tasks.spawn(Stage::Listeners, "door", |shutdown| async move {
         shutdown.cancelled().await;
         anyhow::ensure!(seen.is_cancelled(), "asked to end before the process said that it is stopping");
         Ok(())
@@ -84,7 +86,7 @@ async fn a_task_that_returns_unasked_is_named_and_ends_the_others() {
     let (mut tasks, _signals) = supervisor();
     let (done, asked) = tokio::sync::oneshot::channel();
     tasks.spawn(Stage::Workers, "quitter", |_| async { Ok(()) });
-    tasks.spawn(Stage::Keel, "keel", |shutdown| async move {
+    tasks.spawn(Stage::Infrastructure, "keel", |shutdown| async move {
         shutdown.cancelled().await;
         let _ = done.send(());
         Ok(())
@@ -98,7 +100,7 @@ async fn a_task_that_returns_unasked_is_named_and_ends_the_others() {
 async fn a_task_that_fails_is_named_with_its_cause() {
     let (mut tasks, _signals) = supervisor();
     tasks.spawn(Stage::Workers, "unlucky", |_| async { anyhow::bail!("the disk is full") });
-    tasks.spawn(Stage::Keel, "keel", obedient);
+    tasks.spawn(Stage::Infrastructure, "keel", obedient);
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(Chain(&fault).to_string(), "task unlucky failed: the disk is full");
 }
@@ -107,7 +109,7 @@ async fn a_task_that_fails_is_named_with_its_cause() {
 async fn a_task_that_panics_is_named_with_its_message() {
     let (mut tasks, _signals) = supervisor();
     tasks.spawn(Stage::Workers, "clumsy", |_| async { panic!("slipped on step {}", 3) });
-    tasks.spawn(Stage::Keel, "keel", obedient);
+    tasks.spawn(Stage::Infrastructure, "keel", obedient);
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(fault.to_string(), "task clumsy panicked: slipped on step 3");
 }
@@ -115,9 +117,9 @@ async fn a_task_that_panics_is_named_with_its_message() {
 #[tokio::test(start_paused = true)]
 async fn what_is_left_at_the_deadline_is_cut_off_and_named() {
     let (mut tasks, signals) = supervisor();
-    tasks.spawn(Stage::Doors, "door", obedient);
+    tasks.spawn(Stage::Listeners, "door", obedient);
     tasks.spawn(Stage::Workers, "stubborn", deaf);
-    tasks.spawn(Stage::Keel, "keel", obedient);
+    tasks.spawn(Stage::Infrastructure, "keel", obedient);
     signals.send(Signal::Terminate).unwrap();
     let begun = Instant::now();
     let fault = tasks.run().await.unwrap_err();
@@ -128,7 +130,9 @@ async fn what_is_left_at_the_deadline_is_cut_off_and_named() {
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_for_all_stages_together() {
     let (mut tasks, signals) = supervisor();
-    for (stage, name) in [(Stage::Doors, "door"), (Stage::Workers, "worker"), (Stage::Keel, "keel")] {
+    for (stage, name) in
+        [(Stage::Listeners, "door"), (Stage::Workers, "worker"), (Stage::Infrastructure, "keel")]
+    {
         tasks.spawn(stage, name, |shutdown| async move {
             shutdown.cancelled().await;
             tokio::time::sleep(Duration::from_secs(20)).await;
@@ -158,12 +162,12 @@ async fn a_second_signal_ends_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_during_the_shutdown_is_an_error_too_and_stops_nothing() {
     let (mut tasks, signals) = supervisor();
-    tasks.spawn(Stage::Doors, "door", |shutdown| async move {
+    tasks.spawn(Stage::Listeners, "door", |shutdown| async move {
         shutdown.cancelled().await;
         anyhow::bail!("a request was lost")
     });
     let (done, asked) = tokio::sync::oneshot::channel();
-    tasks.spawn(Stage::Keel, "keel", |shutdown| async move {
+    tasks.spawn(Stage::Infrastructure, "keel", |shutdown| async move {
         shutdown.cancelled().await;
         let _ = done.send(());
         Ok(())
@@ -178,7 +182,7 @@ async fn a_failure_during_the_shutdown_is_an_error_too_and_stops_nothing() {
 async fn the_first_fault_is_the_one_reported() {
     let (mut tasks, _signals) = supervisor();
     tasks.spawn(Stage::Workers, "culprit", |_| async { anyhow::bail!("broken") });
-    tasks.spawn(Stage::Keel, "stubborn", deaf);
+    tasks.spawn(Stage::Infrastructure, "stubborn", deaf);
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(Chain(&fault).to_string(), "task culprit failed: broken");
 }
@@ -188,7 +192,7 @@ async fn one_signal_does_not_hurry_a_shutdown_that_a_fault_began() {
     let (mut tasks, signals) = supervisor();
     tasks.spawn(Stage::Workers, "culprit", |_| async { anyhow::bail!("broken") });
     let (done, ended) = tokio::sync::oneshot::channel();
-    tasks.spawn(Stage::Keel, "keel", move |shutdown| async move {
+    tasks.spawn(Stage::Infrastructure, "keel", move |shutdown| async move {
         shutdown.cancelled().await;
         signals.send(Signal::Terminate)?;
         tokio::time::sleep(Duration::from_secs(5)).await;

@@ -6,9 +6,9 @@ use api::duration::TimeSpan;
 use clap::Subcommand;
 use cloudsim::{FaultRule, Moment, Trouble};
 
-use super::super::form::{Output, Shown};
+use super::super::print::{Output, Printable};
 use super::super::table::{Column, View, Width};
-use super::super::{Connect, Desk};
+use super::super::{Connect, Invocation};
 use crate::output;
 
 /// What can be done with faults.
@@ -20,7 +20,7 @@ pub enum FaultCommand {
         /// throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied,
         /// fails=CODE, unseen=DURATION, spreads-late=DURATION
         #[arg(value_name = "FAULT")]
-        trouble: Wish,
+        trouble: FaultArg,
         /// Only calls of this verb, such as put
         #[arg(long)]
         verb: Option<String>,
@@ -53,12 +53,12 @@ pub enum FaultCommand {
 
 /// Something that is to go wrong, as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wish(Trouble);
+pub struct FaultArg(Trouble);
 
-impl FromStr for Wish {
+impl FromStr for FaultArg {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Wish, String> {
+    fn from_str(text: &str) -> Result<FaultArg, String> {
         let unknown = || {
             format!(
                 "{text:?} is no fault; accepted are throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied, fails=CODE, unseen=DURATION and spreads-late=DURATION"
@@ -66,7 +66,7 @@ impl FromStr for Wish {
         };
         let span = |text: &str| text.parse::<TimeSpan>().map(TimeSpan::duration).map_err(|_| unknown());
         let millis = |text: &str| Ok::<_, String>(u64::try_from(span(text)?.as_millis()).unwrap_or(u64::MAX));
-        Ok(Wish(match text.split_once('=') {
+        Ok(FaultArg(match text.split_once('=') {
             None => match text {
                 "unavailable" => Trouble::Unavailable { when: Moment::Before },
                 "unavailable-after" => Trouble::Unavailable { when: Moment::After },
@@ -102,7 +102,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Carries out what was asked.
-pub(super) async fn run(command: &FaultCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(command: &FaultCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         FaultCommand::Set { trouble, verb, about, times, share, connect } => {
             let rule = FaultRule {
@@ -113,14 +113,14 @@ pub(super) async fn run(command: &FaultCommand, desk: &Desk<'_>) -> anyhow::Resu
                 share: *share,
             };
             let sentence = format!("fault set: {}\n", rule.cells_text());
-            desk.cloud(connect)?.cloud.inject(rule).await?;
+            invocation.cloud(connect)?.cloud.inject(rule).await?;
             output::show(&sentence)
         }
         FaultCommand::List { output, connect } => {
-            output.list(desk, &desk.cloud(connect)?.cloud.faults().await?)
+            output.print_list(invocation, &invocation.cloud(connect)?.cloud.faults().await?)
         }
         FaultCommand::Clear { connect } => {
-            desk.cloud(connect)?.cloud.clear_faults().await?;
+            invocation.cloud(connect)?.cloud.clear_faults().await?;
             output::show("faults cleared\n")
         }
     }
@@ -140,7 +140,7 @@ impl InWords for FaultRule {
     }
 }
 
-impl Shown for FaultRule {
+impl Printable for FaultRule {
     const KIND: &'static str = "fault";
     const COLUMNS: &'static [Column] = &[
         Column("FAULT", Width::Always),
@@ -165,7 +165,7 @@ impl Shown for FaultRule {
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         ["Fault", "Verb", "About", "Times", "Share"].into_iter().zip(self.cells(view)).collect()
     }
 }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn faults_are_read_as_they_are_written() {
-        let check = |text: &str, expect: Trouble| assert_eq!(text.parse(), Ok(Wish(expect)), "{text}");
+        let check = |text: &str, expect: Trouble| assert_eq!(text.parse(), Ok(FaultArg(expect)), "{text}");
         check("throttled=5", Trouble::Throttled { after_seconds: 5 });
         check("throttled=1m", Trouble::Throttled { after_seconds: 60 });
         check("reset-after", Trouble::Reset { when: Moment::After });
@@ -184,7 +184,7 @@ mod tests {
         check("quota=cores", Trouble::Quota { quota: "cores".to_owned() });
         check("unseen=500ms", Trouble::Unseen { millis: 500 });
         for wrong in ["", "slow", "throttled", "throttled=", "hangs=long", "quota=", "x=y"] {
-            let said = wrong.parse::<Wish>().unwrap_err();
+            let said = wrong.parse::<FaultArg>().unwrap_err();
             assert!(
                 said.starts_with(&format!("{wrong:?} is no fault; accepted are throttled=SECONDS")),
                 "{said}"

@@ -1,9 +1,9 @@
 //! `shipshape cloud`: what a customer must bring to a cluster, shown and made in the simulated cloud.
 
-mod bench;
 mod fault;
 mod prepare;
-mod shown;
+mod print;
+mod simulated;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -11,13 +11,13 @@ use cloud::{Infrastructure as _, Kind, Resource, ResourceId, Shape};
 use cloudsim::settings::{KnownPrincipal, Rights, Setting};
 
 use super::confirm::Confirm;
-use super::form::Output;
-use super::place::{GROUP, LOCATION, PlaceFlags, SUBSCRIPTION};
-use super::{Connect, Desk};
+use super::print::Output;
+use super::target::{GROUP, LOCATION, SUBSCRIPTION, TargetFlags};
+use super::{Connect, Invocation};
 use crate::output;
-pub use bench::Bench;
 pub(crate) use fault::FaultCommand;
 pub(crate) use prepare::{Prepared, ensure_registered, prepare};
+pub use simulated::SimulatedCloud;
 
 /// What can be done with the simulated cloud.
 #[derive(Debug, Subcommand)]
@@ -27,7 +27,7 @@ pub enum CloudCommand {
         /// The cluster's name
         name: String,
         #[command(flatten)]
-        place: PlaceFlags,
+        place: TargetFlags,
         #[command(flatten)]
         output: Output,
         #[command(flatten)]
@@ -250,7 +250,7 @@ pub enum SubnetCommand {
 
 /// What a principal may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum RightsWish {
+pub enum RightsArg {
     /// Everything, everywhere
     Everywhere,
     /// What the roles allow that it is given
@@ -266,7 +266,7 @@ pub enum PrincipalCommand {
         name: String,
         /// What it may do
         #[arg(long, value_enum, default_value = "everywhere")]
-        rights: RightsWish,
+        rights: RightsArg,
         #[command(flatten)]
         output: Output,
         #[command(flatten)]
@@ -309,29 +309,29 @@ pub enum PrincipalCommand {
 }
 
 /// Carries out what was asked.
-pub async fn run(command: &CloudCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         CloudCommand::Prepare { name, place, output, connect } => {
             let place = place.of(name)?;
-            let prepared = prepare(&desk.cloud(connect)?, &place).await?;
-            ensure_registered(&desk.client(connect)?, &place).await?;
-            output.plain(desk, &prepared, |_| said(&prepared))
+            let prepared = prepare(&invocation.cloud(connect)?, &place).await?;
+            ensure_registered(&invocation.client(connect)?, &place).await?;
+            output.print_value(invocation, &prepared, |_| said(&prepared))
         }
-        CloudCommand::Group(command) => group(command, desk).await,
-        CloudCommand::Network(command) => network(command, desk).await,
-        CloudCommand::Subnet(command) => subnet(command, desk).await,
-        CloudCommand::Principal(command) => principal(command, desk).await,
-        CloudCommand::Resources(flags) => list(flags, desk, |_| true).await,
+        CloudCommand::Group(command) => group(command, invocation).await,
+        CloudCommand::Network(command) => network(command, invocation).await,
+        CloudCommand::Subnet(command) => subnet(command, invocation).await,
+        CloudCommand::Principal(command) => principal(command, invocation).await,
+        CloudCommand::Resources(flags) => list(flags, invocation, |_| true).await,
         CloudCommand::Show { id, output, connect } => {
-            output.one(desk, &found(&desk.cloud(connect)?, id).await?)
+            output.print(invocation, &found(&invocation.cloud(connect)?, id).await?)
         }
         CloudCommand::Certificates { output, connect } => {
-            output.list(desk, &desk.cloud(connect)?.cloud.certificates().await?)
+            output.print_list(invocation, &invocation.cloud(connect)?.cloud.certificates().await?)
         }
         CloudCommand::Tokens { output, connect } => {
-            output.list(desk, &desk.cloud(connect)?.cloud.tokens().await?)
+            output.print_list(invocation, &invocation.cloud(connect)?.cloud.tokens().await?)
         }
-        CloudCommand::Fault(command) => fault::run(command, desk).await,
+        CloudCommand::Fault(command) => fault::run(command, invocation).await,
     }
 }
 
@@ -347,30 +347,35 @@ fn said(prepared: &Prepared) -> String {
     )
 }
 
-async fn group(command: &GroupCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+async fn group(command: &GroupCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let id = |subscription: &str, name: &str| -> anyhow::Result<ResourceId> {
         Ok(ResourceId::group(subscription, name).as_str().parse()?)
     };
     match command {
         GroupCommand::Create { name, subscription, location, output, connect } => {
             let shape = Shape::ResourceGroup { managed_by: None };
-            let made = desk.cloud(connect)?.ensure(&id(subscription, name)?, location, shape).await?;
-            output.done(desk, &made, "created")
+            let made = invocation.cloud(connect)?.ensure(&id(subscription, name)?, location, shape).await?;
+            output.print_change(invocation, &made, "created")
         }
         GroupCommand::List { subscription, output, connect } => {
-            output.list(desk, &desk.cloud(connect)?.cloud.groups(subscription).await?)
+            output.print_list(invocation, &invocation.cloud(connect)?.cloud.groups(subscription).await?)
         }
         GroupCommand::Show { name, subscription, output, connect } => {
-            output.one(desk, &found(&desk.cloud(connect)?, &id(subscription, name)?).await?)
+            output.print(invocation, &found(&invocation.cloud(connect)?, &id(subscription, name)?).await?)
         }
         GroupCommand::Delete { name, subscription, confirm, connect } => {
-            remove(&desk.cloud(connect)?, &id(subscription, name)?, *confirm, "group with all that it holds")
-                .await
+            remove(
+                &invocation.cloud(connect)?,
+                &id(subscription, name)?,
+                *confirm,
+                "group with all that it holds",
+            )
+            .await
         }
     }
 }
 
-async fn network(command: &NetworkCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+async fn network(command: &NetworkCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let id = |within: &InGroup, name: &str| -> anyhow::Result<ResourceId> {
         Ok(prepare::network_id(&within.id()?, name).as_str().parse()?)
     };
@@ -378,20 +383,21 @@ async fn network(command: &NetworkCommand, desk: &Desk<'_>) -> anyhow::Result<()
         NetworkCommand::Create { one, address_space, location } => {
             let shape = Shape::VirtualNetwork { address_space: address_space.clone() };
             let made =
-                desk.cloud(&one.connect)?.ensure(&id(&one.within, &one.name)?, location, shape).await?;
-            one.output.done(desk, &made, "created")
+                invocation.cloud(&one.connect)?.ensure(&id(&one.within, &one.name)?, location, shape).await?;
+            one.output.print_change(invocation, &made, "created")
         }
-        NetworkCommand::List(flags) => list(flags, desk, |kind| kind == Kind::VirtualNetwork).await,
-        NetworkCommand::Show(one) => {
-            one.output.one(desk, &found(&desk.cloud(&one.connect)?, &id(&one.within, &one.name)?).await?)
-        }
+        NetworkCommand::List(flags) => list(flags, invocation, |kind| kind == Kind::VirtualNetwork).await,
+        NetworkCommand::Show(one) => one
+            .output
+            .print(invocation, &found(&invocation.cloud(&one.connect)?, &id(&one.within, &one.name)?).await?),
         NetworkCommand::Delete(one) => {
-            remove(&desk.cloud(&one.connect)?, &id(&one.within, &one.name)?, one.confirm, "network").await
+            remove(&invocation.cloud(&one.connect)?, &id(&one.within, &one.name)?, one.confirm, "network")
+                .await
         }
     }
 }
 
-async fn subnet(command: &SubnetCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+async fn subnet(command: &SubnetCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let id = |within: &InGroup, network: &str, name: &str| -> anyhow::Result<ResourceId> {
         Ok(prepare::network_id(&within.id()?, network).child("subnets", name).as_str().parse()?)
     };
@@ -406,74 +412,78 @@ async fn subnet(command: &SubnetCommand, desk: &Desk<'_>) -> anyhow::Result<()> 
                 private_link_policies: false,
             };
             let id = id(&one.within, network, &one.name)?;
-            let made = desk.cloud(&one.connect)?.ensure(&id, location, shape).await?;
-            one.output.done(desk, &made, "created")
+            let made = invocation.cloud(&one.connect)?.ensure(&id, location, shape).await?;
+            one.output.print_change(invocation, &made, "created")
         }
-        SubnetCommand::List(flags) => list(flags, desk, |kind| kind == Kind::Subnet).await,
+        SubnetCommand::List(flags) => list(flags, invocation, |kind| kind == Kind::Subnet).await,
         SubnetCommand::Show { one, network } => {
             let id = id(&one.within, network, &one.name)?;
-            one.output.one(desk, &found(&desk.cloud(&one.connect)?, &id).await?)
+            one.output.print(invocation, &found(&invocation.cloud(&one.connect)?, &id).await?)
         }
         SubnetCommand::Delete { one, network } => {
             let id = id(&one.within, network, &one.name)?;
-            remove(&desk.cloud(&one.connect)?, &id, one.confirm, "subnet").await
+            remove(&invocation.cloud(&one.connect)?, &id, one.confirm, "subnet").await
         }
     }
 }
 
-async fn principal(command: &PrincipalCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+async fn principal(command: &PrincipalCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         PrincipalCommand::Create { name, rights, output, connect } => {
-            let bench = desk.cloud(connect)?;
+            let simulated = invocation.cloud(connect)?;
             let rights = match rights {
-                RightsWish::Everywhere => Rights::Everywhere,
-                RightsWish::ByRoles => Rights::ByRoles,
+                RightsArg::Everywhere => Rights::Everywhere,
+                RightsArg::ByRoles => Rights::ByRoles,
             };
-            let made = bench.cloud.create_principal(name, rights).await?;
-            let file = prepare::keep_secret(&bench, &made.principal.client_id, &made.secret)?;
+            let made = simulated.cloud.create_principal(name, rights).await?;
+            let file = prepare::keep_secret(&simulated, &made.principal.client_id, &made.secret)?;
             output::note(&format!("its secret is in {}", file.display()));
-            output.done(desk, &made.principal, "created")
+            output.print_change(invocation, &made.principal, "created")
         }
         PrincipalCommand::List { output, connect } => {
-            output.list(desk, &desk.cloud(connect)?.cloud.principals().await?)
+            output.print_list(invocation, &invocation.cloud(connect)?.cloud.principals().await?)
         }
         PrincipalCommand::Show { principal, output, connect } => {
-            output.one(desk, &known(&desk.cloud(connect)?, principal).await?)
+            output.print(invocation, &known(&invocation.cloud(connect)?, principal).await?)
         }
         PrincipalCommand::Secret { principal, connect } => {
-            let bench = desk.cloud(connect)?;
-            let known = known(&bench, principal).await?;
-            let made = bench.cloud.change_secret(&known.client_id).await?;
-            let file = prepare::keep_secret(&bench, &known.client_id, &made.secret)?;
+            let simulated = invocation.cloud(connect)?;
+            let known = known(&simulated, principal).await?;
+            let made = simulated.cloud.change_secret(&known.client_id).await?;
+            let file = prepare::keep_secret(&simulated, &known.client_id, &made.secret)?;
             output::show(&format!("principal/{} has another secret, in {}\n", known.name, file.display()))
         }
         PrincipalCommand::Delete { principal, confirm, connect } => {
-            let bench = desk.cloud(connect)?;
-            let KnownPrincipal { name, client_id, .. } = known(&bench, principal).await?;
+            let simulated = invocation.cloud(connect)?;
+            let KnownPrincipal { name, client_id, .. } = known(&simulated, principal).await?;
             confirm.ask(&format!("Remove principal {name}"))?;
-            bench.cloud.arrange(Setting::DeletePrincipal { client_id: client_id.clone() }).await?;
-            prepare::forget_secret(&bench, &client_id);
+            simulated.cloud.arrange(Setting::DeletePrincipal { client_id: client_id.clone() }).await?;
+            prepare::forget_secret(&simulated, &client_id);
             output::show(&format!("principal/{name} deleted\n"))
         }
     }
 }
 
-async fn known(bench: &Bench, text: &str) -> anyhow::Result<KnownPrincipal> {
-    let principals = bench.cloud.principals().await?;
+async fn known(simulated: &SimulatedCloud, text: &str) -> anyhow::Result<KnownPrincipal> {
+    let principals = simulated.cloud.principals().await?;
     let found = principals.into_iter().find(|it| it.name == text || it.client_id.eq_ignore_ascii_case(text));
     found.with_context(|| {
         format!("there is no principal {text:?}; `shipshape cloud principal list` shows those that there are")
     })
 }
 
-async fn list(flags: &ListFlags, desk: &Desk<'_>, meant: impl Fn(Kind) -> bool) -> anyhow::Result<()> {
-    let resources = desk.cloud(&flags.connect)?.cloud.list(&flags.within.id()?).await?;
+async fn list(
+    flags: &ListFlags,
+    invocation: &Invocation<'_>,
+    meant: impl Fn(Kind) -> bool,
+) -> anyhow::Result<()> {
+    let resources = invocation.cloud(&flags.connect)?.cloud.list(&flags.within.id()?).await?;
     let resources: Vec<Resource> = resources.into_iter().filter(|it| meant(it.shape.kind())).collect();
-    flags.output.list(desk, &resources)
+    flags.output.print_list(invocation, &resources)
 }
 
-async fn found(bench: &Bench, id: &ResourceId) -> anyhow::Result<Resource> {
-    bench.cloud.get(id).await?.with_context(|| {
+async fn found(simulated: &SimulatedCloud, id: &ResourceId) -> anyhow::Result<Resource> {
+    simulated.cloud.get(id).await?.with_context(|| {
         format!(
             "there is no {id}; `shipshape cloud resources --group {}` shows what its group holds",
             id.resource_group()
@@ -481,11 +491,16 @@ async fn found(bench: &Bench, id: &ResourceId) -> anyhow::Result<Resource> {
     })
 }
 
-async fn remove(bench: &Bench, id: &ResourceId, confirm: Confirm, what: &str) -> anyhow::Result<()> {
-    if bench.cloud.get(id).await?.is_none() {
+async fn remove(
+    simulated: &SimulatedCloud,
+    id: &ResourceId,
+    confirm: Confirm,
+    what: &str,
+) -> anyhow::Result<()> {
+    if simulated.cloud.get(id).await?.is_none() {
         bail!("there is no {id}");
     }
     confirm.ask(&format!("Remove the {what} {}", id.name()))?;
-    bench.cloud.delete(id).await?;
+    simulated.cloud.delete(id).await?;
     output::show(&format!("{} is being deleted\n", id.name()))
 }

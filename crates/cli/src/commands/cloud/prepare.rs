@@ -11,8 +11,8 @@ use cloudsim::settings::Rights;
 use serde::Serialize;
 
 use super::super::cluster::Provided;
-use super::super::place::Place;
-use super::bench::Bench;
+use super::super::target::ClusterTarget;
+use super::simulated::SimulatedCloud;
 use crate::{output, private_file};
 
 /// The addresses of a network that is made here, and of its subnets.
@@ -40,7 +40,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// What would be brought, for somebody who only asks what would happen.
-    pub(crate) fn planned(place: &Place) -> Prepared {
+    pub(crate) fn planned(place: &ClusterTarget) -> Prepared {
         let ids = Ids::of(place);
         Prepared {
             group: ids.group.to_string(),
@@ -79,7 +79,7 @@ struct Ids {
 }
 
 impl Ids {
-    fn of(place: &Place) -> Ids {
+    fn of(place: &ClusterTarget) -> Ids {
         let group = ResourceId::group(&place.subscription, &place.group);
         let network = network_id(&group, &format!("{}-vnet", place.name));
         let (master, worker) = (network.child("subnets", "master"), network.child("subnets", "worker"));
@@ -94,7 +94,7 @@ pub(super) fn network_id(group: &ResourceId, name: &str) -> ResourceId {
 }
 
 /// Makes whatever of it is missing. Said again, it changes nothing.
-pub(crate) async fn prepare(bench: &Bench, place: &Place) -> anyhow::Result<Prepared> {
+pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -> anyhow::Result<Prepared> {
     let ids = Ids::of(place);
     let subnet = |prefix: &str| Shape::Subnet {
         address_prefix: prefix.to_owned(),
@@ -112,12 +112,12 @@ pub(crate) async fn prepare(bench: &Bench, place: &Place) -> anyhow::Result<Prep
         (&ids.worker, subnet(WORKERS)),
     ] {
         // What is there stays as it is: its owner may have given it routes since.
-        if bench.cloud.get(id).await?.is_none() {
-            bench.ensure(id, &place.location, shape).await?;
+        if simulated.cloud.get(id).await?.is_none() {
+            simulated.ensure(id, &place.location, shape).await?;
         }
     }
     let (client_id, client_secret, client_secret_file) =
-        principal(bench, &format!("{}-{}", place.group, place.name)).await?;
+        principal(simulated, &format!("{}-{}", place.group, place.name)).await?;
     Ok(Prepared {
         group: ids.group.to_string(),
         network: ids.network.to_string(),
@@ -131,7 +131,7 @@ pub(crate) async fn prepare(bench: &Bench, place: &Place) -> anyhow::Result<Prep
 
 /// Tells the server of a subscription that it has not heard of, as the resource manager would. One that is suspended, warned or
 /// deleted stays so: that is nobody's to change here.
-pub(crate) async fn ensure_registered(client: &Client, place: &Place) -> anyhow::Result<()> {
+pub(crate) async fn ensure_registered(client: &Client, place: &ClusterTarget) -> anyhow::Result<()> {
     // There is no way to read how a subscription stands but to be refused because of it. Asking for credentials changes nothing,
     // whether or not the cluster is there.
     let refusal = match client.credentials(&place.id()).await {
@@ -149,33 +149,36 @@ pub(crate) async fn ensure_registered(client: &Client, place: &Place) -> anyhow:
 
 /// The principal of that name, with its secret. The cloud tells a secret once, so it is kept in a file; where that is lost the
 /// principal is given another.
-async fn principal(bench: &Bench, name: &str) -> anyhow::Result<(String, Secret<String>, PathBuf)> {
-    let known = bench.cloud.principals().await?.into_iter().find(|it| it.name == name);
+async fn principal(
+    simulated: &SimulatedCloud,
+    name: &str,
+) -> anyhow::Result<(String, Secret<String>, PathBuf)> {
+    let known = simulated.cloud.principals().await?.into_iter().find(|it| it.name == name);
     if let Some(known) = &known {
-        let file = secret_file(bench, &known.client_id);
+        let file = secret_file(simulated, &known.client_id);
         if let Ok(text) = std::fs::read_to_string(&file) {
             return Ok((known.client_id.clone(), Secret::new(text.trim_end().to_owned()), file));
         }
     }
     let made = match known {
-        Some(known) => bench.cloud.change_secret(&known.client_id).await?,
-        None => bench.cloud.create_principal(name, Rights::Everywhere).await?,
+        Some(known) => simulated.cloud.change_secret(&known.client_id).await?,
+        None => simulated.cloud.create_principal(name, Rights::Everywhere).await?,
     };
-    let file = keep_secret(bench, &made.principal.client_id, &made.secret)?;
+    let file = keep_secret(simulated, &made.principal.client_id, &made.secret)?;
     Ok((made.principal.client_id, made.secret, file))
 }
 
-fn secret_file(bench: &Bench, client_id: &str) -> PathBuf {
-    bench.directory.join(SECRETS).join(client_id)
+fn secret_file(simulated: &SimulatedCloud, client_id: &str) -> PathBuf {
+    simulated.directory.join(SECRETS).join(client_id)
 }
 
 /// Keeps a principal's secret in a file, for its owner only.
 pub(super) fn keep_secret(
-    bench: &Bench,
+    simulated: &SimulatedCloud,
     client_id: &str,
     secret: &Secret<String>,
 ) -> anyhow::Result<PathBuf> {
-    let file = secret_file(bench, client_id);
+    let file = secret_file(simulated, client_id);
     let directory = file.parent().unwrap_or(Path::new("."));
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -187,7 +190,7 @@ pub(super) fn keep_secret(
 }
 
 /// Forgets the secret of a principal that is gone.
-pub(super) fn forget_secret(bench: &Bench, client_id: &str) {
+pub(super) fn forget_secret(simulated: &SimulatedCloud, client_id: &str) {
     // It may be with somebody else, or nowhere.
-    let _ = std::fs::remove_file(secret_file(bench, client_id));
+    let _ = std::fs::remove_file(secret_file(simulated, client_id));
 }

@@ -6,7 +6,7 @@ use api::secret::Secret;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::super::place::Place;
+use super::super::target::ClusterTarget;
 
 /// The control plane's machines: the least that carries one.
 const MASTER_SIZE: &str = "Standard_D8s_v5";
@@ -29,7 +29,7 @@ pub(crate) enum Visibility {
 }
 
 impl Visibility {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Visibility::Public => "Public",
             Visibility::Private => "Private",
@@ -49,7 +49,7 @@ pub(crate) struct Provided {
 /// What is asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterSpec {
-    pub(crate) place: Place,
+    pub(crate) place: ClusterTarget,
     pub(crate) provided: Provided,
     pub(crate) version: Option<String>,
     pub(crate) domain: Option<String>,
@@ -94,8 +94,8 @@ pub(crate) fn body(spec: &ClusterSpec) -> Value {
                 "count": spec.worker_count,
                 "encryptionAtHost": "Disabled",
             }],
-            "apiserverProfile": { "visibility": visibility.word() },
-            "ingressProfiles": [{ "name": "default", "visibility": visibility.word() }],
+            "apiserverProfile": { "visibility": visibility.as_str() },
+            "ingressProfiles": [{ "name": "default", "visibility": visibility.as_str() }],
         },
     })
 }
@@ -124,7 +124,7 @@ mod tests {
             )
         };
         let spec = ClusterSpec {
-            place: Place {
+            place: ClusterTarget {
                 subscription: "s".to_owned(),
                 group: "g".to_owned(),
                 location: "local".to_owned(),

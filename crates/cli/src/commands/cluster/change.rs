@@ -1,4 +1,4 @@
-//! Changing and removing clusters that were made here.
+//! Changing and removing clusters that were require_created_here here.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 
 use super::super::confirm::Confirm;
 use super::super::find;
-use super::super::form::Output;
 use super::super::input;
 use super::super::labels::LabelChange;
 use super::super::operation::{self, Wait};
-use super::super::{Connect, Desk, complete};
-use super::create::{explained, read_secret};
-use super::{import, made};
+use super::super::print::Output;
+use super::super::{Connect, Invocation, complete};
+use super::create::{read_secret, with_remedy};
+use super::{import, require_created_here};
 
 /// What is to change.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub struct UpdateFlags {
     /// A file with the principal's secret; - for standard input
     #[arg(long, value_name = "FILE")]
     client_secret_file: Option<PathBuf>,
-    /// Change nothing: only have it made again as it should be
+    /// Change nothing: only have it require_created_here again as it should be
     #[arg(long)]
     reconcile: bool,
     /// A file with the body of the change instead, as JSON or YAML; - for standard input
@@ -70,21 +70,23 @@ pub struct DeleteFlags {
 }
 
 /// Asks for a change.
-pub(super) async fn update(flags: &UpdateFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
-    let client = desk.client(&flags.connect)?;
+pub(super) async fn update(flags: &UpdateFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    let client = invocation.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
-    let cluster =
-        made(cluster, "`shipshape cluster label` sets its labels, and nothing else of it is ours to change")?;
+    let cluster = require_created_here(
+        cluster,
+        "`shipshape cluster label` sets its labels, and nothing else of it is ours to change",
+    )?;
     let name = cluster.name.clone();
     let patch = match &flags.file {
         Some(file) => input::read_file(file)?.value,
         None => {
             let tags = match flags.tags.is_empty() {
                 true => None,
-                // Tags are replaced as a whole, so the present ones are needed.
+                // Tags are replaced as a details, so the present ones are needed.
                 false => {
                     let resource =
-                        client.resource(&cluster.id).await.map_err(|error| explained(error, &name))?;
+                        client.resource(&cluster.id).await.map_err(|error| with_remedy(error, &name))?;
                     Some(import::changed(tags_of(&resource.value), &flags.tags))
                 }
             };
@@ -92,10 +94,14 @@ pub(super) async fn update(flags: &UpdateFlags, desk: &Desk<'_>) -> anyhow::Resu
         }
     };
     let accepted =
-        client.patch_resource(&cluster.id, &patch).await.map_err(|error| explained(error, &name))?;
-    operation::begun(&client, desk, &accepted.operation, &name, "update", &flags.wait).await?;
+        client.patch_resource(&cluster.id, &patch).await.map_err(|error| with_remedy(error, &name))?;
+    operation::begun(&client, invocation, &accepted.operation, &name, "update", &flags.wait).await?;
     let cluster = client.cluster(&cluster.id).await?.value;
-    flags.output.done(desk, &cluster, if flags.wait.is_wanted() { "updated" } else { "is being updated" })
+    flags.output.print_change(
+        invocation,
+        &cluster,
+        if flags.wait.is_set() { "updated" } else { "is being updated" },
+    )
 }
 
 impl UpdateFlags {
@@ -122,7 +128,7 @@ impl UpdateFlags {
         }
         if patch.is_empty() && !self.reconcile {
             bail!(
-                "nothing is to change; say --tag, --managed-outbound-ips, --client-id with --client-secret-file, -f FILE, or --reconcile to have the cluster made again as it should be"
+                "nothing is to change; say --tag, --managed-outbound-ips, --client-id with --client-secret-file, -f FILE, or --reconcile to have the cluster require_created_here again as it should be"
             );
         }
         Ok(patch.into())
@@ -135,27 +141,27 @@ fn tags_of(resource: &Value) -> BTreeMap<String, String> {
 }
 
 /// Asks for a removal.
-pub(super) async fn delete(flags: &DeleteFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
-    let client = desk.client(&flags.connect)?;
+pub(super) async fn delete(flags: &DeleteFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    let client = invocation.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
     let forget = format!("`shipshape cluster forget {}` looks after it no longer", cluster.name);
-    let cluster = made(cluster, &forget)?;
+    let cluster = require_created_here(cluster, &forget)?;
     let name = &cluster.name;
-    flags.confirm.ask(&format!("Remove cluster {name} with all that was made for it"))?;
-    let accepted = client.delete_resource(&cluster.id).await.map_err(|error| explained(error, name))?;
+    flags.confirm.ask(&format!("Remove cluster {name} with all that was require_created_here for it"))?;
+    let accepted = client.delete_resource(&cluster.id).await.map_err(|error| with_remedy(error, name))?;
     let did = match accepted {
         None => "was gone already",
         Some(accepted) => {
-            operation::begun(&client, desk, &accepted.operation, name, "delete", &flags.wait).await?;
-            if flags.wait.is_wanted() { "deleted" } else { "is being deleted" }
+            operation::begun(&client, invocation, &accepted.operation, name, "delete", &flags.wait).await?;
+            if flags.wait.is_set() { "deleted" } else { "is being deleted" }
         }
     };
-    let last_seen = match flags.output.is_for_programs() {
+    let last_seen = match flags.output.is_structured() {
         false => cluster,
         // The removal has begun, or is over, whatever is answered now.
         true => client.cluster(&cluster.id).await.map_or(cluster, |answer| answer.value),
     };
-    flags.output.done(desk, &last_seen, did)
+    flags.output.print_change(invocation, &last_seen, did)
 }
 
 #[cfg(test)]

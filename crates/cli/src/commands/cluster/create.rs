@@ -12,13 +12,13 @@ use client::{Client, ClientError};
 use serde_json::Value;
 
 #[cfg(feature = "sim")]
-use super::super::cloud::{self, Bench, Prepared};
-use super::super::form::Output;
+use super::super::cloud::{self, Prepared, SimulatedCloud};
 use super::super::input;
 use super::super::labels::KeyValue;
 use super::super::operation::{self, Wait};
-use super::super::place::{Place, PlaceFlags};
-use super::super::{Connect, Desk, complete};
+use super::super::print::Output;
+use super::super::target::{ClusterTarget, TargetFlags};
+use super::super::{Connect, Invocation, complete};
 use super::body::{self, ClusterSpec, Provided, Visibility};
 use crate::output;
 
@@ -32,13 +32,13 @@ const WORKER_SIZE: &str = "Standard_D4s_v5";
 /// What is missing when neither flags nor a simulated cloud name it.
 const REQUIRED: &str = "a cluster needs two subnets and a principal: name them by --master-subnet, --worker-subnet, --client-id and --client-secret-file";
 
-/// What is to be made, and where.
+/// What is to be require_created_here, and where.
 #[derive(Debug, Args)]
 pub struct CreateFlags {
     /// What to call it
     name: String,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: TargetFlags,
     /// The version of OpenShift [default: the server's own]
     #[arg(long, value_name = "VERSION", add = ArgValueCandidates::new(complete::versions))]
     version: Option<String>,
@@ -72,13 +72,13 @@ pub struct CreateFlags {
     /// A tag; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE")]
     tags: Vec<KeyValue>,
-    /// A file with the whole body of the request instead, as JSON or YAML; - for standard input
+    /// A file with the details body of the request instead, as JSON or YAML; - for standard input
     #[arg(
         short = 'f', long = "filename", value_name = "FILE",
         conflicts_with_all = ["version", "domain", "vnet", "master_subnet", "worker_subnet", "client_id", "worker_count", "worker_vm_size", "visibility", "tags"]
     )]
     file: Option<PathBuf>,
-    /// Only ask whether it would be accepted, and show what would be asked for; nothing is made
+    /// Only ask whether it would be accepted, and show what would be asked for; nothing is require_created_here
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -90,36 +90,36 @@ pub struct CreateFlags {
 }
 
 /// Asks for a cluster, and follows its making if that is wanted.
-pub(super) async fn create(flags: &CreateFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
-    let client = desk.client(&flags.connect)?;
+pub(super) async fn create(flags: &CreateFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    let client = invocation.client(&flags.connect)?;
     let place = flags.place.of(&flags.name)?;
     let id = place.id();
-    refuse_second(&client, &place).await?;
+    ensure_absent(&client, &place).await?;
     let body = match &flags.file {
-        Some(file) => whole_body(file, &place)?,
-        None => body::body(&flags.spec(&client, desk, &place).await?),
+        Some(file) => body_from_file(file, &place)?,
+        None => body::body(&flags.spec(&client, invocation, &place).await?),
     };
     if flags.dry_run {
-        return dry_run(&client, &place, body, desk, flags.output).await;
+        return dry_run(&client, &place, body, invocation, flags.output).await;
     }
-    let accepted = client.put_resource(&id, &body).await.map_err(|error| explained(error, &place.name))?;
-    operation::begun(&client, desk, &accepted.operation, &place.name, "create", &flags.wait).await?;
+    let accepted = client.put_resource(&id, &body).await.map_err(|error| with_remedy(error, &place.name))?;
+    operation::begun(&client, invocation, &accepted.operation, &place.name, "create", &flags.wait).await?;
     let cluster = client.cluster(&id).await?.value;
-    let did = if flags.wait.is_wanted() { "created" } else { "is being made" };
-    flags.output.done(desk, &cluster, did)
+    let did = if flags.wait.is_set() { "created" } else { "is being require_created_here" };
+    flags.output.print_change(invocation, &cluster, did)
 }
 
 /// Asks for a cluster with what the simulated cloud brings along, as a customer would who says little: for those who have no
 /// command line.
 #[cfg(feature = "sim")]
-pub async fn ask_for(
+pub async fn create_simulated(
     client: &Client,
-    bench: &Bench,
-    place: &Place,
+    simulated: &SimulatedCloud,
+    place: &ClusterTarget,
     version: Option<String>,
     tags: BTreeMap<String, String>,
 ) -> anyhow::Result<()> {
-    let prepared = cloud::prepare(bench, place).await?;
+    let prepared = cloud::prepare(simulated, place).await?;
     let spec = ClusterSpec {
         place: place.clone(),
         provided: prepared.into(),
@@ -131,11 +131,11 @@ pub async fn ask_for(
         tags,
     };
     let asked = client.put_resource(&place.id(), &body::body(&spec)).await;
-    asked.map(drop).map_err(|error| explained(error, &place.name))
+    asked.map(drop).map_err(|error| with_remedy(error, &place.name))
 }
 
 /// A second create would change the first one's cluster; kubectl refuses it too.
-async fn refuse_second(client: &Client, place: &Place) -> anyhow::Result<()> {
+async fn ensure_absent(client: &Client, place: &ClusterTarget) -> anyhow::Result<()> {
     let name = &place.name;
     match client.resource(&place.id()).await {
         Ok(found) => {
@@ -146,15 +146,20 @@ async fn refuse_second(client: &Client, place: &Place) -> anyhow::Result<()> {
             )
         }
         Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(explained(error, name)),
+        Err(error) => Err(with_remedy(error, name)),
     }
 }
 
 impl CreateFlags {
-    async fn spec(&self, client: &Client, desk: &Desk<'_>, place: &Place) -> anyhow::Result<ClusterSpec> {
+    async fn spec(
+        &self,
+        client: &Client,
+        invocation: &Invocation<'_>,
+        place: &ClusterTarget,
+    ) -> anyhow::Result<ClusterSpec> {
         Ok(ClusterSpec {
             place: place.clone(),
-            provided: self.provided(client, desk, place).await?,
+            provided: self.provided(client, invocation, place).await?,
             version: self.version.clone(),
             domain: self.domain.clone(),
             worker_count: self.worker_count,
@@ -165,7 +170,12 @@ impl CreateFlags {
     }
 
     /// The subnets and the principal: as the flags name them, and what they leave open from the simulated cloud.
-    async fn provided(&self, client: &Client, desk: &Desk<'_>, place: &Place) -> anyhow::Result<Provided> {
+    async fn provided(
+        &self,
+        client: &Client,
+        invocation: &Invocation<'_>,
+        place: &ClusterTarget,
+    ) -> anyhow::Result<Provided> {
         let of_network =
             |name: &str| self.vnet.as_ref().map(|id| format!("{}/subnets/{name}", id.trim_end_matches('/')));
         let master = self.master_subnet.clone().or_else(|| of_network("master"));
@@ -179,7 +189,7 @@ impl CreateFlags {
                 Ok(Provided { master_subnet, worker_subnet, client_id, client_secret })
             }
             (master, worker, principal) => {
-                let simulated = self.simulated(client, desk, place).await?;
+                let simulated = self.simulated(client, invocation, place).await?;
                 let (client_id, client_secret) =
                     principal.unwrap_or((simulated.client_id, simulated.client_secret));
                 Ok(Provided {
@@ -194,11 +204,16 @@ impl CreateFlags {
 
     /// Subnets and a principal of the simulated cloud, created if this is no dry run.
     #[cfg(feature = "sim")]
-    async fn simulated(&self, client: &Client, desk: &Desk<'_>, place: &Place) -> anyhow::Result<Provided> {
+    async fn simulated(
+        &self,
+        client: &Client,
+        invocation: &Invocation<'_>,
+        place: &ClusterTarget,
+    ) -> anyhow::Result<Provided> {
         if self.dry_run {
             return Ok(Prepared::planned(place).into());
         }
-        let cloud = desk.cloud(&self.connect).context(REQUIRED)?;
+        let cloud = invocation.cloud(&self.connect).context(REQUIRED)?;
         let prepared = cloud::prepare(&cloud, place).await?;
         cloud::ensure_registered(client, place).await?;
         output::note(&format!("brought from the simulated cloud: {}", prepared.summary()));
@@ -206,7 +221,7 @@ impl CreateFlags {
     }
 
     #[cfg(not(feature = "sim"))]
-    async fn simulated(&self, _: &Client, _: &Desk<'_>, _: &Place) -> anyhow::Result<Provided> {
+    async fn simulated(&self, _: &Client, _: &Invocation<'_>, _: &ClusterTarget) -> anyhow::Result<Provided> {
         bail!(REQUIRED)
     }
 }
@@ -222,7 +237,7 @@ pub(super) fn read_secret(file: &Path) -> anyhow::Result<Secret<String>> {
 }
 
 /// A body from a file; a place that it leaves open is filled in.
-fn whole_body(file: &Path, place: &Place) -> anyhow::Result<Value> {
+fn body_from_file(file: &Path, place: &ClusterTarget) -> anyhow::Result<Value> {
     let mut body = input::read_file(file)?.value;
     if body.get("location").is_none() {
         body["location"] = place.location.clone().into();
@@ -232,13 +247,13 @@ fn whole_body(file: &Path, place: &Place) -> anyhow::Result<Value> {
 
 async fn dry_run(
     client: &Client,
-    place: &Place,
+    place: &ClusterTarget,
     body: Value,
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
     form: Output,
 ) -> anyhow::Result<()> {
     let verdict =
-        client.preflight(&place.id(), &body).await.map_err(|error| explained(error, &place.name))?;
+        client.preflight(&place.id(), &body).await.map_err(|error| with_remedy(error, &place.name))?;
     if let Some(error) = verdict.get("error") {
         let text = |member: &str| error[member].as_str().unwrap_or_default().trim_end_matches('.').to_owned();
         bail!(
@@ -250,13 +265,13 @@ async fn dry_run(
         );
     }
     let shown = body::without_secrets(body);
-    form.plain(desk, &shown, |_| format!("{shown:#}\n"))?;
-    output::note(&format!("cluster {} would be accepted; nothing was made", place.name));
+    form.print_value(invocation, &shown, |_| format!("{shown:#}\n"))?;
+    output::note(&format!("cluster {} would be accepted; nothing was require_created_here", place.name));
     Ok(())
 }
 
 /// What the server said about a cluster, with what may be done about it.
-pub(super) fn explained(error: ClientError, name: &str) -> anyhow::Error {
+pub(super) fn with_remedy(error: ClientError, name: &str) -> anyhow::Error {
     let remedy = match &error {
         ClientError::Refused(refusal) => match refusal.code.as_str() {
             "InvalidSubscriptionState" => {

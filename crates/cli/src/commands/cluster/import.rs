@@ -1,4 +1,4 @@
-//! Clusters that somebody else made: importing, labelling and forgetting them.
+//! Clusters that somebody else require_created_here: importing, labelling and forgetting them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,20 +7,20 @@ use anyhow::{Context as _, bail};
 use api::admin::ImportRequest;
 use clap::Args;
 
-use super::super::form::Output;
 use super::super::labels::{KeyValue, LabelChange};
-use super::super::{Connect, Desk};
+use super::super::print::Output;
+use super::super::{Connect, Invocation};
 
 /// A kubeconfig is a few kilobytes; more is a mistake.
 const KUBECONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// What imported clusters hang under, unless a whole resource id is given.
+/// What imported clusters hang under, unless a details resource id is given.
 const IMPORTED: &str = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/imported/providers/Microsoft.RedHatOpenShift/openShiftClusters";
 
 /// What is to be imported, and as what.
 #[derive(Debug, Args)]
 pub struct ImportFlags {
-    /// What to call it, or a whole resource id
+    /// What to call it, or a details resource id
     name: String,
     /// Its kubeconfig, with all data inline; - for standard input
     #[arg(long, value_name = "FILE")]
@@ -48,7 +48,7 @@ pub struct ImportFlags {
 }
 
 /// Imports a cluster.
-pub(super) async fn import(flags: &ImportFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub(super) async fn import(flags: &ImportFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let ImportFlags { name, context, location, reason, .. } = flags;
     let request = ImportRequest {
         kubeconfig: read_kubeconfig(&flags.kubeconfig)?,
@@ -57,11 +57,11 @@ pub(super) async fn import(flags: &ImportFlags, desk: &Desk<'_>) -> anyhow::Resu
         labels: flags.labels.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
         reason: reason.clone(),
     };
-    let client = desk.client(&Connect { context: None, server: flags.server.clone() })?;
+    let client = invocation.client(&Connect { context: None, server: flags.server.clone() })?;
     let id = resource_id(name, &flags.subscription)?;
     let stored = client.import_cluster(&id, &request).await.with_context(|| format!("cluster {name}"))?;
     let did = if stored.is_created() { "imported" } else { "imported anew" };
-    flags.output.done(desk, &stored.value, did)
+    flags.output.print_change(invocation, &stored.value, did)
 }
 
 fn read_kubeconfig(file: &std::path::Path) -> anyhow::Result<String> {
@@ -80,7 +80,7 @@ fn read_kubeconfig(file: &std::path::Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A whole id as it is; a name under the place of imported clusters.
+/// A details id as it is; a name under the place of imported clusters.
 fn resource_id(name: &str, subscription: &str) -> anyhow::Result<String> {
     if name.starts_with('/') {
         return Ok(name.to_owned());

@@ -1,4 +1,4 @@
-//! The way into a cluster that was made here: its kubeconfig, and what a person signs in with.
+//! The way into a cluster that was require_created_here here: its kubeconfig, and what a person signs in with.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use clap_complete::engine::ArgValueCandidates;
 use client::Client;
 use serde_json::{Value, json};
 
-use super::super::form::{Form, Output};
-use super::super::{Connect, Desk, complete, find, input};
-use super::create::explained;
-use super::made;
+use super::super::print::{Output, OutputFormat};
+use super::super::{Connect, Invocation, complete, find, input};
+use super::create::with_remedy;
+use super::require_created_here;
 use crate::{output, private_file};
 
 /// Whose kubeconfig, and where to.
@@ -32,18 +32,18 @@ pub struct KubeconfigFlags {
 }
 
 /// Writes a kubeconfig.
-pub(super) async fn kubeconfig(flags: &KubeconfigFlags, desk: &Desk<'_>) -> anyhow::Result<()> {
-    flags.file.as_deref().map_or(Ok(()), refuse_form)?;
-    let client = desk.client(&flags.connect)?;
+pub(super) async fn kubeconfig(flags: &KubeconfigFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+    flags.file.as_deref().map_or(Ok(()), reject_format_name)?;
+    let client = invocation.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
-    let cluster = made(cluster, "its kubeconfig is with whoever imported it")?;
+    let cluster = require_created_here(cluster, "its kubeconfig is with whoever imported it")?;
     let name = &cluster.name;
-    let text = client.kubeconfig(&cluster.id).await.map_err(|error| explained(error, name))?;
+    let text = client.kubeconfig(&cluster.id).await.map_err(|error| with_remedy(error, name))?;
     let Some(text) = text else {
         bail!("cluster {name} has no kubeconfig yet; `shipshape cluster show {name}` tells how far it is");
     };
     if flags.merge {
-        let file = kubectl_file(desk).context("--merge")?;
+        let file = kubectl_file(invocation).context("--merge")?;
         let present = match file.exists() {
             true => input::read_file(&file)?.value,
             false => json!({ "apiVersion": "v1", "kind": "Config" }),
@@ -51,7 +51,7 @@ pub(super) async fn kubeconfig(flags: &KubeconfigFlags, desk: &Desk<'_>) -> anyh
         let merged = merged(present, &parse(name, text.expose())?, name);
         write_private(&file, &serde_saphyr::to_string(&merged)?)?;
         return output::show(&format!(
-            "context {name} added to {} and made the current one\n",
+            "context {name} added to {} and require_created_here the current one\n",
             file.display()
         ));
     }
@@ -65,8 +65,8 @@ pub(super) async fn kubeconfig(flags: &KubeconfigFlags, desk: &Desk<'_>) -> anyh
 }
 
 /// Everywhere else `-o yaml` names a form: whoever says so here does not want a key in a file of that name.
-fn refuse_form(file: &Path) -> anyhow::Result<()> {
-    match file.to_str().filter(|name| Form::from_str(name, false).is_ok()) {
+fn reject_format_name(file: &Path) -> anyhow::Result<()> {
+    match file.to_str().filter(|name| OutputFormat::from_str(name, false).is_ok()) {
         None => Ok(()),
         Some(name) => bail!(
             "-o names a file here, and {name} is a form of output: leave -o out to have the kubeconfig, which is always YAML, on standard output, or say -o ./{name} for a file of that name"
@@ -78,27 +78,28 @@ fn refuse_form(file: &Path) -> anyhow::Result<()> {
 pub(super) async fn credentials(
     client: &Client,
     cluster: &AdminCluster,
-    desk: &Desk<'_>,
+    invocation: &Invocation<'_>,
     form: Output,
 ) -> anyhow::Result<()> {
     // A name is no secret, and to tell it none has to be fetched.
-    if form.is_for_names() {
-        return form.one(desk, cluster);
+    if form.is_names() {
+        return form.print(invocation, cluster);
     }
-    let found = client.credentials(&cluster.id).await.map_err(|error| explained(error, &cluster.name))?;
+    let found = client.credentials(&cluster.id).await.map_err(|error| with_remedy(error, &cluster.name))?;
     let (username, password) = (&found.username, found.password.expose());
     let item = json!({ "kubeadminUsername": username, "kubeadminPassword": password });
-    form.plain(desk, &item, |_| format!("Username:  {username}\nPassword:  {password}\n"))
+    form.print_value(invocation, &item, |_| format!("Username:  {username}\nPassword:  {password}\n"))
 }
 
 /// The file that kubectl would write to: the first of KUBECONFIG, else ~/.kube/config.
-fn kubectl_file(desk: &Desk<'_>) -> anyhow::Result<PathBuf> {
-    if let Some(list) = desk.environment.get("KUBECONFIG")
+fn kubectl_file(invocation: &Invocation<'_>) -> anyhow::Result<PathBuf> {
+    if let Some(list) = invocation.environment.get("KUBECONFIG")
         && let Some(first) = std::env::split_paths(list).find(|path| !path.as_os_str().is_empty())
     {
         return Ok(first);
     }
-    let home = desk.environment.get("HOME").context("there is no home directory; name a file by -o FILE")?;
+    let home =
+        invocation.environment.get("HOME").context("there is no home directory; name a file by -o FILE")?;
     Ok(Path::new(home).join(".kube/config"))
 }
 
@@ -138,11 +139,11 @@ fn merged(mut present: Value, added: &Value, name: &str) -> Value {
     present
 }
 
-/// Puts a file in place as a whole, for its owner only, in a directory that need not be there yet.
+/// Puts a file in place as a details, for its owner only, in a directory that need not be there yet.
 fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(directory) = file.parent() {
         std::fs::create_dir_all(directory)
-            .with_context(|| format!("{}: cannot be made", directory.display()))?;
+            .with_context(|| format!("{}: cannot be require_created_here", directory.display()))?;
     }
     private_file::write(file, text)
 }
@@ -184,13 +185,13 @@ mod tests {
     #[test]
     fn a_file_that_is_called_like_a_form_is_refused_unless_its_path_says_that_it_is_one() {
         for name in ["json", "yaml", "wide", "name"] {
-            let said = refuse_form(Path::new(name)).unwrap_err().to_string();
+            let said = reject_format_name(Path::new(name)).unwrap_err().to_string();
             assert!(said.starts_with(&format!("-o names a file here, and {name} is a form")), "{said}");
             assert!(said.ends_with(&format!("say -o ./{name} for a file of that name")), "{said}");
-            assert!(refuse_form(&Path::new(".").join(name)).is_ok(), "./{name}");
+            assert!(reject_format_name(&Path::new(".").join(name)).is_ok(), "./{name}");
         }
         for name in ["-", "harbour.yaml", "YAML", "yaml/harbour", "/tmp/yaml"] {
-            assert!(refuse_form(Path::new(name)).is_ok(), "{name}");
+            assert!(reject_format_name(Path::new(name)).is_ok(), "{name}");
         }
     }
 

@@ -1,11 +1,11 @@
-//! `shipshape cluster`: the clusters that are looked after, those that were imported and those that are made here.
+//! `shipshape cluster`: the clusters that are looked after, those that were imported and those that are require_created_here here.
 
 mod body;
 mod change;
 mod create;
 mod import;
 mod kubeconfig;
-mod newest;
+mod latest;
 mod show;
 
 use api::admin::AdminCluster;
@@ -15,20 +15,20 @@ use client::{Client, Topic};
 
 use super::confirm::Confirm;
 use super::find;
-use super::form::Output;
 use super::labels::{LabelChange, LabelSelector};
-use super::{Connect, Desk, complete, watch};
+use super::print::Output;
+use super::{Connect, Invocation, complete, watch};
 use crate::output;
 #[cfg(feature = "sim")]
 pub(super) use body::Provided;
 use change::{DeleteFlags, UpdateFlags};
 use create::CreateFlags;
 #[cfg(feature = "sim")]
-pub use create::ask_for;
+pub use create::create_simulated;
 use import::ImportFlags;
 use kubeconfig::KubeconfigFlags;
-use newest::Newest;
-use show::Whole;
+use latest::LatestOperation;
+use show::ClusterDetails;
 
 /// What can be done with clusters.
 #[derive(Debug, Subcommand)]
@@ -51,7 +51,7 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Show one cluster, and how its newest operation stands
+    /// Show one cluster, and how its latest operation stands
     #[command(visible_alias = "get")]
     Show {
         /// The cluster, by its name or resource id
@@ -65,11 +65,11 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Change a cluster that was made here
+    /// Change a cluster that was require_created_here here
     Update(Box<UpdateFlags>),
-    /// Remove a cluster that was made here, with all that was made for it
+    /// Remove a cluster that was require_created_here here, with all that was require_created_here for it
     Delete(DeleteFlags),
-    /// Show with what a person signs in to a cluster that was made here
+    /// Show with what a person signs in to a cluster that was require_created_here here
     Credentials {
         /// The cluster, by its name or resource id
         #[arg(add = ArgValueCandidates::new(complete::clusters))]
@@ -79,7 +79,7 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Write the kubeconfig of a cluster that was made here
+    /// Write the kubeconfig of a cluster that was require_created_here here
     Kubeconfig(KubeconfigFlags),
     /// Set labels of a cluster (KEY=VALUE) or remove them (KEY-)
     Label {
@@ -113,12 +113,12 @@ pub enum ClusterCommand {
 }
 
 /// Carries out what was asked.
-pub async fn run(command: &ClusterCommand, desk: &Desk<'_>) -> anyhow::Result<()> {
+pub async fn run(command: &ClusterCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
-        ClusterCommand::Create(flags) => create::create(flags, desk).await,
-        ClusterCommand::Import(flags) => import::import(flags, desk).await,
+        ClusterCommand::Create(flags) => create::create(flags, invocation).await,
+        ClusterCommand::Import(flags) => import::import(flags, invocation).await,
         ClusterCommand::List { selector, watch, output, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let list = || async {
                 let clusters = client.clusters().all().await?.into_iter();
                 let meant = |it: &AdminCluster| {
@@ -127,18 +127,18 @@ pub async fn run(command: &ClusterCommand, desk: &Desk<'_>) -> anyhow::Result<()
                 Ok(clusters.filter(meant).collect::<Vec<_>>())
             };
             match watch {
-                true => watch::watch(desk, &client, Topic::Clusters, *output, list).await,
+                true => watch::watch(invocation, &client, Topic::Clusters, *output, list).await,
                 false => {
                     let clusters: anyhow::Result<Vec<AdminCluster>> = list().await;
-                    output.list(desk, &clusters?)
+                    output.print_list(invocation, &clusters?)
                 }
             }
         }
         ClusterCommand::Show { cluster, watch, output, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let found = find::cluster(&client, cluster).await?;
             if !watch {
-                return output.one(desk, &whole(&client, found, *output).await?);
+                return output.print(invocation, &details(&client, found, *output).await?);
             }
             let id = found.id;
             let look = || async {
@@ -148,30 +148,32 @@ pub async fn run(command: &ClusterCommand, desk: &Desk<'_>) -> anyhow::Result<()
                     Err(error) => Err(error.into()),
                 }
             };
-            watch::watch(desk, &client, Topic::Clusters, *output, look).await
+            watch::watch(invocation, &client, Topic::Clusters, *output, look).await
         }
-        ClusterCommand::Update(flags) => change::update(flags, desk).await,
-        ClusterCommand::Delete(flags) => change::delete(flags, desk).await,
+        ClusterCommand::Update(flags) => change::update(flags, invocation).await,
+        ClusterCommand::Delete(flags) => change::delete(flags, invocation).await,
         ClusterCommand::Credentials { cluster, output, connect } => {
-            let client = desk.client(connect)?;
-            let cluster =
-                made(find::cluster(&client, cluster).await?, "its credentials are in its kubeconfig")?;
-            kubeconfig::credentials(&client, &cluster, desk, *output).await
+            let client = invocation.client(connect)?;
+            let cluster = require_created_here(
+                find::cluster(&client, cluster).await?,
+                "its credentials are in its kubeconfig",
+            )?;
+            kubeconfig::credentials(&client, &cluster, invocation, *output).await
         }
-        ClusterCommand::Kubeconfig(flags) => kubeconfig::kubeconfig(flags, desk).await,
+        ClusterCommand::Kubeconfig(flags) => kubeconfig::kubeconfig(flags, invocation).await,
         ClusterCommand::Label { cluster, changes, reason, output, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let cluster = find::cluster(&client, cluster).await?;
             let labels = import::changed(cluster.properties.labels, changes);
             let stored = client.label_cluster(&cluster.id, &labels, reason.as_deref()).await?;
-            output.done(desk, &stored.value, "labelled")
+            output.print_change(invocation, &stored.value, "labelled")
         }
         ClusterCommand::Forget { cluster, reason, confirm, connect } => {
-            let client = desk.client(connect)?;
+            let client = invocation.client(connect)?;
             let cluster = find::cluster(&client, cluster).await?;
             if !cluster.properties.imported {
                 anyhow::bail!(
-                    "cluster {name} was made here and not imported; `shipshape cluster delete {name}` removes it with all that was made for it",
+                    "cluster {name} was require_created_here here and not imported; `shipshape cluster delete {name}` removes it with all that was require_created_here for it",
                     name = cluster.name
                 );
             }
@@ -182,29 +184,29 @@ pub async fn run(command: &ClusterCommand, desk: &Desk<'_>) -> anyhow::Result<()
     }
 }
 
-/// A cluster with what its customer sees of it and, in a description, with its newest operation.
-async fn whole(client: &Client, cluster: AdminCluster, form: Output) -> anyhow::Result<Whole> {
+/// A cluster with what its customer sees of it and, in a description, with its latest operation.
+async fn details(client: &Client, cluster: AdminCluster, form: Output) -> anyhow::Result<ClusterDetails> {
     if cluster.properties.imported {
-        return Ok(Whole { cluster, resource: None, newest: Newest::Unasked });
+        return Ok(ClusterDetails { cluster, resource: None, latest: LatestOperation::Unasked });
     }
     let resource = match client.resource(&cluster.id).await {
         Ok(answer) => Some(answer.value),
         Err(error) if error.is_not_found() => None, // removed a moment ago
         Err(error) => return Err(error.into()),
     };
-    let newest = match form.is_description() {
-        true => Newest::of(client, &cluster.id).await,
-        false => Newest::Unasked,
+    let latest = match form.is_description() {
+        true => LatestOperation::of(client, &cluster.id).await,
+        false => LatestOperation::Unasked,
     };
-    Ok(Whole { cluster, resource, newest })
+    Ok(ClusterDetails { cluster, resource, latest })
 }
 
-/// The cluster, if it was made here; `instead` says what to do with an imported one.
-fn made(cluster: AdminCluster, instead: &str) -> anyhow::Result<AdminCluster> {
+/// The cluster, if it was require_created_here here; `instead` says what to do with an imported one.
+fn require_created_here(cluster: AdminCluster, instead: &str) -> anyhow::Result<AdminCluster> {
     match cluster.properties.imported {
         false => Ok(cluster),
         true => anyhow::bail!(
-            "cluster {} was imported by its kubeconfig and not made here; {instead}",
+            "cluster {} was imported by its kubeconfig and not require_created_here here; {instead}",
             cluster.name
         ),
     }
@@ -220,7 +222,7 @@ mod tests {
     use clap::Parser as _;
     use serde_json::{Value, json};
 
-    use super::super::form::Shown as _;
+    use super::super::print::Printable as _;
     use super::super::table::View;
     use super::*;
 
@@ -235,7 +237,12 @@ mod tests {
 
     /// A cluster as it is shown in this form by a server that answers so when it is asked for operations, and how often it
     /// was asked for them.
-    async fn shown(form: &[&str], imported: bool, status: StatusCode, answer: Value) -> (Whole, usize) {
+    async fn shown(
+        form: &[&str],
+        imported: bool,
+        status: StatusCode,
+        answer: Value,
+    ) -> (ClusterDetails, usize) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let router = Router::new().fallback(move |uri: Uri| {
@@ -256,13 +263,13 @@ mod tests {
             },
         }));
         let form = Line::try_parse_from([&["show"], form].concat()).unwrap().output;
-        let shown = whole(&Client::in_process(router), cluster.unwrap(), form).await.unwrap();
+        let shown = details(&Client::in_process(router), cluster.unwrap(), form).await.unwrap();
         (shown, asked.load(Ordering::Relaxed))
     }
 
-    fn fact(whole: &Whole, name: &str) -> Option<String> {
+    fn fact(details: &ClusterDetails, name: &str) -> Option<String> {
         let view = View { now: "2026-01-01T00:09:00Z".parse().unwrap(), wide: false };
-        whole.facts(&view).into_iter().find(|(it, _)| *it == name).map(|(_, value)| value)
+        details.details(&view).into_iter().find(|(it, _)| *it == name).map(|(_, value)| value)
     }
 
     #[tokio::test]
@@ -272,9 +279,9 @@ mod tests {
             (StatusCode::FORBIDDEN, refusal, "unknown: This is for operators (Forbidden)"),
             (StatusCode::NOT_FOUND, Value::Null, "unknown: Not Found: null (404)"),
         ] {
-            let (whole, asked) = shown(&[], false, status, answer).await;
-            assert_eq!(fact(&whole, "State").as_deref(), Some("Failed"));
-            assert_eq!((fact(&whole, "Operation").as_deref(), asked), (Some(why), 1));
+            let (details, asked) = shown(&[], false, status, answer).await;
+            assert_eq!(fact(&details, "State").as_deref(), Some("Failed"));
+            assert_eq!((fact(&details, "Operation").as_deref(), asked), (Some(why), 1));
         }
     }
 
@@ -285,14 +292,14 @@ mod tests {
             "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:05:00Z",
             "error": { "code": "QuotaExceeded", "message": "There are too few cores." },
         }] });
-        let (whole, asked) = shown(&[], false, StatusCode::OK, answer.clone()).await;
-        assert_eq!(fact(&whole, "Error").as_deref(), Some("There are too few cores (QuotaExceeded)"));
+        let (details, asked) = shown(&[], false, StatusCode::OK, answer.clone()).await;
+        assert_eq!(fact(&details, "Error").as_deref(), Some("There are too few cores (QuotaExceeded)"));
         assert_eq!(asked, 1);
         for form in ["json", "yaml", "name", "wide"] {
             let (_, asked) = shown(&["-o", form], false, StatusCode::OK, answer.clone()).await;
             assert_eq!(asked, 0, "{form}");
         }
-        let (whole, asked) = shown(&[], true, StatusCode::OK, answer).await;
-        assert_eq!((fact(&whole, "Operation"), asked), (None, 0), "an imported one has none");
+        let (details, asked) = shown(&[], true, StatusCode::OK, answer).await;
+        assert_eq!((fact(&details, "Operation"), asked), (None, 0), "an imported one has none");
     }
 }

@@ -1,4 +1,4 @@
-//! Clusters in tables and descriptions: those that were imported and those that were made.
+//! Clusters in tables and descriptions: those that were imported and those that were require_created_here.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::age::age;
-use super::super::form::Shown;
-use super::super::table::{Column, View, Width, both, word};
-use super::newest::Newest;
+use super::super::print::Printable;
+use super::super::table::{Column, View, Width, wire_name, with_age};
+use super::latest::LatestOperation;
 
-/// A cluster with all that is told of it: what operators see, and, of one that we made, what its customer sees.
+/// A cluster with all that is told of it: what operators see, and, of one that we require_created_here, what its customer sees.
 #[derive(Debug, Serialize)]
-pub(super) struct Whole {
+pub(super) struct ClusterDetails {
     /// As operators see it.
     #[serde(flatten)]
     pub(super) cluster: AdminCluster,
@@ -23,7 +23,7 @@ pub(super) struct Whole {
     pub(super) resource: Option<Value>,
     /// What is done to it, or was done last. Only people are told: programs get the cluster as it is.
     #[serde(skip)]
-    pub(super) newest: Newest,
+    pub(super) latest: LatestOperation,
 }
 
 /// Labels or tags in one text.
@@ -42,12 +42,12 @@ fn reachable(reachability: Option<&Reachability>, view: &View) -> String {
 /// Where a cluster's life stands, and what it was doing if it failed.
 fn state(properties: &AdminClusterProperties) -> String {
     match (properties.provisioning_state, properties.failed_provisioning_state) {
-        (ProvisioningState::Failed, Some(doing)) => format!("Failed while {}", word(doing)),
-        (state, _) => word(state),
+        (ProvisioningState::Failed, Some(doing)) => format!("Failed while {}", wire_name(doing)),
+        (state, _) => wire_name(state),
     }
 }
 
-impl Shown for AdminCluster {
+impl Printable for AdminCluster {
     const KIND: &'static str = "cluster";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
@@ -70,7 +70,7 @@ impl Shown for AdminCluster {
         vec![
             self.name.clone(),
             self.location.clone(),
-            word(properties.provisioning_state),
+            wire_name(properties.provisioning_state),
             properties.version.clone().unwrap_or_default(),
             reachable(properties.reachability.as_ref(), view),
             labels_text(&properties.labels, ","),
@@ -80,12 +80,12 @@ impl Shown for AdminCluster {
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         let properties = &self.properties;
         let reachability = properties.reachability.as_ref().map(|it| {
-            let word = if it.reachable { "yes" } else { "no" };
+            let reachable = if it.reachable { "yes" } else { "no" };
             let message = it.message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
-            format!("{word}, since {}{message}", both(it.since, view.now))
+            format!("{reachable}, since {}{message}", with_age(it.since, view.now))
         });
         vec![
             ("Name", self.name.clone()),
@@ -98,36 +98,36 @@ impl Shown for AdminCluster {
             ("Imported", if properties.imported { "yes" } else { "no" }.to_owned()),
             ("API server", properties.api_server.clone().unwrap_or_default()),
             ("Reachable", reachability.unwrap_or_else(|| "unknown: nobody has looked yet".to_owned())),
-            ("Created", both(properties.created_at, view.now)),
+            ("Created", with_age(properties.created_at, view.now)),
         ]
     }
 }
 
-impl Shown for Whole {
+impl Printable for ClusterDetails {
     const KIND: &'static str = AdminCluster::KIND;
     const COLUMNS: &'static [Column] = AdminCluster::COLUMNS;
 
     fn name(&self) -> String {
-        Shown::name(&self.cluster)
+        Printable::name(&self.cluster)
     }
 
     fn cells(&self, view: &View) -> Vec<String> {
         self.cluster.cells(view)
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
-        let mut facts = self.cluster.facts(view);
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
+        let mut details = self.cluster.details(view);
         if let Some(resource) = &self.resource {
-            facts.extend(facts_of(resource));
+            details.extend(resource_details(resource));
         }
         // Last, where the eye of somebody at a terminal is.
-        facts.extend(self.newest.facts(view));
-        facts
+        details.extend(self.latest.details(view));
+        details
     }
 }
 
 /// What a customer wants to know of a cluster at a glance.
-fn facts_of(resource: &Value) -> Vec<(&'static str, String)> {
+fn resource_details(resource: &Value) -> Vec<(&'static str, String)> {
     let text = |pointer: &str| match resource.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => number.to_string(),
@@ -195,8 +195,8 @@ mod tests {
                 "workerProfiles": [{ "vmSize": "Standard_D4s_v5", "subnetId": "/s", "count": 3 }],
             },
         });
-        let facts = facts_of(&resource);
-        let fact = |name: &str| facts.iter().find(|(it, _)| *it == name).map(|(_, value)| value.as_str());
+        let details = resource_details(&resource);
+        let fact = |name: &str| details.iter().find(|(it, _)| *it == name).map(|(_, value)| value.as_str());
         assert_eq!(fact("Tags"), Some("env=test"));
         assert_eq!(fact("OpenShift"), Some("4.17.1"));
         assert_eq!(fact("Workers"), Some("3 of Standard_D4s_v5 in /s"));

@@ -40,7 +40,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// The endpoint, bound but not yet answering.
 #[derive(Debug)]
-pub(crate) struct Admin {
+pub(crate) struct HealthServer {
     listener: Listener,
     router: Router,
 }
@@ -51,15 +51,15 @@ struct Facts {
     metrics: Metrics,
 }
 
-impl Admin {
+impl HealthServer {
     /// Takes the address, or says in a sentence why it cannot be had.
     pub(crate) async fn bind(
         listen: SocketAddr,
         readiness: Readiness,
         metrics: Metrics,
-    ) -> anyhow::Result<Admin> {
+    ) -> anyhow::Result<HealthServer> {
         let listener = Listen { key: "health.listen", flag: "--health", address: listen }.bind().await?;
-        Ok(Admin {
+        Ok(HealthServer {
             listener: Listener::new(listener, limits())?,
             router: router(Facts { readiness, metrics }),
         })

@@ -3,8 +3,8 @@
 use cloud::{Certificate, Resource, Shape, State, Token};
 use cloudsim::settings::{KnownPrincipal, Rights};
 
-use super::super::form::Shown;
-use super::super::table::{Column, View, Width, both, word};
+use super::super::print::Printable;
+use super::super::table::{Column, View, Width, wire_name, with_age};
 
 fn state(resource: &Resource) -> String {
     match &resource.state {
@@ -48,7 +48,7 @@ fn detail(shape: &Shape) -> String {
     }
 }
 
-impl Shown for Resource {
+impl Printable for Resource {
     const KIND: &'static str = "resource";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
@@ -66,7 +66,7 @@ impl Shown for Resource {
     fn cells(&self, _view: &View) -> Vec<String> {
         vec![
             self.id.name().to_owned(),
-            word(self.shape.kind()),
+            wire_name(self.shape.kind()),
             state(self),
             detail(&self.shape),
             self.location.clone(),
@@ -74,16 +74,16 @@ impl Shown for Resource {
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
-        let mut facts: Vec<_> =
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
+        let mut details: Vec<_> =
             ["Name", "Kind", "State", "Detail", "Location", "ID"].into_iter().zip(self.cells(view)).collect();
         let tags: Vec<String> = self.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        facts.push(("Tags", tags.join("\n")));
-        facts
+        details.push(("Tags", tags.join("\n")));
+        details
     }
 }
 
-impl Shown for KnownPrincipal {
+impl Printable for KnownPrincipal {
     const KIND: &'static str = "principal";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
@@ -104,12 +104,12 @@ impl Shown for KnownPrincipal {
         vec![self.name.clone(), self.client_id.clone(), rights.to_owned(), self.object_id.clone()]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         ["Name", "Client ID", "Rights", "Object ID"].into_iter().zip(self.cells(view)).collect()
     }
 }
 
-impl Shown for Certificate {
+impl Printable for Certificate {
     const KIND: &'static str = "certificate";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
@@ -128,13 +128,13 @@ impl Shown for Certificate {
             self.name.clone(),
             self.dns_names.join(","),
             if self.issuing { "yes" } else { "no" }.to_owned(),
-            view.maybe(self.not_after),
+            view.optional_time(self.not_after),
             self.version.clone().unwrap_or_default(),
         ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
-        let time = |time: Option<jiff::Timestamp>| time.map(|it| both(it, view.now)).unwrap_or_default();
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
+        let time = |time: Option<jiff::Timestamp>| time.map(|it| with_age(it, view.now)).unwrap_or_default();
         vec![
             ("Name", self.name.clone()),
             ("For", self.dns_names.join("\n")),
@@ -146,7 +146,7 @@ impl Shown for Certificate {
     }
 }
 
-impl Shown for Token {
+impl Printable for Token {
     const KIND: &'static str = "token";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
@@ -160,10 +160,15 @@ impl Shown for Token {
     }
 
     fn cells(&self, view: &View) -> Vec<String> {
-        vec![self.name.clone(), self.registry.clone(), view.maybe(self.issued), view.maybe(self.expires)]
+        vec![
+            self.name.clone(),
+            self.registry.clone(),
+            view.optional_time(self.issued),
+            view.optional_time(self.expires),
+        ]
     }
 
-    fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         ["Name", "Registry", "Issued", "Ends"].into_iter().zip(self.cells(view)).collect()
     }
 }

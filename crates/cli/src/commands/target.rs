@@ -14,7 +14,7 @@ pub(super) const LOCATION: &str = "local";
 
 /// What is said of a place on the command line.
 #[derive(Debug, Clone, Args)]
-pub struct PlaceFlags {
+pub struct TargetFlags {
     /// The resource group
     #[arg(short = 'g', long, visible_alias = "group", value_name = "NAME", default_value = GROUP)]
     resource_group: String,
@@ -28,16 +28,16 @@ pub struct PlaceFlags {
 
 /// A cluster's name and where it hangs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ClusterTarget {
     pub subscription: String,
     pub group: String,
     pub location: String,
     pub name: String,
 }
 
-impl PlaceFlags {
+impl TargetFlags {
     /// The place of a cluster with that name.
-    pub(super) fn of(&self, name: &str) -> anyhow::Result<Place> {
+    pub(super) fn of(&self, name: &str) -> anyhow::Result<ClusterTarget> {
         let wrong = |text: &str| {
             text.is_empty() || text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
         };
@@ -53,7 +53,7 @@ impl PlaceFlags {
                 bail!("{what} {text:?} is no name; use letters, digits and dashes");
             }
         }
-        Ok(Place {
+        Ok(ClusterTarget {
             subscription: self.subscription.clone(),
             group: self.resource_group.clone(),
             location: self.location.clone(),
@@ -62,18 +62,18 @@ impl PlaceFlags {
     }
 }
 
-impl Place {
+impl ClusterTarget {
     /// The cluster's resource id.
     pub fn id(&self) -> String {
-        let Place { subscription, group, name, .. } = self;
+        let ClusterTarget { subscription, group, name, .. } = self;
         format!(
             "/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
         )
     }
 
-    /// The id of the group that holds what is made for the cluster. It is the cluster's alone, so both names are in it.
+    /// The id of the group that holds what is made for the cluster. It is the cluster's alone, so with_age names are in it.
     pub fn managed_group(&self) -> String {
-        let Place { subscription, group, name, .. } = self;
+        let ClusterTarget { subscription, group, name, .. } = self;
         format!("/subscriptions/{subscription}/resourceGroups/{group}-{name}-managed")
     }
 }
@@ -82,8 +82,8 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn flags(group: &str) -> PlaceFlags {
-        PlaceFlags {
+    fn flags(group: &str) -> TargetFlags {
+        TargetFlags {
             resource_group: group.to_owned(),
             subscription: SUBSCRIPTION.to_owned(),
             location: LOCATION.to_owned(),

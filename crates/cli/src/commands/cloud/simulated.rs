@@ -11,7 +11,7 @@ use cloudsim::SimClient;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::contexts::Chosen;
+use crate::contexts::SelectedContext;
 
 /// Where the file is below the server's data directory.
 const FILE: &str = "cloud/cloud.json";
@@ -20,11 +20,11 @@ const FILE: &str = "cloud/cloud.json";
 const READY_MAX: Duration = Duration::from_secs(120);
 
 /// How often it is looked at while it is made.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A simulated cloud, and the directory where its owner keeps what belongs to it.
 #[derive(Debug)]
-pub struct Bench {
+pub struct SimulatedCloud {
     pub cloud: SimClient,
     pub(super) directory: PathBuf,
 }
@@ -36,10 +36,10 @@ struct Address {
     token: String,
 }
 
-impl Bench {
+impl SimulatedCloud {
     /// The simulated cloud of the server whose context this is.
-    pub fn of(chosen: &Chosen) -> anyhow::Result<Bench> {
-        let Some(data_dir) = chosen.file.as_deref().and_then(Path::parent) else {
+    pub fn of(selected: &SelectedContext) -> anyhow::Result<SimulatedCloud> {
+        let Some(data_dir) = selected.file.as_deref().and_then(Path::parent) else {
             bail!(
                 "--server names no data directory, where the simulated cloud would be found; use the server's context (--context NAME)"
             );
@@ -50,7 +50,7 @@ impl Bench {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
                 "{}: the server of context {} has no simulated cloud on this machine; `shipshape up` has one unless its settings name another cloud",
                 path.display(),
-                chosen.name
+                selected.name
             ),
             Err(error) => {
                 return Err(error).with_context(|| format!("{}: cannot be read", path.display()));
@@ -61,12 +61,12 @@ impl Bench {
             .map_err(|_| anyhow::anyhow!("{}: expected JSON with url and token", path.display()))?;
         let cloud = SimClient::new(&address.url, Secret::new(address.token))
             .with_context(|| format!("{}", path.display()))?;
-        Ok(Bench { cloud, directory: data_dir.join("cloud") })
+        Ok(SimulatedCloud { cloud, directory: data_dir.join("cloud") })
     }
 
     /// One that is known already, with its directory.
-    pub fn new(cloud: SimClient, directory: PathBuf) -> Bench {
-        Bench { cloud, directory }
+    pub fn new(cloud: SimClient, directory: PathBuf) -> SimulatedCloud {
+        SimulatedCloud { cloud, directory }
     }
 
     /// Makes a resource be as wanted, and waits until it is.
@@ -84,9 +84,10 @@ impl Bench {
             token: None,
         };
         let limit = Instant::now() + READY_MAX;
-        patiently(limit, || self.cloud.put(put.clone())).await.with_context(|| format!("{id}"))?;
+        retry_transient(limit, || self.cloud.put(put.clone())).await.with_context(|| format!("{id}"))?;
         loop {
-            let found = patiently(limit, || self.cloud.get(id)).await.with_context(|| format!("{id}"))?;
+            let found =
+                retry_transient(limit, || self.cloud.get(id)).await.with_context(|| format!("{id}"))?;
             match found.as_ref().map(|it| &it.state) {
                 Some(State::Failed { fault }) => bail!("{id}: {} ({})", fault.message, fault.code),
                 Some(State::Succeeded) => {
@@ -102,20 +103,20 @@ impl Bench {
                     "{id}: is not ready after {READY_MAX:?}; `shipshape cloud show {id}` tells how it stands"
                 );
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 /// Asks again, until the limit, as long as the cloud is only slow or throttles.
-pub(super) async fn patiently<T, F>(limit: Instant, ask: impl Fn() -> F) -> Result<T, CloudError>
+pub(super) async fn retry_transient<T, F>(limit: Instant, ask: impl Fn() -> F) -> Result<T, CloudError>
 where
     F: Future<Output = Result<T, CloudError>>,
 {
     loop {
         match ask().await {
             Err(error) if error.class() == Class::Transient && Instant::now() < limit => {
-                tokio::time::sleep(error.retry_after().unwrap_or(LOOK)).await;
+                tokio::time::sleep(error.retry_after().unwrap_or(POLL_INTERVAL)).await;
             }
             answer => return answer,
         }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// A moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum TimeArg {
     /// So much later than now.
     In(TimeSpan),
     /// Then.
@@ -17,31 +17,31 @@ pub enum When {
 /// A text that names no moment.
 #[derive(Debug, thiserror::Error)]
 #[error("expected now, a time from now such as 2h, Unix seconds, or a time such as 2026-11-30T04:00:00Z")]
-pub struct NotAMoment;
+pub struct InvalidTime;
 
-impl FromStr for When {
-    type Err = NotAMoment;
+impl FromStr for TimeArg {
+    type Err = InvalidTime;
 
-    fn from_str(text: &str) -> Result<When, NotAMoment> {
+    fn from_str(text: &str) -> Result<TimeArg, InvalidTime> {
         if text == "now" {
-            return Ok(When::In(TimeSpan::default()));
+            return Ok(TimeArg::In(TimeSpan::default()));
         }
         if let Ok(seconds) = text.parse::<i64>() {
-            return Timestamp::from_second(seconds).map(When::At).map_err(|_| NotAMoment);
+            return Timestamp::from_second(seconds).map(TimeArg::At).map_err(|_| InvalidTime);
         }
         if let Ok(span) = text.strip_prefix('+').unwrap_or(text).parse::<TimeSpan>() {
-            return Ok(When::In(span));
+            return Ok(TimeArg::In(span));
         }
-        text.parse().map(When::At).map_err(|_| NotAMoment)
+        text.parse().map(TimeArg::At).map_err(|_| InvalidTime)
     }
 }
 
-impl When {
+impl TimeArg {
     /// As Unix seconds, seen from `now`.
     pub(super) fn unix(self, now: Timestamp) -> i64 {
         match self {
-            When::At(time) => time.as_second(),
-            When::In(span) => {
+            TimeArg::At(time) => time.as_second(),
+            TimeArg::In(span) => {
                 let span = SignedDuration::try_from(span.duration()).unwrap_or(SignedDuration::MAX);
                 now.saturating_add(span).map_or(i64::MAX, Timestamp::as_second)
             }
@@ -57,14 +57,14 @@ mod tests {
     fn moments_are_read_in_four_ways() {
         let now = Timestamp::from_second(1_000).unwrap();
         let check =
-            |text: &str, unix: i64| assert_eq!(text.parse::<When>().unwrap().unix(now), unix, "{text}");
+            |text: &str, unix: i64| assert_eq!(text.parse::<TimeArg>().unwrap().unix(now), unix, "{text}");
         check("now", 1_000);
         check("2h", 8_200);
         check("+90s", 1_090);
         check("1700000000", 1_700_000_000);
         check("1970-01-01T00:00:05Z", 5);
         for wrong in ["", "soon", "-2h", "2026-13-01T00:00:00Z", "99999999999999999999"] {
-            assert!(wrong.parse::<When>().is_err(), "{wrong}");
+            assert!(wrong.parse::<TimeArg>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The newest operation of a cluster, for `cluster show`: how far it is while it runs, and why it failed.
+//! The latest operation of a cluster, for `cluster show`: how far it is while it runs, and why it failed.
 //!
 //! One request tells it. Whatever comes of that request, the cluster is shown: an answer that nobody got is a line of the
 //! description and no error.
@@ -7,11 +7,11 @@ use api::admin::{OperationForm, Page, StepProgress};
 use client::Client;
 
 use super::super::operation;
-use super::super::table::{View, both, word};
+use super::super::table::{View, wire_name, with_age};
 
-/// What is known of the newest operation of a cluster.
+/// What is known of the latest operation of a cluster.
 #[derive(Debug)]
-pub(super) enum Newest {
+pub(super) enum LatestOperation {
     /// Nobody asked.
     Unasked,
     /// There is none: an operation is removed some time after its end.
@@ -22,46 +22,48 @@ pub(super) enum Newest {
     Unknown(String),
 }
 
-impl Newest {
-    /// The newest operation of the cluster with this id, by one request.
-    pub(super) async fn of(client: &Client, cluster: &str) -> Newest {
+impl LatestOperation {
+    /// The latest operation of the cluster with this id, by one request.
+    pub(super) async fn of(client: &Client, cluster: &str) -> LatestOperation {
         match client.operations_page(cluster).await {
-            Ok(page) => Newest::in_page(page),
-            Err(error) => Newest::Unknown(error.to_string()),
+            Ok(page) => LatestOperation::in_page(page),
+            Err(error) => LatestOperation::Unknown(error.to_string()),
         }
     }
 
-    /// The list begins with the oldest: only a page that is the whole list ends with the newest.
-    fn in_page(page: Page<OperationForm>) -> Newest {
+    /// The list begins with the oldest: only a page that is the details list ends with the latest.
+    fn in_page(page: Page<OperationForm>) -> LatestOperation {
         if !page.next_link.is_empty() {
             let count = page.value.len();
-            return Newest::Unknown(format!("there are more than {count} operations; the portal lists them"));
+            return LatestOperation::Unknown(format!(
+                "there are more than {count} operations; the portal lists them"
+            ));
         }
         match page.value.into_iter().max_by_key(|it| (it.start_time, it.id)) {
-            Some(operation) => Newest::Known(Box::new(operation)),
-            None => Newest::Gone,
+            Some(operation) => LatestOperation::Known(Box::new(operation)),
+            None => LatestOperation::Gone,
         }
     }
 
     /// What is said of it for people.
-    pub(super) fn facts(&self, view: &View) -> Vec<(&'static str, String)> {
+    pub(super) fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         match self {
-            Newest::Unasked => Vec::new(),
-            Newest::Gone => {
+            LatestOperation::Unasked => Vec::new(),
+            LatestOperation::Gone => {
                 vec![("Operation", "none is kept; they are removed some time after their end".to_owned())]
             }
-            Newest::Unknown(why) => vec![("Operation", format!("unknown: {why}"))],
-            Newest::Known(operation) => facts_of(operation, view),
+            LatestOperation::Unknown(why) => vec![("Operation", format!("unknown: {why}"))],
+            LatestOperation::Known(operation) => resource_details(operation, view),
         }
     }
 }
 
-fn facts_of(operation: &OperationForm, view: &View) -> Vec<(&'static str, String)> {
+fn resource_details(operation: &OperationForm, view: &View) -> Vec<(&'static str, String)> {
     let (when, step) = match operation.end_time {
-        Some(ended) => (format!("ended {}", both(ended, view.now)), String::new()),
-        None => (format!("begun {}", both(operation.start_time, view.now)), standing(operation)),
+        Some(ended) => (format!("ended {}", with_age(ended, view.now)), String::new()),
+        None => (format!("begun {}", with_age(operation.start_time, view.now)), standing(operation)),
     };
-    let (verb, status) = (word(operation.verb), word(operation.status));
+    let (verb, status) = (wire_name(operation.verb), wire_name(operation.status));
     vec![
         ("Operation", format!("{}, {verb}, {status}, {when}", operation.id)),
         ("Step", step),
@@ -99,7 +101,7 @@ mod tests {
 
     fn told(page: Value) -> String {
         let view = View { now: "2026-01-01T00:09:00Z".parse().unwrap(), wide: false };
-        table::facts(&Newest::in_page(serde_json::from_value(page).unwrap()).facts(&view))
+        table::details(&LatestOperation::in_page(serde_json::from_value(page).unwrap()).details(&view))
     }
 
     fn created() -> Value {
@@ -121,7 +123,7 @@ mod tests {
     fn an_operation_that_runs_says_its_step_and_how_much_is_done() {
         let step = |message: &str| json!({ "name": "nodes-ready", "index": 3, "of": 8, "since": "2026-01-01T00:08:00Z", "message": message });
         let check = |step: Value, attempt: u32, expect: &str| {
-            // Whatever the order: the newest is the one that began last.
+            // Whatever the order: the latest is the one that began last.
             let said = told(json!({ "value": [updating(step, attempt), created()], "nextLink": "" }));
             let line = "Operation:  01890000-0000-7000-8000-000000000002, Update, Updating, begun 2026-01-01T00:07:00Z (2m ago)";
             assert_eq!(said, format!("{line}\nStep:       {expect}\n"));
