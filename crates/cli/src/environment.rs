@@ -1,4 +1,4 @@
-//! The environment of the process, read once: the only place where Shipshape looks at variables.
+//! The environment of the process, read once. No other module reads environment variables.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -31,8 +31,8 @@ impl Environment {
         self.get(name).and_then(OsStr::to_str).map(str::to_owned)
     }
 
-    /// The base directory `variable` names, else `fallback` in the home directory.
-    /// Relative ones are ignored, as the XDG specification demands.
+    /// The base directory named by `variable`, else `fallback` in the home directory.
+    /// Relative paths are ignored, as the XDG specification requires.
     pub fn base_dir(&self, variable: &str, fallback: &str) -> Option<PathBuf> {
         let absolute = |name: &str| self.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
         absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(fallback)))

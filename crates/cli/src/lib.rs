@@ -1,6 +1,6 @@
-//! The client side of the command line: commands that speak with a server, contexts that name the servers, and the output of with_age.
+//! The client side of the command line: commands that call a server, contexts that name servers, and output.
 //!
-//! It knows `api` and `client` and no service. Commands of the simulated cloud are behind the feature `sim`.
+//! It depends on `api` and `client` and on no service. Commands of the simulated cloud are behind the feature `sim`.
 
 pub mod commands;
 pub mod contexts;

@@ -1,5 +1,5 @@
-//! Standard output and standard error, for commands. A reader that has seen enough and closed its end
-//! (`| head -1`) is not an error, and nothing here panics over it.
+//! Standard output and standard error of commands. A reader that closes its end early
+//! (`| head -1`) is not an error and causes no panic.
 
 use std::io::{self, Write as _};
 
@@ -23,13 +23,13 @@ pub fn complain(sentence: &str) {
     let _ = writeln!(io::stderr().lock(), "error: {line}");
 }
 
-/// Writes one line to standard error that is no error.
+/// Writes an informational line to standard error, with its white space collapsed.
 pub fn note(sentence: &str) {
     let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Writes one line to standard error that nobody is to overlook: in red where that can be.
+/// Writes a warning to standard error, in red on a terminal if `colour` is set.
 pub fn warn(sentence: &str, colour: bool) {
     let mut stderr = io::stderr().lock();
     let _ = match colour && io::IsTerminal::is_terminal(&stderr) {
@@ -38,14 +38,14 @@ pub fn warn(sentence: &str, colour: bool) {
     };
 }
 
-/// Writes one line to standard error, its spaces as they are.
+/// Writes an informational line to standard error unchanged.
 pub fn note_as_is(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Rows in columns, as kubectl sets them: each as wide as its widest cell, three spaces between.
+/// Renders rows like kubectl: each column as wide as its widest cell, with three spaces between columns.
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    // What people typed may hold line breaks or escape sequences; a terminal must not obey them.
+    // User input may contain line breaks or escape sequences; the terminal must not interpret them.
     let escape_control =
         |cell: &String| cell.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect::<String>();
     let rows: Vec<[String; N]> =

@@ -1,6 +1,6 @@
-//! Files for their owner only: contexts, kubeconfigs, keys, tokens, records. Each is made with mode 0600 under a name that nobody can
-//! guess and then takes its place in one step. So nobody reads half of one, none is written through a symbolic link, and one that
-//! others could read does not stay readable.
+//! Files that only their owner can read: contexts, kubeconfigs, keys, tokens. Each is created with mode 0600 under a name that cannot be
+//! guessed and then renamed. So no reader sees half a file, no symbolic link is followed, and a file that
+//! others could read is replaced.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use tempfile::NamedTempFile;
 
-/// Puts a file in place as a whole, or leaves the old one.
+/// Writes a file atomically.
 pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let directory = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = || -> io::Result<()> {
@@ -23,8 +23,8 @@ pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     written().with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-/// Opens a file that processes lock, and makes it if it is not there. A symbolic link is refused: what it points at belongs to
-/// something else.
+/// Opens or creates a lock file. A symbolic link is rejected, because its target is not
+/// a lock file of Shipshape.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         return Err(io::Error::other("it is a symbolic link; remove it"));

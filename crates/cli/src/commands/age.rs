@@ -1,10 +1,10 @@
-//! Times as people like them: how long ago, or how soon, as kubectl writes it.
+//! Ages and durations in kubectl's format.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// How long ago that was; `in 5m` when it is still to come.
+/// Age of `time`, such as `5m`; `in 5m` for a time in the future.
 pub(super) fn age(time: Timestamp, now: Timestamp) -> String {
     let span = now.duration_since(time);
     match span.is_negative() {
@@ -13,7 +13,7 @@ pub(super) fn age(time: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A length of time in at most two units, coarser the longer it is.
+/// A duration in at most two units, coarser the longer it is.
 pub(super) fn span_text(span: Duration) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
@@ -34,7 +34,7 @@ pub(super) fn span_text(span: Duration) -> String {
     }
 }
 
-/// A length of time that was measured, for progress.
+/// A measured duration.
 pub(super) fn duration_text(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{milliseconds}ms"),

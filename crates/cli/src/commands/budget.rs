@@ -1,4 +1,4 @@
-//! `shipshape budget`: how much may run at once.
+//! `shipshape budget`: limits on concurrent work.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use super::print::{Output, Printable};
 use super::table::{Column, View, Width};
 use super::{Connect, Invocation, find};
 
-/// What can be done with budgets.
+/// Commands of budgets.
 #[derive(Debug, Subcommand)]
 pub enum BudgetCommand {
     /// List the limits and their use
@@ -27,7 +27,7 @@ pub enum BudgetCommand {
     Set {
         /// fleet, region/LOCATION, subscription/ID or task/NAME
         key: String,
-        /// At most so many at once, or none
+        /// Largest number of concurrent runs, or none
         limit: Limit,
         /// Why; kept in the audit log
         #[arg(long)]
@@ -51,7 +51,7 @@ pub enum BudgetCommand {
     },
 }
 
-/// A limit as it is typed.
+/// A limit on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit(Option<u32>);
 
@@ -69,7 +69,7 @@ impl FromStr for Limit {
     }
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub async fn run(command: &BudgetCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         BudgetCommand::List { output, connect } => {

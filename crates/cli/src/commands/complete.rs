@@ -1,6 +1,6 @@
-//! Names for the shell: what the server knows, asked for while a word is being typed.
+//! Completion of names by the shell, with names from the server.
 //!
-//! Nothing here may complain or take long: whoever presses the tab key has asked for help, not for an error.
+//! Errors and slow servers yield no candidates: the user pressed the tab key and expects no error message.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use client::Client;
 use crate::Environment;
 use crate::contexts::{self, Contexts, ServerSelection};
 
-/// The variable by which the shell's script asks for completions.
+/// Environment variable by which the shell requests completions.
 pub const VARIABLE: &str = "SHIPSHAPE_COMPLETE";
 
-/// Longer than this nobody waits for a word.
+/// Longest wait for the server.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// More candidates than this help nobody.
+/// Largest number of candidates.
 const CANDIDATES_MAX: usize = 200;
 
-/// The known contexts.
+/// The registered contexts.
 pub fn contexts() -> Vec<CompletionCandidate> {
     let contexts = Contexts::load(&Environment::from_process()).unwrap_or_default();
     contexts.names().map(CompletionCandidate::new).collect()
@@ -50,7 +50,7 @@ pub fn schedules() -> Vec<CompletionCandidate> {
     })
 }
 
-/// The ids of the manifests that wait.
+/// The ids of queued manifests.
 pub fn manifests() -> Vec<CompletionCandidate> {
     names(|client| async move {
         let manifests = client.queued_manifests().first(CANDIDATES_MAX).await?;

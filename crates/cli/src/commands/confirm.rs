@@ -1,20 +1,20 @@
-//! Asking before something is destroyed.
+//! Confirmation of destructive commands.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use anyhow::bail;
 use clap::Args;
 
-/// Whether a person is asked first.
+/// The confirmation flag.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Confirm {
-    /// Do not ask first
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
 impl Confirm {
-    /// Goes on when the person says so, or has said so beforehand. `what` completes "… ?".
+    /// Asks for confirmation unless `--yes` was given; `what` is the question without its question mark.
     pub(super) fn ask(self, what: &str) -> anyhow::Result<()> {
         if self.yes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `shipshape context`: which server commands speak with.
+//! `shipshape context`: the servers that commands can use.
 
 use anyhow::Context as _;
 use clap::Subcommand;
@@ -11,22 +11,22 @@ use super::{Connect, Invocation, complete};
 use crate::contexts::{self, ContextFile, Contexts};
 use crate::output;
 
-/// What can be done with contexts.
+/// Commands of contexts.
 #[derive(Debug, Subcommand)]
 pub enum ContextCommand {
-    /// List the entry contexts
+    /// List the contexts
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         output: Output,
     },
-    /// Make a context the current one
+    /// Set the current context
     Use {
         /// The context
         #[arg(add = ArgValueCandidates::new(complete::contexts))]
         name: String,
     },
-    /// Show the context that commands use now, without its secrets
+    /// Show the selected context without its secrets
     Show {
         #[command(flatten)]
         output: Output,
@@ -35,7 +35,7 @@ pub enum ContextCommand {
     },
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub fn run(command: &ContextCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         ContextCommand::List { output } => {
@@ -73,7 +73,7 @@ pub fn run(command: &ContextCommand, invocation: &Invocation<'_>) -> anyhow::Res
                 client::Credential::Certificate { .. } => "certificate",
                 client::Credential::Token(_) => "token",
             };
-            // That it can be used is part of what is shown.
+            // Validates the credential before it is shown.
             client::Client::new(&selected.context).with_context(|| format!("context {}", selected.name))?;
             let listed = ContextRow {
                 current: contexts.current() == Some(selected.name.as_str()),

@@ -1,4 +1,4 @@
-//! Asking for a manifest: `manifest create` and `task run` are the same wish.
+//! Creation of manifests, for `manifest create` and `task run`.
 
 use anyhow::{Context as _, bail};
 use api::admin::{AdminCluster, ManifestForm, ManifestRequest, TaskForm};
@@ -13,7 +13,7 @@ use super::print::Output;
 use super::time_arg::TimeArg;
 use super::{Connect, Invocation, complete, find, wait};
 
-/// On which clusters, when, and how.
+/// Flags of a new manifest.
 #[derive(Debug, Clone, Args)]
 pub struct CreateFlags {
     /// The cluster, by its name or resource id; may be repeated
@@ -28,22 +28,22 @@ pub struct CreateFlags {
     /// Not before: 2h from now, Unix seconds, or a time such as 2026-11-30T04:00:00Z [default: now]
     #[arg(long, value_name = "WHEN")]
     run_after: Option<TimeArg>,
-    /// Not begun at or after [default: 7 days later]
+    /// Not started at or after [default: 7 days later]
     #[arg(long, value_name = "WHEN")]
     run_before: Option<TimeArg>,
-    /// Among those due at the same second, lower goes first
+    /// Among manifests due at the same second, lower runs first
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     priority: Option<i32>,
     /// Why; kept in the history
     #[arg(long)]
     reason: Option<String>,
-    /// Only ask whether it would be accepted, and as what
+    /// Validate the request and show the result without creating anything
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
-    /// Show its progress and wait for its end; fails unless it is Completed
+    /// Show progress and wait until it finishes; fails unless it is Completed
     #[arg(short, long)]
     wait: bool,
-    /// How long to wait at most
+    /// Longest wait
     #[arg(long, value_name = "DURATION", requires = "wait")]
     timeout: Option<TimeSpan>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub struct CreateFlags {
     connect: Connect,
 }
 
-/// Asks for a manifest of `task` on each cluster that is meant, and waits for them where that is wanted.
+/// Creates a manifest of `task` on each selected cluster and waits for them if the flags say so.
 pub(super) async fn create(
     task: &str,
     flags: &CreateFlags,
@@ -80,7 +80,7 @@ pub(super) async fn create(
             true => format!("would be created for cluster {} (dry run)", cluster.name),
             false => format!("created for cluster {}", cluster.name),
         };
-        // A program that waits is given the end, not the beginning.
+        // Structured output with --wait contains the finished manifest only.
         if !flags.wait || flags.output.is_human() {
             flags.output.print_change(invocation, &form, &did)?;
         }
@@ -109,7 +109,7 @@ async fn clusters(client: &Client, flags: &CreateFlags) -> anyhow::Result<Vec<Ad
     Ok(clusters)
 }
 
-/// What is typed is text; whether `3` is meant as a number, the task's schema says.
+/// Converts typed parameters to the types that the schema of the task declares.
 pub fn parameters(task: &TaskForm, given: &[KeyValue]) -> Map<String, Value> {
     let value = |pair: &KeyValue| {
         let schema = task.parameters.as_ref().and_then(|schema| schema.get("properties")?.get(&pair.key));

@@ -1,4 +1,4 @@
-//! `shipshape events`: what happens, as it happens.
+//! `shipshape events`: the stream of changes.
 
 use clap::{Args, ValueEnum};
 use client::{Change, Event, Topic};
@@ -10,16 +10,16 @@ use super::table::{absolute, wire_name};
 use super::{Connect, Invocation};
 use crate::output;
 
-/// Which events, and how they are written.
+/// Flags of `shipshape events`.
 #[derive(Debug, Args)]
 pub struct EventsCommand {
-    /// Only of these, separated by commas [default: all]
+    /// Only these topics, separated by commas [default: all]
     #[arg(long, value_name = "TOPIC", value_delimiter = ',', value_enum)]
     topics: Vec<TopicName>,
-    /// From after this event on, by its id [default: from now on]
+    /// Start after the event with this id [default: now]
     #[arg(long, value_name = "ID")]
     after: Option<String>,
-    /// End after so many
+    /// Stop after N events
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     /// How to write them
@@ -29,7 +29,7 @@ pub struct EventsCommand {
     connect: Connect,
 }
 
-/// Topics as they are typed.
+/// Topics on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TopicName {
     Manifests,
@@ -51,17 +51,17 @@ impl From<TopicName> for Topic {
     }
 }
 
-/// Forms of an event.
+/// Formats of an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum EventForm {
     /// One line for people
     #[default]
     Text,
-    /// One JSON object on a line
+    /// One JSON object per line
     Json,
 }
 
-/// Shows events until the process is ended.
+/// Shows events until the process is stopped.
 pub async fn run(command: &EventsCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let topics: Vec<Topic> = command.topics.iter().map(|name| Topic::from(*name)).collect();
     let mut events = invocation.client(&command.connect)?.events(&topics, command.after.clone());
@@ -116,7 +116,7 @@ fn line(event: &Event) -> String {
             format!("cluster/{} {}", form.name, wire_name(form.properties.provisioning_state))
         }
         Change::Other(topic) => format!("{topic} {}", event.data),
-        // A cluster that is gone is told by its path.
+        // A deleted cluster is identified by its path.
         Change::Deleted { topic, id } => format!("{topic}/{} deleted", last_segment(id)),
         Change::Relist => "events were missed; what was read before may be old".to_owned(),
         Change::Interrupted { why } => why.clone(),

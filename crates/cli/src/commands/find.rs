@@ -1,4 +1,4 @@
-//! From what people type to what the server knows: names, whole ids, and the beginnings of ids.
+//! Lookup of objects by what users type: names, ids and prefixes of ids.
 
 use anyhow::{Context as _, bail};
 use api::admin::{AdminCluster, ManifestForm, ScheduleForm, TaskForm};
@@ -7,13 +7,13 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 use uuid::Uuid;
 
-/// The shortest beginning of an id that is taken for one.
+/// Shortest accepted prefix of an id.
 const PREFIX_MIN: usize = 8;
 
-/// How many clusters are asked at the same time.
+/// Concurrent requests for the manifests of clusters.
 const AT_ONCE: usize = 8;
 
-/// The cluster that is called so: by its name, its resource id, or its uuid or the beginning of it.
+/// Finds a cluster by name, resource id, uuid or prefix of its uuid.
 pub(super) async fn cluster(client: &Client, text: &str) -> anyhow::Result<AdminCluster> {
     let text = text.strip_prefix("cluster/").unwrap_or(text);
     if text.starts_with('/') {
@@ -39,7 +39,7 @@ fn one_cluster(clusters: Vec<AdminCluster>, text: &str) -> anyhow::Result<AdminC
     }
 }
 
-/// The task that is called so: by its name, its id, or the beginning of its id.
+/// Finds a task by name, id or prefix of its id.
 pub(super) async fn task(client: &Client, text: &str) -> anyhow::Result<TaskForm> {
     let text = text.strip_prefix("task/").unwrap_or(text);
     match client.task(text).await {
@@ -58,7 +58,7 @@ pub(super) async fn task(client: &Client, text: &str) -> anyhow::Result<TaskForm
     }
 }
 
-/// The schedule that is called so: by its id or the beginning of it.
+/// Finds a schedule by id or prefix of its id.
 pub(super) async fn schedule(client: &Client, text: &str) -> anyhow::Result<Answer<ScheduleForm>> {
     let text = text.strip_prefix("schedule/").unwrap_or(text);
     match client.schedule(text).await {
@@ -75,8 +75,8 @@ pub(super) async fn schedule(client: &Client, text: &str) -> anyhow::Result<Answ
     }
 }
 
-/// The manifest with that id, or one that begins so, with its cluster's id in it. The server finds it, on whichever cluster
-/// it is; with a cluster's name only that one's are looked through.
+/// Finds a manifest by id or prefix of its id, with the id of its cluster. The server searches all clusters;
+/// with `of`, only the manifests of that cluster are searched.
 pub(super) async fn manifest(
     client: &Client,
     text: &str,
@@ -107,7 +107,7 @@ pub(super) async fn manifest(
     Ok((cluster, form))
 }
 
-/// The manifest of one cluster with that id, or that begins so.
+/// Finds a manifest of one cluster by id or prefix of its id.
 async fn of_cluster(client: &Client, text: &str, cluster: String) -> anyhow::Result<Option<ManifestForm>> {
     let mut found = match Uuid::parse_str(text).ok().filter(|_| text.len() == 36) {
         Some(id) => match client.manifest(&cluster, id).await {
@@ -124,7 +124,7 @@ async fn of_cluster(client: &Client, text: &str, cluster: String) -> anyhow::Res
     Ok(found.pop().map(|form| ManifestForm { cluster_resource_id: Some(cluster), ..form }))
 }
 
-/// The manifests of these clusters, with their clusters' ids in them, newest first.
+/// The manifests of these clusters with the ids of their clusters, newest first.
 pub(super) async fn manifests_of(
     client: &Client,
     clusters: Vec<String>,
@@ -139,7 +139,7 @@ pub(super) async fn manifests_of(
     while let Some(forms) = lists.next().await {
         match forms {
             Ok(forms) => all.extend(forms),
-            // Forgotten between the list of clusters and this one.
+            // The cluster was removed after it was listed.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
@@ -147,13 +147,13 @@ pub(super) async fn manifests_of(
     Ok(newest_first(all))
 }
 
-/// The same manifests, those that were asked for last in front.
+/// Sorts manifests by creation, newest first.
 pub(super) fn newest_first(mut forms: Vec<ManifestForm>) -> Vec<ManifestForm> {
     forms.sort_by(|a, b| b.created_at.cmp(&a.created_at).then(b.id.cmp(&a.id)));
     forms
 }
 
-/// The last part of a resource id, by which people know a cluster.
+/// The last segment of a resource id: the name of the resource.
 pub(super) fn last_segment(resource_id: &str) -> &str {
     resource_id.rsplit('/').next().unwrap_or(resource_id)
 }

@@ -7,10 +7,10 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::Value;
 
-/// The server takes no larger body, and nobody writes a task of this size.
+/// The server accepts no larger body.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// Which documents.
+/// Flags that name documents.
 #[derive(Debug, Clone, Args)]
 pub struct Documents {
     /// A file of YAML or JSON, with one or several documents; - for standard input; may be repeated
@@ -18,17 +18,17 @@ pub struct Documents {
     files: Vec<PathBuf>,
 }
 
-/// A document and where it is from.
+/// A document and its source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The file and which document in it, for sentences.
+    /// The file and the number of the document in it, for error messages.
     pub place: String,
-    /// What it says; always a map.
+    /// The content; always a map.
     pub value: Value,
 }
 
 impl Documents {
-    /// Reads all of them.
+    /// Reads all documents.
     pub(super) fn read(&self) -> anyhow::Result<Vec<Document>> {
         let mut documents = Vec::new();
         for file in &self.files {
@@ -40,7 +40,7 @@ impl Documents {
         Ok(documents)
     }
 
-    /// Reads the only one.
+    /// Reads exactly one document.
     pub fn read_one(&self) -> anyhow::Result<Document> {
         let mut documents = self.read()?;
         match (documents.pop(), documents.is_empty()) {
@@ -50,7 +50,7 @@ impl Documents {
     }
 }
 
-/// Reads the only document of one file.
+/// Reads a file with exactly one document.
 pub(super) fn read_file(file: &Path) -> anyhow::Result<Document> {
     Documents { files: vec![file.to_owned()] }.read_one()
 }
@@ -71,7 +71,7 @@ pub(super) fn read_text(file: &Path) -> anyhow::Result<String> {
 
 fn parse(name: &str, text: &str) -> anyhow::Result<Vec<Document>> {
     let values: Vec<Value> = if text.trim_start().starts_with('{') {
-        // JSON may hold what YAML reads otherwise, such as tabs.
+        // JSON may contain tabs, which YAML rejects.
         let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
         values.with_context(|| format!("{name}: is not JSON"))?
     } else {

@@ -1,4 +1,4 @@
-//! `shipshape manifest`: work orders, manifest task on manifest cluster.
+//! `shipshape manifest`: work orders, one task on one cluster.
 
 use api::admin::{Entry, ManifestForm};
 use api::work::WorkState;
@@ -33,12 +33,12 @@ pub enum ManifestCommand {
     /// List manifests, newest first
     #[command(visible_alias = "ls")]
     List(ListFlags),
-    /// Show manifest manifest
+    /// Show one manifest
     #[command(visible_alias = "get")]
     Show {
         #[command(flatten)]
         manifest: ManifestRef,
-        /// Show its progress and wait for its end; fails unless it is Completed
+        /// Show progress and wait until it finishes; fails unless it is Completed
         #[arg(short, long)]
         wait: bool,
         #[command(flatten)]
@@ -88,7 +88,7 @@ pub enum ManifestCommand {
     },
 }
 
-/// Which manifest.
+/// The manifest and the server.
 #[derive(Debug, Clone, Args)]
 pub struct ManifestRef {
     /// The manifest's id, or at least 8 characters of it
@@ -143,7 +143,7 @@ pub struct ListFlags {
     connect: Connect,
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub async fn run(command: &ManifestCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         ManifestCommand::Create { task, flags } => create::create(task, flags, invocation).await,
@@ -231,7 +231,7 @@ async fn list(client: &Client, flags: &ListFlags) -> anyhow::Result<Vec<Manifest
 
 fn state(text: &str) -> Result<WorkState, String> {
     let found = WorkState::ALL.into_iter().find(|state| state.as_str().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| format!("expected manifest of {}", WorkState::ALL.map(WorkState::as_str).join(", ")))
+    found.ok_or_else(|| format!("expected one of {}", WorkState::ALL.map(WorkState::as_str).join(", ")))
 }
 
 fn title(form: &ManifestForm) -> String {

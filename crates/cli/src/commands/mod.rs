@@ -1,4 +1,4 @@
-//! The commands that speak with a server: one file for each group, and beside them what they share.
+//! The commands that call a server: one file per group, and the modules that they share.
 
 #![expect(missing_docs, reason = "flattened fields of commands have no help text of their own")]
 
@@ -61,19 +61,19 @@ pub use task::{TaskCommand, run as task};
 pub use version::{VersionCommand, run as version};
 pub use why::{WhyCommand, run as why};
 
-/// Which server is meant.
+/// Flags that select the server.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub struct Connect {
     /// The context to use, by its name or the path of its file [default: the current one]
     #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::contexts))]
     context: Option<String>,
-    /// Another address than the context's
+    /// URL of the server, instead of the context's
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
-/// What commands work with.
+/// One invocation of the command line: its environment and its global flags.
 #[derive(Debug)]
 pub struct Invocation<'a> {
     environment: &'a Environment,
@@ -81,17 +81,17 @@ pub struct Invocation<'a> {
 }
 
 impl<'a> Invocation<'a> {
-    /// The invocation of a process; `data_dir` is what the command line names.
+    /// The invocation of this process; `data_dir` is the value of `--data-dir`.
     pub fn new(environment: &'a Environment, data_dir: Option<PathBuf>) -> Invocation<'a> {
         Invocation { environment, data_dir }
     }
 
-    /// A client of the server that is meant.
+    /// A client of the selected server.
     pub fn client(&self, connect: &Connect) -> anyhow::Result<Client> {
         contexts::connect(&self.selection(connect), self.environment)
     }
 
-    /// The simulated cloud of the server that is meant.
+    /// The simulated cloud of the selected server.
     #[cfg(feature = "sim")]
     fn cloud(&self, connect: &Connect) -> anyhow::Result<cloud::SimulatedCloud> {
         let selected = contexts::select(&self.selection(connect), self.environment)?;
@@ -106,7 +106,7 @@ impl<'a> Invocation<'a> {
         }
     }
 
-    /// The present instant.
+    /// Current time.
     fn now(&self) -> Timestamp {
         SystemClock.now()
     }

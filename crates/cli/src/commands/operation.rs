@@ -1,4 +1,4 @@
-//! `shipshape operation`: what makes, changes or removes a cluster, and `--wait` for it.
+//! `shipshape operation`: asynchronous operations on clusters, and `--wait` for them.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use super::target::{LOCATION, SUBSCRIPTION};
 use super::{Connect, Invocation};
 use crate::output;
 
-/// A person watches, so the server is asked more often than it asks programs to.
+/// Longest interval between two requests; shorter than Retry-After, because a user is watching.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A server that restarts is back sooner; one that stays away longer is not waited for.
+/// Longest outage of the server that a wait tolerates; a restart is shorter.
 const OUTAGE_MAX: Duration = Duration::from_secs(300);
 
-/// What can be done with operations.
+/// Commands of operations.
 #[derive(Debug, Subcommand)]
 pub enum OperationCommand {
-    /// Show how an operation stands
+    /// Show the status of an operation
     #[command(visible_alias = "get")]
     Show {
         /// Its id, or the path of its status
@@ -47,25 +47,25 @@ pub enum OperationCommand {
     },
 }
 
-/// Whether the end is waited for.
+/// Flags of `--wait`.
 #[derive(Debug, Clone, Args)]
 pub struct Wait {
-    /// Show the progress and wait for the end; fails unless it succeeds
+    /// Show progress and wait until it finishes; fails unless it succeeds
     #[arg(short, long)]
     wait: bool,
-    /// Wait no longer than this, such as 30m; the operation goes on
+    /// Longest wait, such as 30m; the operation continues after it
     #[arg(long, value_name = "DURATION", requires = "wait")]
     timeout: Option<TimeSpan>,
 }
 
 impl Wait {
-    /// Whether the end is waited for.
+    /// Flags of `--wait`.
     pub(super) fn is_set(&self) -> bool {
         self.wait
     }
 }
 
-/// A person has stopped waiting.
+/// The user interrupted the wait.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no longer waiting; operation {operation} goes on, and `shipshape operation show {operation} --wait` follows it"
@@ -74,7 +74,7 @@ pub struct Interrupted {
     operation: Uuid,
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub async fn run(command: &OperationCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let OperationCommand::Show { operation, subscription, location, wait, output, connect } = command;
     let client = invocation.client(connect)?;
@@ -87,7 +87,7 @@ pub async fn run(command: &OperationCommand, invocation: &Invocation<'_>) -> any
     check_succeeded(&ended, "the operation").map(drop)
 }
 
-/// Says what carries a change out, and waits for its end if that is wanted.
+/// Reports the id of a started operation, and waits for it if the flags say so.
 pub(super) async fn begun(
     client: &Client,
     invocation: &Invocation<'_>,
@@ -111,7 +111,7 @@ pub(super) async fn begun(
     Ok(())
 }
 
-/// The operation that is meant, and how it stands.
+/// Finds an operation and its status.
 async fn find(
     client: &Client,
     text: &str,
@@ -129,7 +129,7 @@ async fn find(
         let begun = Begun::at(&subscription, &location, id);
         match client.look(&begun).await {
             Ok(look) => return Ok((begun, look.status)),
-            // Not of this subscription, or this is no location of the server.
+            // Another subscription or location.
             Err(error) if error.status().is_some_and(|it| matches!(it.as_u16(), 400 | 404)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -139,7 +139,7 @@ async fn find(
     )
 }
 
-/// Where an operation may be: as the command line says, as its path says, else wherever clusters are.
+/// Subscriptions and locations to search: from the flags, else from the path, else those of all clusters.
 async fn candidate_locations(
     client: &Client,
     text: &str,
@@ -169,7 +169,7 @@ async fn candidate_locations(
     Ok(candidate_locations)
 }
 
-/// Shows the progress of an operation until it ends, or until a person has seen enough.
+/// Shows the progress of an operation until it finishes or the user interrupts.
 async fn follow(
     client: &Client,
     operation: &Begun,
@@ -179,7 +179,7 @@ async fn follow(
     let progress = Progress::of_hundred(cluster);
     tokio::select! {
         ended = until_end(client, operation, &progress, timeout) => ended,
-        // The operation is the server's; only the watching ends here.
+        // The operation continues on the server.
         signal = tokio::signal::ctrl_c() => {
             signal.context("signals cannot be listened to")?;
             Err(Interrupted { operation: operation.id }.into())
@@ -216,7 +216,7 @@ async fn until_end(
                     None => return Ok(look.status),
                 }
             }
-            // The work goes on without us, and perhaps the server is only being restarted.
+            // The work continues without this client, and the server may be restarting.
             Err(error) if error.may_pass() => {
                 let since = *away.get_or_insert_with(|| {
                     progress.line(&format!("{error}; still waiting"));
@@ -246,7 +246,7 @@ fn standing(step: &str, message: &str) -> String {
     }
 }
 
-/// An error unless it succeeded.
+/// Fails unless the operation succeeded.
 fn check_succeeded(ended: &OperationStatus, what: &str) -> anyhow::Result<()> {
     if ended.status.eq_ignore_ascii_case("succeeded") {
         return Ok(());
@@ -257,7 +257,7 @@ fn check_succeeded(ended: &OperationStatus, what: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Why an operation failed, with the code of it and of the faults beneath.
+/// Message and code of an operation error and of its details.
 pub(super) fn reason(error: &api::doc::OperationError) -> String {
     let message = error.message.trim_end_matches('.');
     let target = error.target.as_deref().filter(|target| !message.contains(target));

@@ -1,4 +1,4 @@
-//! `shipshape plan`: what will run where and when.
+//! `shipshape plan`: the predicted runs.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::print::Output;
 use super::table::{self, Column, View, Width, absolute, with_age};
 use super::{Connect, Invocation, complete};
 
-/// Which part of the plan.
+/// Flags of `shipshape plan`.
 #[derive(Debug, Args)]
 pub struct PlanCommand {
-    /// How far ahead
+    /// Length of the predicted period
     #[arg(long = "for", value_name = "DURATION", default_value = "30d")]
     horizon: TimeSpan,
     /// Only of this cluster
@@ -41,7 +41,7 @@ pub struct PlanCommand {
 /// Shows the plan.
 pub async fn run(command: &PlanCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let client = invocation.client(&command.connect)?;
-    // Programs get every run; they can put together what they like.
+    // Structured output contains every run.
     let grouping = match command.all || command.output.is_structured() {
         true => PlanGrouping::Run,
         false => PlanGrouping::Schedule,

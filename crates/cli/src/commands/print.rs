@@ -1,4 +1,4 @@
-//! How answers are written: tables and descriptions for people, JSON and YAML for programs, names for scripts.
+//! Output of results: tables and descriptions for people, JSON and YAML for programs, names for scripts.
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -7,38 +7,38 @@ use super::Invocation;
 use super::table::{self, Column, View};
 use crate::output;
 
-/// How to write what was asked for.
+/// The output format flag.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct Output {
-    /// How to write it [default: for people]
+    /// Output format [default: a table or description]
     #[arg(short, long, value_enum, value_name = "FORM")]
     output: Option<OutputFormat>,
 }
 
-/// The forms that can be asked for.
+/// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// For people, with more columns and with times instead of ages
+    /// A table with more columns, and timestamps instead of ages
     Wide,
     /// JSON
     Json,
     /// YAML
     Yaml,
-    /// Only names, for other commands
+    /// Names only, for scripts
     Name,
 }
 
-/// Something that can be shown in every form.
+/// A resource that can be printed in every format.
 pub(super) trait Printable: Serialize {
-    /// What it is, in the singular: `cluster`.
+    /// Kind in the singular, such as `cluster`.
     const KIND: &'static str;
     /// The columns of a list.
     const COLUMNS: &'static [Column];
-    /// By what commands know it.
+    /// Name by which commands accept the resource.
     fn name(&self) -> String;
     /// One cell for each column.
     fn cells(&self, view: &View) -> Vec<String>;
-    /// What `show` says for people.
+    /// Names and values of a description.
     fn details(&self, view: &View) -> Vec<(&'static str, String)>;
 }
 
@@ -47,27 +47,27 @@ impl Output {
         View { now: invocation.now(), wide: self.output == Some(OutputFormat::Wide) }
     }
 
-    /// Whether it is written for people.
+    /// Whether the format is a table or a description.
     pub(super) fn is_human(self) -> bool {
         matches!(self.output, None | Some(OutputFormat::Wide))
     }
 
-    /// Whether one thing is described at length, as people get it who name no form.
+    /// Whether a single resource is printed as a description.
     pub(super) fn is_description(self) -> bool {
         self.output.is_none()
     }
 
-    /// Whether the thing itself is written, for programs.
+    /// Whether the format is JSON or YAML.
     pub(super) fn is_structured(self) -> bool {
         matches!(self.output, Some(OutputFormat::Json | OutputFormat::Yaml))
     }
 
-    /// Whether only names are written.
+    /// Whether only names are printed.
     pub(super) fn is_names(self) -> bool {
         self.output == Some(OutputFormat::Name)
     }
 
-    /// Writes a list.
+    /// Prints a list.
     pub(super) fn print_list<T: Printable>(
         self,
         invocation: &Invocation<'_>,
@@ -80,7 +80,7 @@ impl Output {
         output::show(&list(items, self.output, &self.view(invocation), true)?)
     }
 
-    /// Writes the rows of a list that is being watched; the heading only once.
+    /// Prints rows of a watched list; `heading` says whether the header is printed.
     pub(super) fn print_rows<T: Printable>(
         self,
         invocation: &Invocation<'_>,
@@ -91,19 +91,19 @@ impl Output {
             None | Some(OutputFormat::Wide | OutputFormat::Name) => {
                 output::show(&list(items, self.output, &self.view(invocation), heading)?)
             }
-            // Each on its own: a list that never ends has no closing bracket.
+            // One document per item, because an endless list has no closing bracket.
             Some(OutputFormat::Json | OutputFormat::Yaml) => {
                 items.iter().try_for_each(|item| self.print(invocation, item))
             }
         }
     }
 
-    /// Writes one thing.
+    /// Prints one resource.
     pub(super) fn print<T: Printable>(self, invocation: &Invocation<'_>, item: &T) -> anyhow::Result<()> {
         output::show(&single(item, self.output, &self.view(invocation))?)
     }
 
-    /// Writes what has no name and no table of its own; `text` makes the form for people, which those get too who ask for names.
+    /// Prints a value that has neither a name nor a table; `text` renders it for all formats but JSON and YAML.
     pub(super) fn print_value<T: Serialize>(
         self,
         invocation: &Invocation<'_>,
@@ -117,7 +117,7 @@ impl Output {
         })
     }
 
-    /// Writes that something was done to a thing: a sentence for people, else the thing.
+    /// Prints the change of a resource: `kind/name changed` for people, else the resource.
     pub(super) fn print_change<T: Printable>(
         self,
         invocation: &Invocation<'_>,
@@ -165,7 +165,7 @@ fn json<T: Serialize>(item: &T) -> anyhow::Result<String> {
 }
 
 fn yaml<T: Serialize>(item: &T) -> anyhow::Result<String> {
-    // By way of JSON, so that with_age show the same.
+    // Converted by way of JSON, so that both formats have the same members.
     let text = serde_saphyr::to_string(&serde_json::to_value(item)?)?;
     Ok(format!("---\n{}\n", text.trim_end()))
 }

@@ -1,4 +1,4 @@
-//! Progress on standard error: lines, and on a terminal also one that is written over.
+//! Progress on standard error: lines, and on a terminal a progress bar.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::table;
 use crate::output;
 
-/// The progress of something that happens to one cluster.
+/// Progress of work on one cluster.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     cluster: String,
 }
 
 impl Progress {
-    /// Of something whose length nobody knows.
+    /// Progress of unknown length.
     pub(super) fn new(cluster: &str) -> Progress {
         Progress::with(cluster, || {
             let bar = ProgressBar::new_spinner();
@@ -26,7 +26,7 @@ impl Progress {
         })
     }
 
-    /// Of something that tells how much of it is done.
+    /// Progress in percent.
     pub(super) fn of_hundred(cluster: &str) -> Progress {
         Progress::with(cluster, || {
             let bar = ProgressBar::new(100);
@@ -47,7 +47,7 @@ impl Progress {
         Progress { bar, cluster: cluster.to_owned() }
     }
 
-    /// Writes a line that stays.
+    /// Writes a permanent line.
     pub(super) fn line(&self, text: &str) {
         let text = table::escape_control(Some(&format!("{}  {text}", self.cluster)));
         match &self.bar {
@@ -56,14 +56,14 @@ impl Progress {
         }
     }
 
-    /// Writes how it stands, over what was written before.
+    /// Replaces the message of the progress bar.
     pub(super) fn show(&self, text: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(table::escape_control(Some(&format!("{}  {text}", self.cluster))));
         }
     }
 
-    /// Shows how much is done.
+    /// Sets the position of the progress bar.
     pub(super) fn percent(&self, percent: u8) {
         if let Some(bar) = &self.bar {
             bar.set_position(percent.min(100).into());

@@ -118,7 +118,7 @@ pub struct Switch {
     connect: Connect,
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub async fn run(command: &ScheduleCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         ScheduleCommand::List { watch, output, connect } => {

@@ -58,7 +58,7 @@ pub(super) fn wire_name(word: impl serde::Serialize) -> String {
     serde_json::to_value(word).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Rows in columns, as kubectl sets them: each as wide as its widest cell, three spaces between.
+/// Renders rows like kubectl: each column as wide as its widest cell, with three spaces between columns.
 pub(super) fn rows(columns: &[Column], rows: &[Vec<String>], view: &View, heading: bool) -> String {
     let shown: Vec<usize> =
         (0..columns.len()).filter(|at| view.wide || columns[*at].1 == Width::Always).collect();

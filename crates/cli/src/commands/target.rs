@@ -1,18 +1,18 @@
-//! Where a cluster that is made hangs: subscription, resource group, location.
+//! Subscription, resource group, location and name of a cluster.
 
 use anyhow::bail;
 use clap::Args;
 
-/// The subscription of whoever has none to name.
+/// Default subscription.
 pub(super) const SUBSCRIPTION: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The resource group of whoever names none.
+/// Default resource group.
 pub(super) const GROUP: &str = "clusters";
 
-/// The location that a server has unless its settings name others.
+/// Default location of a server.
 pub(super) const LOCATION: &str = "local";
 
-/// What is said of a place on the command line.
+/// Flags of a cluster's subscription, resource group and location.
 #[derive(Debug, Clone, Args)]
 pub struct TargetFlags {
     /// The resource group
@@ -26,7 +26,7 @@ pub struct TargetFlags {
     location: String,
 }
 
-/// A cluster's name and where it hangs.
+/// Subscription, resource group, location and name of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterTarget {
     pub subscription: String,
@@ -36,7 +36,7 @@ pub struct ClusterTarget {
 }
 
 impl TargetFlags {
-    /// The place of a cluster with that name.
+    /// The target of a cluster with this name.
     pub(super) fn of(&self, name: &str) -> anyhow::Result<ClusterTarget> {
         let wrong = |text: &str| {
             text.is_empty() || text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
@@ -71,7 +71,7 @@ impl ClusterTarget {
         )
     }
 
-    /// The id of the group that holds what is made for the cluster. It is the cluster's alone, so with_age names are in it.
+    /// The id of the managed resource group. It belongs to this cluster alone, so it contains both names.
     pub fn managed_group(&self) -> String {
         let ClusterTarget { subscription, group, name, .. } = self;
         format!("/subscriptions/{subscription}/resourceGroups/{group}-{name}-managed")

@@ -77,7 +77,7 @@ pub enum TaskCommand {
     },
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub async fn run(command: &TaskCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         TaskCommand::List { watch, output, connect } => {

@@ -1,20 +1,20 @@
-//! Moments as they are typed: `now`, `2h` from now, Unix seconds, or RFC 3339.
+//! Times on the command line: `now`, `2h` from now, Unix seconds, or RFC 3339.
 
 use std::str::FromStr;
 
 use api::duration::TimeSpan;
 use jiff::{SignedDuration, Timestamp};
 
-/// A moment.
+/// A time on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeArg {
-    /// So much later than now.
+    /// Relative to now.
     In(TimeSpan),
-    /// Then.
+    /// Absolute.
     At(Timestamp),
 }
 
-/// A text that names no moment.
+/// A text that is no time.
 #[derive(Debug, thiserror::Error)]
 #[error("expected now, a time from now such as 2h, Unix seconds, or a time such as 2026-11-30T04:00:00Z")]
 pub struct InvalidTime;
@@ -37,7 +37,7 @@ impl FromStr for TimeArg {
 }
 
 impl TimeArg {
-    /// As Unix seconds, seen from `now`.
+    /// Converts to Unix seconds.
     pub(super) fn unix(self, now: Timestamp) -> i64 {
         match self {
             TimeArg::At(time) => time.as_second(),

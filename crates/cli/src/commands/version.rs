@@ -11,10 +11,10 @@ use super::print::{Output, Printable};
 use super::table::{Column, View, Width};
 use super::{Connect, Invocation, complete};
 
-/// What can be done with versions.
+/// Commands of versions.
 #[derive(Debug, Subcommand)]
 pub enum VersionCommand {
-    /// List the versions that clusters can be installed with, and those that are switched off
+    /// List the versions that clusters can be installed with, including disabled ones
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
@@ -22,7 +22,7 @@ pub enum VersionCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Make a version versions, or change what is versions of it
+    /// Add a version or change it
     Set {
         /// The version, such as 4.17.3
         #[arg(add = ArgValueCandidates::new(complete::versions))]
@@ -33,13 +33,13 @@ pub enum VersionCommand {
         /// The installer's image
         #[arg(long, value_name = "IMAGE")]
         installer_pullspec: Option<String>,
-        /// Let customers choose it
+        /// Offer it to customers
         #[arg(long, conflicts_with = "disable")]
         enable: bool,
-        /// Let customers not choose it any longer
+        /// Do not offer it to customers
         #[arg(long)]
         disable: bool,
-        /// Take it when a customer names none; the one before it is no longer the default
+        /// Make it the default version
         #[arg(long, conflicts_with = "disable")]
         default: bool,
         #[command(flatten)]
@@ -55,7 +55,7 @@ struct VersionResource {
     properties: Properties,
 }
 
-/// What is versions of a version.
+/// Properties of a version.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Properties {
@@ -68,7 +68,7 @@ struct Properties {
     is_default: bool,
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub async fn run(command: &VersionCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         VersionCommand::List { output, connect } => {

@@ -1,4 +1,4 @@
-//! `--wait`: a manifest's progress as it happens, and its end.
+//! `--wait` for manifests: progress and result.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use super::print::Output;
 use super::progress::Progress;
 use crate::output;
 
-/// How often the server is asked.
+/// Interval between two requests.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A server that restarts is back sooner; one that stays away longer is not waited for.
+/// Longest outage of the server that a wait tolerates; a restart is shorter.
 const OUTAGE_MAX: Duration = Duration::from_secs(300);
 
-/// Waits for the end of each of them, in turn; an error unless all are Completed.
+/// Waits until each manifest finishes; fails unless all are Completed.
 pub(super) async fn for_all(
     client: &Client,
     invocation: &Invocation<'_>,
@@ -50,7 +50,7 @@ pub(super) async fn for_all(
     }
 }
 
-/// Waits for the end of one that was asked to end; an error unless it is Cancelled.
+/// Waits until a manifest finishes after a cancel request; fails unless it is Cancelled.
 pub(super) async fn for_end(
     client: &Client,
     invocation: &Invocation<'_>,
@@ -93,7 +93,7 @@ async fn until_end(
                 }
                 known = Some(form);
             }
-            // The work goes on without us, and perhaps the server is only being restarted.
+            // The work continues without this client, and the server may be restarting.
             Err(error) if error.may_pass() => {
                 let since = *away.get_or_insert_with(|| {
                     progress.line(&format!("{error}; still waiting"));
@@ -117,7 +117,7 @@ async fn until_end(
     }
 }
 
-/// How the manifest stands, and what has happened beyond the `told` entries that are known.
+/// Reads the manifest and the entries of its history after the first `told`.
 async fn look(
     client: &Client,
     cluster: &str,
@@ -133,7 +133,7 @@ async fn look(
     Ok((form, entries.into_iter().skip(told).collect()))
 }
 
-/// How it stands, in one line that is written over.
+/// Status for the progress line.
 fn status(form: &ManifestForm, now: Timestamp) -> String {
     let step = form.step.as_ref().map(|step| {
         let message = if step.message.is_empty() { String::new() } else { format!(": {}", step.message) };
@@ -159,7 +159,7 @@ fn due(form: &ManifestForm, now: Timestamp) -> String {
     }
 }
 
-/// How it ended.
+/// Result with duration and message.
 fn ending(form: &ManifestForm) -> String {
     let state = form.state.as_str();
     let duration_text = match (form.started_at, form.finished_at) {
@@ -175,7 +175,7 @@ fn ending(form: &ManifestForm) -> String {
     }
 }
 
-/// What happened, in one line; nothing for what the reader did himself.
+/// An entry of the history as one line; `None` for entries that the command itself reports.
 fn line(entry: &Entry) -> Option<String> {
     let step = entry.step.as_deref().unwrap_or("?");
     let message = entry.message.as_deref().and_then(|it| it.lines().next()).unwrap_or_default();

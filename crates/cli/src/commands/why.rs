@@ -1,4 +1,4 @@
-//! `shipshape why`: all that stands between a manifest and its start, or between its step and the next.
+//! `shipshape why`: what blocks a manifest from starting, or its current step from completing.
 
 use api::admin::{Blocker, Owner, Verdict, WhyForm};
 use clap::Args;
@@ -9,7 +9,7 @@ use super::manifest::ManifestRef;
 use super::print::Output;
 use super::table::{self, Column, View, Width, with_age};
 
-/// Which manifest.
+/// The manifest and the server.
 #[derive(Debug, Args)]
 pub struct WhyCommand {
     #[command(flatten)]
@@ -18,7 +18,7 @@ pub struct WhyCommand {
     output: Output,
 }
 
-/// Shows why a manifest waits.
+/// Shows the blockers of a manifest.
 pub async fn run(command: &WhyCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let (client, cluster, form) = command.manifest.find(invocation).await?;
     let why = client.why(&cluster, form.id).await?;
@@ -52,7 +52,7 @@ fn text(why: &WhyForm, view: &View) -> String {
     text
 }
 
-/// The step that running work is in, since when, and until when it may take.
+/// The current step, its age and its deadline.
 fn running(why: &WhyForm, view: &View) -> String {
     let Some(step) = &why.step else { return ": its first step has not reported yet".to_owned() };
     let doing = if why.undoing { "undoing" } else { "in" };

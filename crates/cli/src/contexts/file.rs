@@ -1,4 +1,4 @@
-//! One context, as a file.
+//! The file of one context.
 
 use std::path::{Path, PathBuf};
 
@@ -9,40 +9,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::private_file;
 
-/// A server and how to speak with it. Paths count from the file's own directory.
+/// A server and the credential for it. Relative paths start at the directory of the file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContextFile {
-    /// Its address.
+    /// URL of the server.
     pub server: String,
-    /// The authority to check it against, in PEM.
+    /// Certificate authority of the server, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<String>,
-    /// The same, in a file.
+    /// The same as a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority_file: Option<PathBuf>,
-    /// Our certificate, in PEM.
+    /// Client certificate, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<String>,
-    /// The same, in a file.
+    /// The same as a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_file: Option<PathBuf>,
-    /// Our key, in PEM.
+    /// Private key of the client certificate, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The same, in a file.
+    /// The same as a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
-    /// A bearer token instead.
+    /// Bearer token, instead of a certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The same, in a file, read for each command: such tokens change.
+    /// The same as a path. The file is read for each command, because such tokens rotate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
 }
 
 impl ContextFile {
-    /// A server that asks for nothing.
+    /// A context without credentials.
     pub fn open(server: String) -> ContextFile {
         ContextFile {
             server,
@@ -57,21 +57,21 @@ impl ContextFile {
         }
     }
 
-    /// Reads one.
+    /// Reads a context file.
     pub fn read(path: &Path) -> anyhow::Result<ContextFile> {
         let name = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
-        // Without the parser's own display, which repeats the line: it may be the key's.
+        // Without the parser's own display, which repeats the line and could print the key.
         toml::from_str(&text).map_err(|error| anyhow::anyhow!("{name}: is no context: {}", error.message()))
     }
 
-    /// Writes it, for its owner only; whoever reads meanwhile reads the old or the new one.
+    /// Writes the file atomically, readable by its owner only.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         let text = toml::to_string(self).context("a context has no form that TOML lacks")?;
         private_file::write(path, &text)
     }
 
-    /// As the client takes it.
+    /// Converts to the context type of the client.
     pub fn context(&self, path: &Path) -> anyhow::Result<client::Context> {
         let place = path.parent().unwrap_or(Path::new("."));
         let pem = |inline: &Option<String>, file: &Option<PathBuf>| match (inline, file) {
@@ -102,7 +102,7 @@ impl ContextFile {
         })
     }
 
-    /// How it shows who we are, in a word.
+    /// Kind of credential, for tables.
     pub fn credential_kind(&self) -> &'static str {
         let has = |inline: &Option<String>, file: &Option<PathBuf>| inline.is_some() || file.is_some();
         if has(&self.certificate, &self.certificate_file) {

@@ -1,4 +1,4 @@
-//! The list of entry contexts, and which of them is the current one.
+//! The list of registered contexts and the current one.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -12,7 +12,7 @@ use super::PublishedContext;
 use crate::Environment;
 use crate::private_file;
 
-/// The entry contexts. A name stands for the path of a context file.
+/// The registered contexts: names and the paths of their files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contexts {
@@ -20,23 +20,23 @@ pub struct Contexts {
     contexts: BTreeMap<String, ContextEntry>,
 }
 
-/// Where a context is.
+/// The path of a context file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContextEntry {
-    /// Its file.
+    /// Path of the context file.
     pub file: PathBuf,
 }
 
 impl ContextEntry {
-    /// Whether its file is there no longer.
+    /// Whether the file no longer exists.
     pub fn is_missing(&self) -> bool {
         !self.file.exists()
     }
 }
 
 impl Contexts {
-    /// Reads the list; one that does not exist is empty.
+    /// Reads the list; a missing list is empty.
     pub fn load(environment: &Environment) -> anyhow::Result<Contexts> {
         match list_file(environment) {
             Ok(path) => Contexts::read(&path),
@@ -61,27 +61,27 @@ impl Contexts {
         })
     }
 
-    /// The current one, if there is one.
+    /// The name of the current context.
     pub fn current(&self) -> Option<&str> {
         self.current.as_deref().filter(|name| self.contexts.contains_key(*name))
     }
 
-    /// Where a context is.
+    /// The path of a context file.
     pub fn get(&self, name: &str) -> Option<&Path> {
         self.contexts.get(name).map(|entry| entry.file.as_path())
     }
 
-    /// All names, in order.
+    /// All names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.contexts.keys().map(String::as_str)
     }
 
-    /// All of them, in the order of their names.
+    /// All entries, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ContextEntry)> {
         self.contexts.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// Makes `name` the current one.
+    /// Makes `name` the current context.
     pub fn set_current(name: &str, environment: &Environment) -> anyhow::Result<()> {
         Contexts::change(environment, |contexts| {
             if !contexts.contexts.contains_key(name) {
@@ -93,7 +93,7 @@ impl Contexts {
         })
     }
 
-    /// Makes a context file entry.
+    /// Registers a context file.
     pub(super) fn register(file: &Path, environment: &Environment) -> anyhow::Result<PublishedContext> {
         Contexts::change(environment, |contexts| {
             let name = contexts.add(file, |entry| !entry.is_missing());
@@ -102,7 +102,7 @@ impl Contexts {
         })
     }
 
-    /// Adds `file` under a name made from its directory. It becomes the current one if no other that is still there is.
+    /// Adds `file` under a name derived from its directory. It becomes the current context unless another existing one is.
     pub(super) fn add(&mut self, file: &Path, is_there: impl Fn(&ContextEntry) -> bool) -> String {
         let base = base_name(file);
         let numbered = |number: usize| match number {
@@ -113,7 +113,7 @@ impl Contexts {
             self.contexts.iter().find(|(_, entry)| entry.file == file).map(|(name, _)| name.clone());
         let is_free = |name: &String| self.contexts.get(name).is_none_or(|entry| !is_there(entry));
         let name = known_as.unwrap_or_else(|| {
-            // There are fewer contexts than numbers to try.
+            // There are fewer contexts than numbers.
             (1..).map(numbered).find(is_free).unwrap_or_else(|| base.clone())
         });
         self.contexts.insert(name.clone(), ContextEntry { file: file.to_owned() });
@@ -124,7 +124,7 @@ impl Contexts {
         name
     }
 
-    /// Reads, changes and writes the list while nobody else does.
+    /// Reads, changes and writes the list under a file lock.
     fn change<T>(
         environment: &Environment,
         change: impl FnOnce(&mut Contexts) -> anyhow::Result<T>,
@@ -151,7 +151,7 @@ impl Contexts {
     }
 }
 
-/// The last part of the data directory's path, in the letters that a shell leaves alone.
+/// The last segment of the data directory's path, restricted to characters that need no quoting in a shell.
 fn base_name(file: &Path) -> String {
     let directory = file.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     let name: String = directory

@@ -1,9 +1,9 @@
-//! Contexts: which server a command speaks with, and as whom, in kubectl's manner.
+//! Contexts: which server a command calls and with which credential, like kubectl's.
 //!
-//! `up` writes a context file into its data directory: address, authority, certificate and key, for its owner only. The
-//! list of known contexts (`~/.config/shipshape/contexts.toml`) only points at such files, so that no key is copied and
-//! a deleted data directory takes its context with it. A context is named after its data directory. The newest becomes
-//! the current one only if there is none or the current one is gone: whoever chose a context keeps it.
+//! `up` writes a context file into its data directory: URL, authority, certificate and key, readable by its owner only. The
+//! list of contexts (`~/.config/shipshape/contexts.toml`) only refers to such files, so that no key is copied and
+//! a deleted data directory removes its context. A context is named after its data directory. A new context becomes
+//! the current one only if there is none or the file of the current one no longer exists.
 
 mod file;
 mod list;
@@ -22,39 +22,39 @@ pub use list::Contexts;
 /// The context file of a data directory.
 const FILE: &str = "context.toml";
 
-/// Names the context; not a setting.
+/// Environment variable that names the context; not a setting.
 const VARIABLE: &str = "SHIPSHAPE_CONTEXT";
 
-/// What the command line says about which server is meant.
+/// The flags that select a server.
 #[derive(Debug, Clone, Default)]
 pub struct ServerSelection {
     /// `--context`.
     pub context: Option<String>,
     /// `--server`.
     pub server: Option<String>,
-    /// `--data-dir`: the server that keeps its things there.
+    /// `--data-dir`: the server that runs in this data directory.
     pub data_dir: Option<PathBuf>,
 }
 
-/// A context that was found, and how it is called.
+/// A context that was found.
 #[derive(Debug, Clone)]
 pub struct SelectedContext {
     /// Its name, or the path of its file.
     pub name: String,
-    /// What it says.
+    /// The server and credential.
     pub context: client::Context,
-    /// Its file, which is in the server's data directory when that is on this machine; none for a bare --server.
+    /// The context file, in the data directory of a server on this machine; none for a bare `--server`.
     pub file: Option<PathBuf>,
 }
 
-/// A client of the server that is meant.
+/// A client of the selected server.
 pub fn connect(selection: &ServerSelection, environment: &Environment) -> anyhow::Result<Client> {
     let selected = select(selection, environment)?;
     Client::new(&selected.context).with_context(|| format!("context {}", selected.name))
 }
 
-/// The context that is meant: `--context`, else `SHIPSHAPE_CONTEXT`, else that of `--data-dir`, else the current one. With
-/// `--server` its address is another; over plain HTTP no credential is sent.
+/// The selected context: `--context`, else `SHIPSHAPE_CONTEXT`, else that of `--data-dir`, else the current one.
+/// `--server` replaces its URL; no credential is sent over plain HTTP.
 pub fn select(selection: &ServerSelection, environment: &Environment) -> anyhow::Result<SelectedContext> {
     let mut selected = match (find(selection, environment), &selection.server) {
         (Ok(Some(selected)), _) => selected,
@@ -101,7 +101,7 @@ fn find(selection: &ServerSelection, environment: &Environment) -> anyhow::Resul
     named(name, environment).map(Some)
 }
 
-/// A known context by its name, or any by the path of its file.
+/// A registered context by name, or any context by the path of its file.
 fn named(name: &str, environment: &Environment) -> anyhow::Result<SelectedContext> {
     if name.contains('/') {
         return read(name.to_owned(), Path::new(name));
@@ -129,16 +129,16 @@ fn read(name: String, path: &Path) -> anyhow::Result<SelectedContext> {
     })
 }
 
-/// A context that was made known.
+/// A context that was written and registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedContext {
-    /// Its name, or the path of its file where there is no list.
+    /// Its name, or the path of its file if there is no list.
     pub name: String,
-    /// Whether commands use it when nobody says otherwise.
+    /// Whether it is the current context.
     pub current: bool,
 }
 
-/// Writes the context of the server that runs in `data_dir` and makes it known, so that a command in another terminal finds
+/// Writes and registers the context of the server that runs in `data_dir`, so that commands in other terminals find
 /// it.
 pub fn publish(
     data_dir: &Path,
@@ -153,7 +153,7 @@ pub fn publish(
     match Contexts::register(&path, environment) {
         Ok(published) => Ok(published),
         Err(error) => {
-            // A service account may have no home. Its context can still be named by its path.
+            // A service account may have no home directory. The path of the file still names its context.
             tracing::warn!("The context is not in the list of known ones: {error:#}");
             Ok(PublishedContext { name: path.display().to_string(), current: false })
         }

@@ -101,7 +101,7 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub(super) async fn run(command: &FaultCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         FaultCommand::Set { trouble, verb, about, times, share, connect } => {

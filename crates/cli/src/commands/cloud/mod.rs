@@ -1,4 +1,4 @@
-//! `shipshape cloud`: what a customer must bring to a cluster, shown and made in the simulated cloud.
+//! `shipshape cloud`: resources of the simulated cloud.
 
 mod fault;
 mod prepare;
@@ -19,10 +19,10 @@ pub(crate) use fault::FaultCommand;
 pub(crate) use prepare::{Prepared, ensure_registered, prepare};
 pub use simulated::SimulatedCloud;
 
-/// What can be done with the simulated cloud.
+/// Commands of the simulated cloud.
 #[derive(Debug, Subcommand)]
 pub enum CloudCommand {
-    /// Make all that a cluster needs to be brought: group, network, subnets, principal
+    /// Create the resources that a cluster requires: group, network, subnets, principal
     Prepare {
         /// The cluster's name
         name: String,
@@ -42,10 +42,10 @@ pub enum CloudCommand {
     /// Subnets of a network
     #[command(subcommand, visible_alias = "subnets")]
     Subnet(SubnetCommand),
-    /// Principals that clusters work as
+    /// Service principals of clusters
     #[command(subcommand, visible_alias = "principals")]
     Principal(PrincipalCommand),
-    /// List all that a resource group holds
+    /// List the resources of a group
     Resources(ListFlags),
     /// Show any resource by its id
     Show {
@@ -70,12 +70,12 @@ pub enum CloudCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// What goes wrong in the simulated cloud
+    /// Faults of the simulated cloud
     #[command(subcommand, visible_alias = "faults")]
     Fault(FaultCommand),
 }
 
-/// Which group.
+/// Flags of a resource group.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct InGroup {
     /// The resource group
@@ -92,7 +92,7 @@ impl InGroup {
     }
 }
 
-/// What is listed.
+/// Flags of a list.
 #[derive(Debug, Clone, Args)]
 pub struct ListFlags {
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub struct ListFlags {
     connect: Connect,
 }
 
-/// One thing in a group.
+/// Flags of a resource in a group.
 #[derive(Debug, Clone, Args)]
 pub struct OneFlags {
     /// Its name
@@ -116,7 +116,7 @@ pub struct OneFlags {
     connect: Connect,
 }
 
-/// One thing in a group that is to go.
+/// Flags of the deletion of a resource in a group.
 #[derive(Debug, Clone, Args)]
 pub struct DeleteFlags {
     /// Its name
@@ -129,10 +129,10 @@ pub struct DeleteFlags {
     connect: Connect,
 }
 
-/// What can be done with groups.
+/// Commands of groups.
 #[derive(Debug, Subcommand)]
 pub enum GroupCommand {
-    /// Make a group
+    /// Create a group
     Create {
         /// Its name
         name: String,
@@ -171,7 +171,7 @@ pub enum GroupCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Remove a group with all that it holds
+    /// Delete a group with its resources
     Delete {
         /// Its name
         name: String,
@@ -185,10 +185,10 @@ pub enum GroupCommand {
     },
 }
 
-/// What can be done with networks.
+/// Commands of networks.
 #[derive(Debug, Subcommand)]
 pub enum NetworkCommand {
-    /// Make a network
+    /// Create a network
     Create {
         #[command(flatten)]
         one: OneFlags,
@@ -205,18 +205,18 @@ pub enum NetworkCommand {
     /// Show a network
     #[command(visible_alias = "get")]
     Show(OneFlags),
-    /// Remove a network
+    /// Delete a network
     Delete(DeleteFlags),
 }
 
-/// What can be done with subnets.
+/// Commands of subnets.
 #[derive(Debug, Subcommand)]
 pub enum SubnetCommand {
-    /// Make a subnet
+    /// Create a subnet
     Create {
         #[command(flatten)]
         one: OneFlags,
-        /// The network that it is part of
+        /// The network of the subnet
         #[arg(long, value_name = "NAME")]
         network: String,
         /// Its addresses
@@ -234,37 +234,37 @@ pub enum SubnetCommand {
     Show {
         #[command(flatten)]
         one: OneFlags,
-        /// The network that it is part of
+        /// The network of the subnet
         #[arg(long, value_name = "NAME")]
         network: String,
     },
-    /// Remove a subnet
+    /// Delete a subnet
     Delete {
         #[command(flatten)]
         one: DeleteFlags,
-        /// The network that it is part of
+        /// The network of the subnet
         #[arg(long, value_name = "NAME")]
         network: String,
     },
 }
 
-/// What a principal may do.
+/// Rights of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RightsArg {
     /// Everything, everywhere
     Everywhere,
-    /// What the roles allow that it is given
+    /// As granted by its roles
     ByRoles,
 }
 
-/// What can be done with principals.
+/// Commands of principals.
 #[derive(Debug, Subcommand)]
 pub enum PrincipalCommand {
-    /// Make a principal and keep its secret in a file
+    /// Create a principal and store its secret in a file
     Create {
         /// What to call it
         name: String,
-        /// What it may do
+        /// Its rights
         #[arg(long, value_enum, default_value = "everywhere")]
         rights: RightsArg,
         #[command(flatten)]
@@ -290,14 +290,14 @@ pub enum PrincipalCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Give a principal another secret and keep it in its file; the one before is no longer good
+    /// Replace the secret of a principal and store it in its file
     Secret {
         /// Its name or client id
         principal: String,
         #[command(flatten)]
         connect: Connect,
     },
-    /// Remove a principal
+    /// Delete a principal
     Delete {
         /// Its name or client id
         principal: String,
@@ -308,7 +308,7 @@ pub enum PrincipalCommand {
     },
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         CloudCommand::Prepare { name, place, output, connect } => {

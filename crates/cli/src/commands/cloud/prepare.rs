@@ -1,4 +1,4 @@
-//! What a customer must bring to a cluster, made in the simulated cloud: a group, a network with two subnets, and a principal.
+//! Resources that a cluster requires, created in the simulated cloud: a group, a network with two subnets, and a principal.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ use super::super::target::ClusterTarget;
 use super::simulated::SimulatedCloud;
 use crate::{output, private_file};
 
-/// The addresses of a network that is made here, and of its subnets.
+/// Address ranges of a created network and of its subnets.
 const NETWORK: &str = "10.0.0.0/22";
 const MASTERS: &str = "10.0.0.0/23";
 const WORKERS: &str = "10.0.2.0/23";
 
-/// Where the secrets of principals are kept, below the cloud's own directory.
+/// Directory of the secrets of principals, below the directory of the cloud.
 const SECRETS: &str = "principals";
 
-/// What was brought.
+/// Prepared resources.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Prepared {
@@ -32,14 +32,14 @@ pub(crate) struct Prepared {
     pub master_subnet: String,
     pub worker_subnet: String,
     pub client_id: String,
-    /// Where the principal's secret is.
+    /// File of the principal's secret.
     pub client_secret_file: PathBuf,
     #[serde(skip)]
     pub client_secret: Secret<String>,
 }
 
 impl Prepared {
-    /// What would be brought, for somebody who only asks what would happen.
+    /// The resources that would be prepared, for a dry run.
     pub(crate) fn planned(place: &ClusterTarget) -> Prepared {
         let ids = Ids::of(place);
         Prepared {
@@ -53,7 +53,7 @@ impl Prepared {
         }
     }
 
-    /// In one line.
+    /// One line for people.
     pub(crate) fn summary(&self) -> String {
         format!("network {} with its subnets master and worker, principal {}", self.network, self.client_id)
     }
@@ -70,7 +70,7 @@ impl From<Prepared> for Provided {
     }
 }
 
-/// The ids of what a cluster is brought.
+/// Ids of the resources.
 struct Ids {
     group: ResourceId,
     network: ResourceId,
@@ -93,7 +93,7 @@ pub(super) fn network_id(group: &ResourceId, name: &str) -> ResourceId {
     group.sibling(namespace, kind, name)
 }
 
-/// Makes whatever of it is missing. Said again, it changes nothing.
+/// Creates the missing resources; idempotent.
 pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -> anyhow::Result<Prepared> {
     let ids = Ids::of(place);
     let subnet = |prefix: &str| Shape::Subnet {
@@ -111,7 +111,7 @@ pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -
         (&ids.master, subnet(MASTERS)),
         (&ids.worker, subnet(WORKERS)),
     ] {
-        // What is there stays as it is: its owner may have given it routes since.
+        // Existing resources are not changed: their owner may have added routes.
         if simulated.cloud.get(id).await?.is_none() {
             simulated.ensure(id, &place.location, shape).await?;
         }
@@ -129,11 +129,11 @@ pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -
     })
 }
 
-/// Tells the server of a subscription that it has not heard of, as the resource manager would. One that is suspended, warned or
-/// deleted stays so: that is nobody's to change here.
+/// Registers a subscription that the server does not know, as the resource manager would. A suspended, warned or
+/// deleted subscription keeps its state.
 pub(crate) async fn ensure_registered(client: &Client, place: &ClusterTarget) -> anyhow::Result<()> {
-    // There is no way to read how a subscription stands but to be refused because of it. Asking for credentials changes nothing,
-    // whether or not the cluster is there.
+    // The API has no read of a subscription's state. A request for credentials changes nothing and fails with that state,
+    // whether or not the cluster exists.
     let refusal = match client.credentials(&place.id()).await {
         Err(ClientError::Refused(refusal)) => refusal,
         Ok(_) => return Ok(()),
@@ -147,8 +147,8 @@ pub(crate) async fn ensure_registered(client: &Client, place: &ClusterTarget) ->
     Ok(())
 }
 
-/// The principal of that name, with its secret. The cloud tells a secret once, so it is kept in a file; where that is lost the
-/// principal is given another.
+/// The principal of that name, with its secret. The cloud returns a secret once, so it is stored in a file; if the file is missing, the
+/// principal gets a new secret.
 async fn principal(
     simulated: &SimulatedCloud,
     name: &str,
@@ -172,7 +172,7 @@ fn secret_file(simulated: &SimulatedCloud, client_id: &str) -> PathBuf {
     simulated.directory.join(SECRETS).join(client_id)
 }
 
-/// Keeps a principal's secret in a file, for its owner only.
+/// Stores a principal's secret in a file that only its owner can read.
 pub(super) fn keep_secret(
     simulated: &SimulatedCloud,
     client_id: &str,
@@ -189,8 +189,8 @@ pub(super) fn keep_secret(
     Ok(file)
 }
 
-/// Forgets the secret of a principal that is gone.
+/// Removes the secret of a deleted principal.
 pub(super) fn forget_secret(simulated: &SimulatedCloud, client_id: &str) {
-    // It may be with somebody else, or nowhere.
+    // The file may not exist.
     let _ = std::fs::remove_file(secret_file(simulated, client_id));
 }

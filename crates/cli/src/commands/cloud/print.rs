@@ -1,4 +1,4 @@
-//! Things of the simulated cloud in tables and descriptions.
+//! Resources of the simulated cloud in tables and descriptions.
 
 use cloud::{Certificate, Resource, Shape, State, Token};
 use cloudsim::settings::{KnownPrincipal, Rights};
@@ -16,7 +16,7 @@ fn state(resource: &Resource) -> String {
     }
 }
 
-/// What is most worth knowing of a resource, in a few words.
+/// Summary of a resource for the table.
 fn detail(shape: &Shape) -> String {
     let id = |id: &Option<cloud::ResourceId>| id.as_ref().map(|it| it.name().to_owned());
     match shape {

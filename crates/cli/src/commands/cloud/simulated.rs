@@ -1,4 +1,4 @@
-//! The simulated cloud of a server on this machine, found by the file that the server leaves in its data directory.
+//! The simulated cloud of a server on this machine, found by a file in the server's data directory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,23 +13,23 @@ use tokio::time::Instant;
 
 use crate::contexts::SelectedContext;
 
-/// Where the file is below the server's data directory.
+/// Path of the file in the server's data directory.
 const FILE: &str = "cloud/cloud.json";
 
-/// Things of a network are made in seconds; a simulated cloud that is told to be slow gets longer.
+/// Longest wait until a resource is ready; a slowed-down simulation takes longer than seconds.
 const READY_MAX: Duration = Duration::from_secs(120);
 
-/// How often it is looked at while it is made.
+/// Interval between two reads of a resource that is not ready.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A simulated cloud, and the directory where its owner keeps what belongs to it.
+/// A simulated cloud and its directory.
 #[derive(Debug)]
 pub struct SimulatedCloud {
     pub cloud: SimClient,
     pub(super) directory: PathBuf,
 }
 
-/// Where the simulated cloud is.
+/// Address of the simulated cloud.
 #[derive(Deserialize)]
 struct Address {
     url: String,

@@ -1,4 +1,4 @@
-//! Changing and removing clusters that were require_created_here here.
+//! Changing and removing clusters that were made here.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub struct UpdateFlags {
     /// A file with the principal's secret; - for standard input
     #[arg(long, value_name = "FILE")]
     client_secret_file: Option<PathBuf>,
-    /// Change nothing: only have it require_created_here again as it should be
+    /// Change nothing: only have it made again as it should be
     #[arg(long)]
     reconcile: bool,
     /// A file with the body of the change instead, as JSON or YAML; - for standard input
@@ -83,7 +83,7 @@ pub(super) async fn update(flags: &UpdateFlags, invocation: &Invocation<'_>) -> 
         None => {
             let tags = match flags.tags.is_empty() {
                 true => None,
-                // Tags are replaced as a details, so the present ones are needed.
+                // Tags are replaced as a whole, so the present ones are needed.
                 false => {
                     let resource =
                         client.resource(&cluster.id).await.map_err(|error| with_remedy(error, &name))?;
@@ -128,7 +128,7 @@ impl UpdateFlags {
         }
         if patch.is_empty() && !self.reconcile {
             bail!(
-                "nothing is to change; say --tag, --managed-outbound-ips, --client-id with --client-secret-file, -f FILE, or --reconcile to have the cluster require_created_here again as it should be"
+                "nothing is to change; say --tag, --managed-outbound-ips, --client-id with --client-secret-file, -f FILE, or --reconcile to have the cluster made again as it should be"
             );
         }
         Ok(patch.into())
@@ -147,7 +147,7 @@ pub(super) async fn delete(flags: &DeleteFlags, invocation: &Invocation<'_>) -> 
     let forget = format!("`shipshape cluster forget {}` looks after it no longer", cluster.name);
     let cluster = require_created_here(cluster, &forget)?;
     let name = &cluster.name;
-    flags.confirm.ask(&format!("Remove cluster {name} with all that was require_created_here for it"))?;
+    flags.confirm.ask(&format!("Remove cluster {name} with all that was made for it"))?;
     let accepted = client.delete_resource(&cluster.id).await.map_err(|error| with_remedy(error, name))?;
     let did = match accepted {
         None => "was gone already",

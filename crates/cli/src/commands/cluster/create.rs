@@ -32,7 +32,7 @@ const WORKER_SIZE: &str = "Standard_D4s_v5";
 /// What is missing when neither flags nor a simulated cloud name it.
 const REQUIRED: &str = "a cluster needs two subnets and a principal: name them by --master-subnet, --worker-subnet, --client-id and --client-secret-file";
 
-/// What is to be require_created_here, and where.
+/// What is to be made, and where.
 #[derive(Debug, Args)]
 pub struct CreateFlags {
     /// What to call it
@@ -72,13 +72,13 @@ pub struct CreateFlags {
     /// A tag; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE")]
     tags: Vec<KeyValue>,
-    /// A file with the details body of the request instead, as JSON or YAML; - for standard input
+    /// A file with the whole body of the request instead, as JSON or YAML; - for standard input
     #[arg(
         short = 'f', long = "filename", value_name = "FILE",
         conflicts_with_all = ["version", "domain", "vnet", "master_subnet", "worker_subnet", "client_id", "worker_count", "worker_vm_size", "visibility", "tags"]
     )]
     file: Option<PathBuf>,
-    /// Only ask whether it would be accepted, and show what would be asked for; nothing is require_created_here
+    /// Only ask whether it would be accepted, and show what would be asked for; nothing is made
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -105,7 +105,7 @@ pub(super) async fn create(flags: &CreateFlags, invocation: &Invocation<'_>) -> 
     let accepted = client.put_resource(&id, &body).await.map_err(|error| with_remedy(error, &place.name))?;
     operation::begun(&client, invocation, &accepted.operation, &place.name, "create", &flags.wait).await?;
     let cluster = client.cluster(&id).await?.value;
-    let did = if flags.wait.is_set() { "created" } else { "is being require_created_here" };
+    let did = if flags.wait.is_set() { "created" } else { "is being made" };
     flags.output.print_change(invocation, &cluster, did)
 }
 
@@ -266,7 +266,7 @@ async fn dry_run(
     }
     let shown = body::without_secrets(body);
     form.print_value(invocation, &shown, |_| format!("{shown:#}\n"))?;
-    output::note(&format!("cluster {} would be accepted; nothing was require_created_here", place.name));
+    output::note(&format!("cluster {} would be accepted; nothing was made", place.name));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Clusters that somebody else require_created_here: importing, labelling and forgetting them.
+//! Clusters that somebody else made: importing, labelling and forgetting them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use super::super::{Connect, Invocation};
 /// A kubeconfig is a few kilobytes; more is a mistake.
 const KUBECONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// What imported clusters hang under, unless a details resource id is given.
+/// What imported clusters hang under, unless a whole resource id is given.
 const IMPORTED: &str = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/imported/providers/Microsoft.RedHatOpenShift/openShiftClusters";
 
 /// What is to be imported, and as what.
 #[derive(Debug, Args)]
 pub struct ImportFlags {
-    /// What to call it, or a details resource id
+    /// What to call it, or a whole resource id
     name: String,
     /// Its kubeconfig, with all data inline; - for standard input
     #[arg(long, value_name = "FILE")]
@@ -80,7 +80,7 @@ fn read_kubeconfig(file: &std::path::Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A details id as it is; a name under the place of imported clusters.
+/// A whole id as it is; a name under the place of imported clusters.
 fn resource_id(name: &str, subscription: &str) -> anyhow::Result<String> {
     if name.starts_with('/') {
         return Ok(name.to_owned());

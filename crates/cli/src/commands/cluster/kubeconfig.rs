@@ -1,4 +1,4 @@
-//! The way into a cluster that was require_created_here here: its kubeconfig, and what a person signs in with.
+//! The way into a cluster that was made here: its kubeconfig, and what a person signs in with.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ pub(super) async fn kubeconfig(flags: &KubeconfigFlags, invocation: &Invocation<
         let merged = merged(present, &parse(name, text.expose())?, name);
         write_private(&file, &serde_saphyr::to_string(&merged)?)?;
         return output::show(&format!(
-            "context {name} added to {} and require_created_here the current one\n",
+            "context {name} added to {} and made the current one\n",
             file.display()
         ));
     }
@@ -139,11 +139,11 @@ fn merged(mut present: Value, added: &Value, name: &str) -> Value {
     present
 }
 
-/// Puts a file in place as a details, for its owner only, in a directory that need not be there yet.
+/// Puts a file in place as a whole, for its owner only, in a directory that need not be there yet.
 fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(directory) = file.parent() {
         std::fs::create_dir_all(directory)
-            .with_context(|| format!("{}: cannot be require_created_here", directory.display()))?;
+            .with_context(|| format!("{}: cannot be made", directory.display()))?;
     }
     private_file::write(file, text)
 }

@@ -31,7 +31,7 @@ impl LatestOperation {
         }
     }
 
-    /// The list begins with the oldest: only a page that is the details list ends with the latest.
+    /// The list begins with the oldest: only a page that is the whole list ends with the latest.
     fn in_page(page: Page<OperationForm>) -> LatestOperation {
         if !page.next_link.is_empty() {
             let count = page.value.len();

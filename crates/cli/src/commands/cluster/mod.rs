@@ -1,4 +1,4 @@
-//! `shipshape cluster`: the clusters that are looked after, those that were imported and those that are require_created_here here.
+//! `shipshape cluster`: the clusters that are looked after, those that were imported and those that are made here.
 
 mod body;
 mod change;
@@ -65,11 +65,11 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Change a cluster that was require_created_here here
+    /// Change a cluster that was made here
     Update(Box<UpdateFlags>),
-    /// Remove a cluster that was require_created_here here, with all that was require_created_here for it
+    /// Remove a cluster that was made here, with all that was made for it
     Delete(DeleteFlags),
-    /// Show with what a person signs in to a cluster that was require_created_here here
+    /// Show with what a person signs in to a cluster that was made here
     Credentials {
         /// The cluster, by its name or resource id
         #[arg(add = ArgValueCandidates::new(complete::clusters))]
@@ -79,7 +79,7 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Write the kubeconfig of a cluster that was require_created_here here
+    /// Write the kubeconfig of a cluster that was made here
     Kubeconfig(KubeconfigFlags),
     /// Set labels of a cluster (KEY=VALUE) or remove them (KEY-)
     Label {
@@ -112,7 +112,7 @@ pub enum ClusterCommand {
     },
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub async fn run(command: &ClusterCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         ClusterCommand::Create(flags) => create::create(flags, invocation).await,
@@ -173,7 +173,7 @@ pub async fn run(command: &ClusterCommand, invocation: &Invocation<'_>) -> anyho
             let cluster = find::cluster(&client, cluster).await?;
             if !cluster.properties.imported {
                 anyhow::bail!(
-                    "cluster {name} was require_created_here here and not imported; `shipshape cluster delete {name}` removes it with all that was require_created_here for it",
+                    "cluster {name} was made here and not imported; `shipshape cluster delete {name}` removes it with all that was made for it",
                     name = cluster.name
                 );
             }
@@ -201,12 +201,12 @@ async fn details(client: &Client, cluster: AdminCluster, form: Output) -> anyhow
     Ok(ClusterDetails { cluster, resource, latest })
 }
 
-/// The cluster, if it was require_created_here here; `instead` says what to do with an imported one.
+/// The cluster, if it was made here; `instead` says what to do with an imported one.
 fn require_created_here(cluster: AdminCluster, instead: &str) -> anyhow::Result<AdminCluster> {
     match cluster.properties.imported {
         false => Ok(cluster),
         true => anyhow::bail!(
-            "cluster {} was imported by its kubeconfig and not require_created_here here; {instead}",
+            "cluster {} was imported by its kubeconfig and not made here; {instead}",
             cluster.name
         ),
     }

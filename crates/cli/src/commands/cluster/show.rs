@@ -1,4 +1,4 @@
-//! Clusters in tables and descriptions: those that were imported and those that were require_created_here.
+//! Clusters in tables and descriptions: those that were imported and those that were made.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::print::Printable;
 use super::super::table::{Column, View, Width, wire_name, with_age};
 use super::latest::LatestOperation;
 
-/// A cluster with all that is told of it: what operators see, and, of one that we require_created_here, what its customer sees.
+/// A cluster with all that is told of it: what operators see, and, of one that we made, what its customer sees.
 #[derive(Debug, Serialize)]
 pub(super) struct ClusterDetails {
     /// As operators see it.
