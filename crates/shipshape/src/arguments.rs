@@ -1,4 +1,4 @@
-//! The command line: what it offers, and how its flags become settings.
+//! The command line: subcommands and flags, and the conversion of flags to settings.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What Shipshape can be asked to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run every service in this process
@@ -45,58 +45,58 @@ pub(crate) enum Command {
     #[cfg(feature = "services")]
     #[command(alias = "rp")]
     Frontend(FrontendFlags),
-    /// Run only the operators' web pages, as a client of an API elsewhere
+    /// Run only the operators' portal, as a client of an API in another process
     #[cfg(feature = "services")]
     Portal(PortalFlags),
-    /// Run only what works manifests, beside other processes on the same PostgreSQL
+    /// Run only the actuator, which runs manifests, beside other processes on the same PostgreSQL
     #[cfg(feature = "services")]
     #[command(alias = "mimo-actuator")]
     Actuator(ServiceFlags),
-    /// Run only what makes manifests of schedules, beside other processes on the same PostgreSQL
+    /// Run only the scheduler, which creates manifests, beside other processes on the same PostgreSQL
     #[cfg(feature = "services")]
     #[command(alias = "mimo-scheduler")]
     Scheduler(ServiceFlags),
-    /// Run only what makes, changes and deletes clusters, beside other processes on the same PostgreSQL
+    /// Run only the backend, which creates, updates and deletes clusters, beside other processes on the same PostgreSQL
     #[cfg(feature = "services")]
     Backend(ServiceFlags),
-    /// Run simulated clusters, for kubectl and for trying things out
+    /// Run simulated clusters for kubectl and for experiments
     #[cfg(feature = "sim")]
     Sim(SimCommand),
     /// Run inside a managed cluster
     #[cfg(feature = "agent")]
     Agent(ServiceFlags),
-    /// What can be done to a cluster: list, write, test and run tasks
+    /// Maintenance tasks: list, store, test and run them
     #[command(subcommand, visible_alias = "tasks")]
     Task(TaskCommand),
-    /// Work orders: ask for them, follow them, end them
+    /// Runs of a task on a cluster: create, follow and cancel them
     #[command(subcommand, visible_alias = "manifests")]
     Manifest(ManifestCommand),
-    /// Rules that make manifests
+    /// Schedules that create manifests
     #[command(subcommand, visible_alias = "schedules")]
     Schedule(ScheduleCommand),
-    /// The clusters that are looked after
+    /// Managed clusters: create, import, change and delete them
     #[command(subcommand, visible_alias = "clusters")]
     Cluster(ClusterCommand),
-    /// What makes, changes or removes a cluster
+    /// Asynchronous operations on clusters
     #[command(subcommand, visible_alias = "operations")]
     Operation(OperationCommand),
-    /// What a customer brings to a cluster, in the simulated cloud
+    /// Resources and faults of the simulated cloud
     #[cfg(feature = "sim")]
     #[command(subcommand)]
     Cloud(CloudCommand),
-    /// How much may run at once
+    /// Limits on concurrent work
     #[command(subcommand, visible_alias = "budgets")]
     Budget(BudgetCommand),
-    /// What will run where and when
+    /// Predict what will run where and when
     Plan(PlanCommand),
-    /// Why a manifest waits: all that stands in its way
+    /// Explain why a manifest waits
     Why(WhyCommand),
-    /// What happens, as it happens
+    /// Follow changes as they happen
     Events(EventsCommand),
-    /// Which server commands speak with
+    /// The servers that commands can use
     #[command(subcommand, visible_alias = "contexts")]
     Context(ContextCommand),
-    /// Look after the store: check, migrate, back up, move, change its key
+    /// Maintain the store: check, migrate, back up, export, import, rotate its key
     #[cfg(feature = "services")]
     #[command(subcommand)]
     Store(StoreCommand),
@@ -110,46 +110,46 @@ pub(crate) enum Command {
     /// Show the version of this executable, or the versions of OpenShift that can be installed
     #[command(visible_alias = "versions", args_conflicts_with_subcommands = true)]
     Version {
-        /// How to write it
+        /// Output format
         #[arg(short, long, value_enum, default_value_t)]
         output: VersionOutput,
         #[command(subcommand)]
         command: Option<VersionCommand>,
     },
-    /// Write a script that lets a shell complete commands and names, such as: source <(shipshape completion bash)
+    /// Write a completion script for a shell, such as: source <(shipshape completion bash)
     Completion {
         /// The shell
         shell: Shell,
     },
 }
 
-/// Commands of tasks: those that speak with a server, and the test on a simulated cluster.
+/// Commands of tasks: those that call a server, and the test on a simulated cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
     #[command(flatten)]
     Client(commands::TaskCommand),
-    /// Try a task that is written as data on a simulated cluster of three nodes, node-1 to node-3
+    /// Test a task on a simulated cluster of three nodes, node-1 to node-3
     #[cfg(feature = "sim")]
     Test(TestFlags),
 }
 
-/// What can be asked about the configuration.
+/// Commands of the configuration.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check the configuration and report every mistake
     Check,
     /// Show every setting in effect, with passwords masked
     Show {
-        /// How to write it
+        /// Output format
         #[arg(short, long, value_enum, default_value_t)]
         output: ConfigOutput,
-        /// Say where each value came from
+        /// Show the origin of each value
         #[arg(long)]
         origin: bool,
     },
 }
 
-/// Forms of `shipshape version`.
+/// Formats of `shipshape version`.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum VersionOutput {
     /// For people
@@ -159,7 +159,7 @@ pub(crate) enum VersionOutput {
     Json,
 }
 
-/// Forms of `shipshape config show`.
+/// Formats of `shipshape config show`.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum ConfigOutput {
     /// A configuration file
@@ -169,14 +169,14 @@ pub(crate) enum ConfigOutput {
     Json,
 }
 
-/// Flags that every subcommand takes. They win over the environment, and that over the file.
+/// Flags of every subcommand. They override the environment, which overrides the file.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Settings")]
 pub(crate) struct SettingFlags {
     /// The configuration file [default: ~/.config/shipshape/config.toml if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where this process keeps what it makes itself
+    /// Directory for the files that this process creates
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<String>,
     /// The store: sqlite:PATH or postgres://USER@HOST/DATABASE
@@ -235,10 +235,10 @@ pub(crate) struct UpFlags {
     /// Address and port of the portal
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Settings")]
     portal: Option<String>,
-    /// Serve API and portal over plain HTTP and without authentication, only ever on this machine
+    /// Serve API and portal over plain HTTP without authentication, on loopback addresses only
     #[arg(long, help_heading = "Settings")]
     insecure: bool,
-    /// Give a demonstration: make N simulated clusters, and let things happen to them [default: 12 clusters]
+    /// Run a demonstration with N simulated clusters [default: 12 clusters]
     #[cfg(feature = "sim")]
     #[arg(
         long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = demo::CLUSTERS,
@@ -249,7 +249,7 @@ pub(crate) struct UpFlags {
 
 #[cfg(feature = "services")]
 impl UpFlags {
-    /// How many clusters the demonstration has, if there is one.
+    /// Number of clusters of the demonstration, if there is one.
     pub(crate) fn demo(&self) -> Option<u16> {
         #[cfg(feature = "sim")]
         return self.demo;
@@ -325,7 +325,7 @@ impl Command {
 }
 
 impl Cli {
-    /// The settings among the flags. They are checked together with those from elsewhere.
+    /// The flags that are settings. They are checked together with those from other sources.
     pub(crate) fn flags(&self) -> Vec<Flag> {
         let named = [self.settings.settings(), self.command.settings()].concat();
         let named = named.into_iter().filter_map(|(flag, key, value)| {

@@ -1,4 +1,4 @@
-//! `shipshape audit`: who did what, and whether the log is whole.
+//! `shipshape audit`: reads and verifies the audit log.
 
 use anyhow::bail;
 use clap::Subcommand;
@@ -10,7 +10,7 @@ use crate::open_store;
 use crate::store::Form;
 use cli::output;
 
-/// What can be asked of the audit log.
+/// Commands of the audit log.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// Show entries, newest first
@@ -27,11 +27,11 @@ pub(crate) enum AuditCommand {
         /// At most so many
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         limit: u32,
-        /// How to write it
+        /// Output format
         #[arg(short, long, value_enum, default_value_t)]
         output: Form,
     },
-    /// Find any change, cut or swap in the log
+    /// Detect any modified, missing or reordered record
     Verify {
         /// A head that an earlier verification printed; it must still be part of the log
         #[arg(long, value_name = "NUMBER:SEAL")]

@@ -1,4 +1,4 @@
-//! The data directory: made for its owner only, ours alone, and used by one `up` at a time.
+//! The data directory: accessible by its owner only, and used by one `up` at a time.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,22 +11,22 @@ use tokio::time::Instant;
 
 use cli::private_file;
 
-/// What we make in a data directory. One of these tells that it is ours.
+/// Files of Shipshape. One of them identifies a data directory.
 const SHIPSHAPE_FILES: [&str; 8] =
     ["shipshape.db", "keys", "context.toml", "pki", "cloud", "sim", "demo.json", LOCK];
 
-/// Whoever serves from the directory holds this file.
+/// The lock file of the directory.
 const LOCK: &str = "up.lock";
 
-/// A process that was just ended may lock the directory for a moment longer.
+/// Longest wait for the lock: a process that is ending may still hold it.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
-/// Others may make, replace and remove files in a directory with one of these bits.
+/// Mode bits with which others can create, replace and remove files in a directory.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Makes the data directory, for its owner only, and makes sure that it is ours and can be written to: better a
-/// sentence now than a failed write in the middle of the night, or keys where others can replace them.
+/// Creates the data directory with mode 0700, and checks that it belongs to Shipshape and is writable: better an
+/// error at the start than a failed write later, or keys that others can replace.
 pub(crate) fn ensure_writable(directory: &Path) -> anyhow::Result<()> {
     let name = directory.display();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -57,11 +57,11 @@ pub(crate) fn ensure_writable(directory: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a file to the directory and removes it; the user that it belonged to, which is the one that runs this process. Its
-/// name cannot be guessed and it is only ever made anew, so that no link can lead the write elsewhere.
+/// Writes and removes a file in the directory; returns its owner, which is the user of this process. The
+/// name cannot be guessed and the file is always new, so that no link redirects the write.
 fn probe(directory: &Path) -> io::Result<u32> {
     let mut probe = tempfile::Builder::new().prefix(".write-probe-").tempfile_in(directory)?;
-    // A full disk takes the name of a file and not its contents.
+    // A full disk accepts a new file but not its contents.
     probe.write_all(&[0; 4096])?;
     probe.as_file().sync_all()?;
     let owner = probe.as_file().metadata()?.uid();
@@ -69,7 +69,7 @@ fn probe(directory: &Path) -> io::Result<u32> {
     Ok(owner)
 }
 
-/// The refusal of a directory that belongs to another user, who could replace whatever is in it.
+/// The error for a directory of another user, who could replace its files.
 fn foreign_owner(directory: &Path, owner: u32, ours: u32) -> Option<String> {
     let name = directory.display();
     (owner != ours).then(|| {
@@ -79,8 +79,8 @@ fn foreign_owner(directory: &Path, owner: u32, ours: u32) -> Option<String> {
     })
 }
 
-/// A file that is not ours in a directory that has none of ours. Settings, hidden files and what a file system makes by itself
-/// may be there before us.
+/// A foreign file in a directory without files of Shipshape. Settings, hidden files and `lost+found`
+/// are allowed.
 fn foreign(directory: &Path) -> io::Result<Option<String>> {
     let mut stranger = None;
     for entry in std::fs::read_dir(directory)? {
@@ -96,14 +96,14 @@ fn foreign(directory: &Path) -> io::Result<Option<String>> {
     Ok(stranger)
 }
 
-/// The directory, held against any other process that would serve from it. The system lets go of it with the process,
-/// however that ends.
+/// The lock of the directory against other processes. The system releases it with the process,
+/// even after a crash.
 #[derive(Debug)]
 pub(crate) struct DataDirLock {
     _lock: File,
 }
 
-/// Takes the directory for this process.
+/// Locks the directory for this process.
 pub(crate) async fn lock(directory: &Path) -> anyhow::Result<DataDirLock> {
     let path = directory.join(LOCK);
     let mut file =

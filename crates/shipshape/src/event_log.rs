@@ -1,5 +1,5 @@
-//! What happens, while `up` runs: a line for each thing, on standard output. Whoever wants to know more asks; whoever wants less sends
-//! it away.
+//! The event log of `up` on standard output: one line for each change of a cluster, manifest or
+//! schedule.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,59 +16,56 @@ use uuid::Uuid;
 
 use cli::output;
 
-/// What is listened to. Operations are told of by their clusters, tasks change when somebody changes them.
+/// Followed topics. Operations are visible in the states of their clusters.
 const TOPICS: [Topic; 3] = [Topic::Clusters, Topic::Manifests, Topic::Schedules];
 
-/// A stream that could not be begun is tried again after this.
-const AGAIN: Duration = Duration::from_secs(5);
+/// Delay before a failed stream is opened again.
+const RECONNECT_DELAY: Duration = Duration::from_secs(5);
 
-/// The rest of a long sentence is for `shipshape manifest show`.
-const SENTENCE_MAX: usize = 160;
+/// Longest line; `shipshape manifest show` has the whole message.
+const LINE_MAX: usize = 160;
 
-/// Tells what happens until the end.
+/// Writes the event log until `shutdown`.
 pub(crate) async fn run(client: Client, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let telling = async {
-        let mut known = Known::default();
+    let following = async {
+        let mut reported = ReportedStates::default();
         loop {
-            if let Err(error) = follow(&client, &mut known).await {
-                tracing::debug!(
-                    error = &error as &dyn std::error::Error,
-                    "What happens is not heard: {error}"
-                );
+            if let Err(error) = follow(&client, &mut reported).await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "The event stream failed: {error}");
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RECONNECT_DELAY).await;
         }
     };
-    shutdown.run_until_cancelled(telling).await;
+    shutdown.run_until_cancelled(following).await;
     Ok(())
 }
 
-async fn follow(client: &Client, known: &mut Known) -> Result<(), ClientError> {
+async fn follow(client: &Client, reported: &mut ReportedStates) -> Result<(), ClientError> {
     let mut events = client.events(&TOPICS, None);
-    // What is there already is not told: only what becomes of it.
+    // Existing clusters are not reported, only their changes.
     for cluster in client.clusters().all().await? {
-        known.cluster(&cluster, Timestamp::MIN);
+        reported.cluster(&cluster, Timestamp::MIN);
     }
     while let Some(event) = events.next().await {
         let now = SystemClock.now();
-        if let Some(line) = known.line(&event?, now) {
-            // Standard output may be gone; that is no reason to stop.
+        if let Some(line) = reported.line(&event?, now) {
+            // A closed standard output is no reason to stop.
             let _ = output::show(&format!("{}  {line}\n", now.strftime("%H:%M:%S")));
         }
     }
     Ok(())
 }
 
-/// What was told already.
+/// The states that were reported last.
 #[derive(Debug, Default)]
-struct Known {
+struct ReportedStates {
     clusters: HashMap<Uuid, (String, ProvisioningState)>,
     manifests: HashMap<Uuid, (WorkState, Phase, String)>,
     schedules: HashMap<String, String>,
 }
 
-impl Known {
-    /// What is to be said of an event; mostly nothing.
+impl ReportedStates {
+    /// The line of an event, if it is a change.
     fn line(&mut self, event: &Event, now: Timestamp) -> Option<String> {
         let line = match &event.change {
             Change::Cluster(cluster) => self.cluster(cluster, now),
@@ -81,7 +78,7 @@ impl Known {
             Change::Deleted { topic, id } => self.deleted(topic, id),
             Change::Task(_) | Change::Other(_) | Change::Relist | Change::Interrupted { .. } => None,
         };
-        line.map(|line| tame(&line))
+        line.map(|line| sanitize(&line))
     }
 
     fn cluster(&mut self, cluster: &AdminCluster, now: Timestamp) -> Option<String> {
@@ -93,15 +90,15 @@ impl Known {
         }
         let what = match state {
             ProvisioningState::Succeeded if before == Some(ProvisioningState::Creating) => {
-                format!("is ready{}", after(cluster.properties.created_at, now))
+                format!("ready{}", after(cluster.properties.created_at, now))
             }
-            ProvisioningState::Succeeded if cluster.properties.imported => "is looked after".to_owned(),
-            ProvisioningState::Succeeded => "is as it should be".to_owned(),
-            ProvisioningState::Creating => format!("is being made in {}", cluster.location),
-            ProvisioningState::Updating | ProvisioningState::AdminUpdating => "is being changed".to_owned(),
-            ProvisioningState::Deleting => "is being removed".to_owned(),
+            ProvisioningState::Succeeded if cluster.properties.imported => "imported".to_owned(),
+            ProvisioningState::Succeeded => "updated".to_owned(),
+            ProvisioningState::Creating => format!("creating in {}", cluster.location),
+            ProvisioningState::Updating | ProvisioningState::AdminUpdating => "updating".to_owned(),
+            ProvisioningState::Deleting => "deleting".to_owned(),
             ProvisioningState::Failed => {
-                format!("failed; `shipshape cluster show {}` tells why", cluster.name)
+                format!("failed; run `shipshape cluster show {}` for the error", cluster.name)
             }
         };
         Some(format!("cluster {}  {what}", cluster.name))
@@ -117,14 +114,14 @@ impl Known {
             return None;
         }
         let what = match form.phase {
-            // What is for later is in the plan.
+            // `shipshape plan` shows future work.
             Phase::Queued if form.reason.is_empty() => return None,
-            Phase::Queued | Phase::Waiting => format!("waits: {}", form.status_text),
-            // Between two steps it is no other than before.
+            Phase::Queued | Phase::Waiting => format!("waiting: {}", form.status_text),
+            // The next step of a running manifest is not reported.
             Phase::Running if before.is_some_and(|(_, phase, _)| phase == Phase::Running) => return None,
-            Phase::Running => "begins".to_owned(),
-            Phase::Cancelling => "is called off".to_owned(),
-            Phase::Undoing => "is taken back".to_owned(),
+            Phase::Running => "started".to_owned(),
+            Phase::Cancelling => "cancelling".to_owned(),
+            Phase::Undoing => "undoing".to_owned(),
             Phase::Finished => {
                 let took = form.started_at.map(|begun| after(begun, form.finished_at.unwrap_or(now)));
                 let said = match form.state {
@@ -146,13 +143,13 @@ impl Known {
         match topic {
             "cluster" => {
                 let known = uuid.and_then(|uuid| self.clusters.remove(&uuid)).map(|(name, _)| name);
-                // Mostly it is told by its path.
+                // Usually identified by its path.
                 let name = known.as_deref().or(id.rsplit('/').next()).unwrap_or(id);
-                Some(format!("cluster {name}  is gone"))
+                Some(format!("cluster {name}  deleted"))
             }
             "schedule" => {
                 self.schedules.remove(id);
-                Some(format!("schedule {id}  is gone"))
+                Some(format!("schedule {id}  deleted"))
             }
             _ => {
                 uuid.and_then(|uuid| self.manifests.remove(&uuid));
@@ -162,7 +159,7 @@ impl Known {
     }
 }
 
-/// The part of an id by which commands find the whole. Ids of one second begin alike; their ends do not, but nothing finds them by that.
+/// A prefix of an id that commands accept. Ids of the same second share their first characters.
 fn short(id: &str) -> &str {
     id.get(..18).unwrap_or(id)
 }
@@ -172,10 +169,10 @@ fn after(begun: Timestamp, ended: Timestamp) -> String {
     if seconds < 0 { String::new() } else { format!(" after {seconds} s") }
 }
 
-/// Names and messages come from elsewhere: a terminal must not obey them, nor be filled by them.
-fn tame(line: &str) -> String {
+/// Replaces control characters and cuts long lines: names and messages are user input.
+fn sanitize(line: &str) -> String {
     let line = line.replace(char::is_control, "\u{FFFD}");
-    match line.char_indices().nth(SENTENCE_MAX) {
+    match line.char_indices().nth(LINE_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
@@ -211,10 +208,10 @@ mod tests {
         Event { id: String::new(), change: Change::Cluster(Box::new(form)), data: Value::Null }
     }
 
-    fn told(events: &[Event]) -> Vec<String> {
-        let mut known = Known::default();
+    fn lines(events: &[Event]) -> Vec<String> {
+        let mut reported = ReportedStates::default();
         let now = "2026-01-01T00:00:09Z".parse().unwrap();
-        events.iter().filter_map(|event| known.line(event, now)).collect()
+        events.iter().filter_map(|event| reported.line(event, now)).collect()
     }
 
     #[test]
@@ -231,23 +228,22 @@ mod tests {
         ];
         let about = "manifest 01890000-0000-7000  rest on web";
         let expect = [
-            "waits: nobody is there",
-            "begins",
-            "waits: no answer",
-            "begins",
+            "waiting: nobody is there",
+            "started",
+            "waiting: no answer",
+            "started",
             "Failed after 7 s: two\u{FFFD}lines",
         ]
         .map(|it| format!("{about}  {it}"));
-        assert_eq!(told(&events), expect);
+        assert_eq!(lines(&events), expect);
     }
 
     #[test]
     fn a_cluster_is_told_of_when_its_state_changes_and_its_name_is_not_obeyed() {
         let events = [cluster("Creating"), cluster("Creating"), cluster("Succeeded"), cluster("Deleting")];
         let about = "cluster web\u{FFFD}[31m";
-        let expect = ["is being made in eastus", "is ready after 9 s", "is being removed"]
-            .map(|it| format!("{about}  {it}"));
-        assert_eq!(told(&events), expect);
+        let expect = ["creating in eastus", "ready after 9 s", "deleting"].map(|it| format!("{about}  {it}"));
+        assert_eq!(lines(&events), expect);
     }
 
     #[test]
@@ -259,12 +255,12 @@ mod tests {
         };
         let uuid = "01890000-0000-7000-8000-000000000003";
         let events = [cluster("Deleting"), gone(uuid), gone("/subscriptions/s/resourcegroups/g/x/y/harbour")];
-        assert_eq!(told(&events)[1..], ["cluster web\u{FFFD}[31m  is gone", "cluster harbour  is gone"]);
+        assert_eq!(lines(&events)[1..], ["cluster web\u{FFFD}[31m  deleted", "cluster harbour  deleted"]);
     }
 
     #[test]
     fn a_long_sentence_is_cut() {
-        let lines = told(&[manifest("waiting", "Pending", "x", &"a".repeat(500))]);
-        assert_eq!(lines[0].chars().count(), SENTENCE_MAX + 1);
+        let lines = lines(&[manifest("waiting", "Pending", "x", &"a".repeat(500))]);
+        assert_eq!(lines[0].chars().count(), LINE_MAX + 1);
     }
 }

@@ -1,8 +1,8 @@
 //! The health and metrics endpoint: `/livez`, `/readyz`, `/metrics`, `/version`.
 //!
-//! It must answer when everything else is in trouble and must never be the trouble itself: connections
-//! are few, short and never kept, so neither a slow client nor many of them delay a shutdown. It asks for
-//! no credentials, and so says nothing that a stranger on the network should not hear.
+//! It must respond when everything else fails and must never cause a failure itself: connections
+//! are few, short and not kept alive, so neither a slow client nor many of them delay a shutdown. It requires
+//! no credentials, so it reveals nothing confidential.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::version::Version;
 
-/// Probes and scrapers are a handful, quick to say what they want and to read their answer; no connection is kept.
+/// Limits for a handful of probes and scrapers, which send and read quickly; connections are not kept alive.
 fn limits() -> ListenerLimits {
     let soon = Duration::from_secs(5);
     ListenerLimits {
@@ -38,7 +38,7 @@ fn limits() -> ListenerLimits {
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The endpoint, bound but not yet answering.
+/// The endpoint, bound but not yet serving.
 #[derive(Debug)]
 pub(crate) struct HealthServer {
     listener: Listener,
@@ -52,7 +52,7 @@ struct Facts {
 }
 
 impl HealthServer {
-    /// Takes the address, or says in a sentence why it cannot be had.
+    /// Binds the address.
     pub(crate) async fn bind(
         listen: SocketAddr,
         readiness: Readiness,
@@ -70,7 +70,7 @@ impl HealthServer {
         self.listener.url()
     }
 
-    /// Answers until `shutdown`.
+    /// Serves until `shutdown`.
     pub(crate) async fn serve(self, shutdown: CancellationToken) -> anyhow::Result<()> {
         self.listener.serve(SharedService(self.router), shutdown).await;
         Ok(())

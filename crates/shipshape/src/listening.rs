@@ -1,4 +1,4 @@
-//! Addresses to listen on: whether they can be had, before anything is touched, and why not, in a sentence.
+//! Listen addresses, and error messages for those that cannot be bound.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,24 +6,24 @@ use std::net::SocketAddr;
 use anyhow::anyhow;
 use tokio::net::TcpListener;
 
-/// A setting that names an address to listen on, and the flag for it.
+/// A listen address with its setting and flag.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listen {
     /// The setting.
     pub(crate) key: &'static str,
     /// The flag.
     pub(crate) flag: &'static str,
-    /// Where.
+    /// The address.
     pub(crate) address: SocketAddr,
 }
 
 impl Listen {
-    /// Takes the address.
+    /// Binds the address.
     pub(crate) async fn bind(self) -> anyhow::Result<TcpListener> {
         TcpListener::bind(self.address).await.map_err(|error| self.refusal(&error))
     }
 
-    /// Whether the address can be had. Somebody else may take it the moment after; then whoever needs it says so.
+    /// Checks that the address can be bound. Another process may still bind it afterwards; then the listener reports it.
     #[cfg(feature = "services")]
     pub(crate) async fn ensure_free(self) -> anyhow::Result<()> {
         self.bind().await.map(drop)

@@ -1,4 +1,4 @@
-//! Shipshape: one executable for every service and for the command line that talks to them.
+//! Shipshape: one executable for all services and for the command line.
 
 #[cfg(feature = "agent")]
 mod agent;
@@ -66,17 +66,17 @@ use telemetry::Telemetry;
 use up::Service;
 use version::Version;
 
-/// What a shell expects for a command that was asked wrongly.
+/// Exit code for wrong usage.
 const BAD_USAGE: u8 = 2;
 
-/// What a shell expects for a command that was ended by Ctrl-C.
+/// Exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// How long blocking calls may hold the process after everything else has ended.
+/// Longest wait for blocking calls at the end of the process.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    // A shell that completes a word asks by a variable; it is answered before anything else.
+    // A shell requests completions by an environment variable; they come before anything else.
     let here = std::env::current_dir().ok();
     let completing = CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE);
     match completing.try_complete(std::env::args_os(), here.as_deref()) {
@@ -195,7 +195,7 @@ fn demo_defaults(_: &UpFlags, _: &Path) -> Vec<Flag> {
     Vec::new()
 }
 
-/// The script that lets a shell ask this executable for completions, names on the server included.
+/// The completion script of a shell, which calls this executable for names on the server.
 fn completion(shell: Shell) -> anyhow::Result<String> {
     let shells = Shells::builtins();
     let completer =
@@ -207,7 +207,7 @@ fn completion(shell: Shell) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&script).into_owned())
 }
 
-/// Runs a command that asks and ends.
+/// Runs a client command.
 fn ask(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(command);
@@ -215,7 +215,7 @@ fn ask(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> 
     ended
 }
 
-/// Runs services in a runtime of their own, with logs and traces.
+/// Runs services in a runtime, with logs and traces.
 fn serve<F>(
     loaded: Loaded,
     environment: &Environment,
@@ -242,9 +242,9 @@ where
     ended
 }
 
-/// Says what is wrong with the command line, or gives the help that was asked for.
+/// Prints usage errors or help.
 fn usage(error: &clap::Error) -> ExitCode {
-    // In colour where that is wanted; a closed output is no reason to fail.
+    // In colour where enabled; a closed output is no error.
     if !error.use_stderr() {
         let _ = error.print();
         return ExitCode::SUCCESS;
@@ -259,7 +259,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(BAD_USAGE)
 }
 
-/// Says what went wrong, one line for each error, and chooses the exit code.
+/// Prints errors, one line each, and chooses the exit code.
 fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(errors) = error.downcast_ref::<ConfigErrors>() {
         errors.sentences().iter().for_each(|sentence| output::complain(sentence));

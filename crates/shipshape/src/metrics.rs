@@ -1,4 +1,4 @@
-//! The metrics of this process. Rooms register theirs in wiring; the health endpoint writes them out.
+//! The metrics of this process. Wiring registers those of each service; the health endpoint serves them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,12 +9,12 @@ use prometheus_client::registry::Registry;
 use crate::readiness::Readiness;
 use crate::version::Version;
 
-/// The registry; clones share it, so that rooms can register after the endpoint is open.
+/// The registry; clones share it, so that services can register after the endpoint is open.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics(Arc<Mutex<Registry>>);
 
 impl Metrics {
-    /// A registry with what every process tells about itself. Every name begins with `shipshape_`.
+    /// A registry with the metrics of every process. Every name begins with `shipshape_`.
     pub(crate) fn new(readiness: Readiness) -> Metrics {
         let mut registry = Registry::with_prefix("shipshape");
         let version = Version::current();
@@ -40,7 +40,7 @@ impl Metrics {
         metrics
     }
 
-    /// Everything, in the OpenMetrics text format.
+    /// All metrics in the OpenMetrics text format.
     pub(crate) fn to_text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.lock())?;

@@ -1,4 +1,4 @@
-//! From settings to an open store: the key file, the password file, the options.
+//! Opens the store by the settings: key file, password file, options.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use store::{Keyring, Location, OpenError, Options, Reader, Retention, Store};
 
 use crate::config::{Config, Migrate, RetentionConfig, StoreConfig, StoreUrl};
 
-/// Opens the store for writing; a new store gets a new key, and only then is there a new key file.
+/// Opens the store for writing; only a new store creates a new key file.
 pub(crate) async fn open_store(config: &StoreConfig) -> anyhow::Result<Store> {
     let key_file: &Path = config.key_file.as_ref();
     let keyring = Keyring::read_or_draft(key_file)?;
     Store::open(options(config, keyring)?).await.map_err(|error| with_key_file(error, key_file))
 }
 
-/// Opens a store that is there already, for reading beside whoever writes to it.
+/// Opens an existing store for reading, beside a process that writes to it.
 pub(crate) async fn open_reader(config: &StoreConfig) -> anyhow::Result<Reader> {
     let key_file: &Path = config.key_file.as_ref();
     let keyring = match Keyring::read(key_file) {
         Ok(keyring) => keyring,
-        // Whoever has no key may have no store either, and that is the better thing to say.
+        // Without a key file there may be no store either, which is the better error message.
         Err(error) => {
             if let StoreUrl::Sqlite(path) = &config.url
                 && !path.as_ref().exists()
@@ -35,7 +35,7 @@ pub(crate) async fn open_reader(config: &StoreConfig) -> anyhow::Result<Reader> 
     Reader::open(options(config, keyring)?).await.map_err(|error| with_key_file(error, key_file))
 }
 
-/// The schema that the store has, and the newest that this release knows.
+/// The schema version of the store, and the newest that this release knows.
 pub(crate) async fn schema(config: &StoreConfig) -> anyhow::Result<store::Schema> {
     Ok(Store::schema(&options(config, Keyring::ephemeral()?)?).await?)
 }
@@ -73,7 +73,7 @@ fn with_key_file(error: OpenError, key_file: &Path) -> anyhow::Error {
     }
 }
 
-/// How long things are kept.
+/// Converts the retention settings.
 pub(crate) fn retention(config: &RetentionConfig) -> Retention {
     Retention {
         manifests: config.manifests.duration(),
@@ -83,7 +83,7 @@ pub(crate) fn retention(config: &RetentionConfig) -> Retention {
     }
 }
 
-/// Makes the store's own directories; the store makes its files.
+/// Creates the directories of the store; the store creates its files.
 pub(crate) fn ensure_directories(config: &Config) -> anyhow::Result<()> {
     crate::data_dir::ensure_writable(config.data_dir.as_ref())
 }

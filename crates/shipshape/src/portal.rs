@@ -1,4 +1,4 @@
-//! The operators' web pages: beside the API that they speak through, or alone as its client.
+//! Wiring of the operators' portal: in the process of the API, or alone as its client.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::listening::Listen;
 use crate::process::Process;
 use crate::supervisor::Stage;
 
-/// Who comes in by the link of the banner, in histories and the audit log.
+/// Actor in histories and the audit log for the sign-in link of the banner.
 const BY_LINK: &str = "operator by link";
 
-/// Where the portal is, and how to come in.
+/// URL of the portal and its sign-in link.
 pub(crate) struct PortalAddress {
-    /// Where browsers find it.
+    /// URL for browsers.
     pub(crate) url: String,
-    /// A link that signs in once; none where people sign in otherwise.
+    /// A link for one sign-in; none with other kinds of sign-in.
     pub(crate) link: Option<String>,
 }
 
-/// A certificate and its key, as files.
+/// Paths of a certificate and its key.
 pub(crate) type CertificatePaths = (PathBuf, PathBuf);
 
-/// Where it would listen.
+/// The listen address.
 pub(crate) fn listen(config: &Config) -> Listen {
     Listen { key: "portal.listen", flag: "--portal", address: config.portal.listen }
 }
 
-/// Opens the portal. `pair` is what the API shows; the settings may name another for the portal.
+/// Starts the portal. `pair` is the certificate of the API, used unless the settings name another for the portal.
 pub(crate) async fn open(
     process: &mut Process,
     admin: Client,
@@ -74,7 +74,7 @@ pub(crate) async fn open(
     Ok(PortalAddress { url, link })
 }
 
-/// The certificate that the settings name for the portal; else, of a portal alone, that of the API.
+/// The configured certificate of the portal, else that of the API.
 pub(crate) fn configured_certificate(config: &Config) -> Option<CertificatePaths> {
     let shared = config.frontend.certificate.clone().zip(config.frontend.key.clone());
     portal_certificate(&config.portal).or(shared)
@@ -85,7 +85,7 @@ fn portal_certificate(config: &PortalConfig) -> Option<CertificatePaths> {
     config.certificate.as_ref().map(path).zip(config.key.as_ref().map(path))
 }
 
-/// How people sign in. A link in a log is for those on this machine only.
+/// The kind of sign-in. A link in the log is allowed on loopback addresses only.
 fn login(config: &Config, has_tls: bool) -> anyhow::Result<Login> {
     let PortalConfig { listen, oidc, .. } = &config.portal;
     let is_local = listen.ip().is_loopback();

@@ -1,4 +1,4 @@
-//! What every subcommand that runs services starts from: settings, a supervisor, readiness, metrics.
+//! The parts that every process with services has: settings, a supervisor, readiness, metrics.
 
 #[cfg(feature = "services")]
 use tokio_util::sync::CancellationToken;
@@ -10,26 +10,26 @@ use crate::open_files;
 use crate::readiness::{Condition, Readiness};
 use crate::supervisor::{Stage, Supervisor};
 
-/// A process under way.
+/// A process with services.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// Its settings.
     pub(crate) config: Config,
     /// Its tasks.
     pub(crate) tasks: Supervisor,
-    /// Whether it may be sent work.
+    /// Its readiness.
     pub(crate) readiness: Readiness,
-    /// What it counts.
+    /// Its metrics.
     pub(crate) metrics: Metrics,
-    /// Not ready until everything that this process is to run has begun, its listeners among it: services add conditions of their
-    /// own one after the other, and between two of them nothing else would say that more is to come.
+    /// Not ready until all services of this process have started, including listeners: services add their conditions one after
+    /// the other, and without this one the process would be ready in between.
     startup: Condition,
     /// The settings that limit the connections of its listeners, and what they allow.
     connections: Vec<(&'static str, usize)>,
 }
 
 impl Process {
-    /// A process without tasks. From now on signals begin an orderly shutdown, and as many files can be open as the system allows.
+    /// A process without tasks. Signals start a shutdown from now on, and the limit on open files is raised.
     pub(crate) fn new(config: Config) -> anyhow::Result<Process> {
         open_files::raise_limit();
         let tasks = Supervisor::new(config.shutdown_deadline.duration())?;
@@ -58,20 +58,20 @@ impl Process {
         running.ready();
     }
 
-    /// Notes that a listener accepts as many connections as a setting allows.
+    /// Records the connection limit of a listener.
     #[cfg(feature = "services")]
     pub(crate) fn accepts(&mut self, setting: &'static str, connections: usize) {
         self.connections.push((setting, connections));
     }
 
-    /// Says that everything has begun, and that all addresses are listened on.
+    /// Marks the process as started: all services run and all addresses are bound.
     pub(crate) fn started(&self) {
         open_files::check_limit(&self.connections);
         self.startup.ready();
     }
 
-    /// Opens the health endpoint and returns its base URL. Before anything slow, so that whoever
-    /// watches sees a process that starts rather than one that is dead.
+    /// Opens the health endpoint and returns its base URL. It comes before anything slow, so that
+    /// probes see a starting process rather than a dead one.
     pub(crate) async fn open_health(&mut self) -> anyhow::Result<String> {
         let listen = self.config.health.listen;
         let admin = HealthServer::bind(listen, self.readiness.clone(), self.metrics.clone()).await?;

@@ -1,7 +1,7 @@
-//! Whether this process may be sent work: a set of named conditions, each kept by one service.
+//! Readiness of this process: a set of named conditions, each set by one service.
 //!
-//! A process is ready when every condition is, and it is not stopping. It is alive all the while:
-//! liveness is for restarting a hung process, readiness for taking traffic away from a busy one.
+//! A process is ready when every condition is and it is not stopping. Liveness is independent:
+//! it restarts a hung process, while readiness takes traffic away from a busy one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,19 +26,19 @@ enum State {
 }
 
 impl Readiness {
-    /// No conditions yet; once `stopping` is cancelled, never ready again.
+    /// A readiness without conditions; never ready once `stopping` is cancelled.
     pub(crate) fn new(stopping: CancellationToken) -> Readiness {
         Readiness { stopping, conditions: Arc::default() }
     }
 
-    /// Adds a condition under a name of its own. Until it says otherwise it is not ready.
+    /// Adds a condition, which is not ready at first.
     pub(crate) fn condition(&self, name: &'static str) -> Condition {
         let condition = Condition { name, readiness: self.clone() };
         condition.not_ready("starting");
         condition
     }
 
-    /// Why the process is not ready, one line each; nothing when it is.
+    /// Why the process is not ready, one line each; empty when it is.
     pub(crate) fn obstacles(&self) -> Vec<String> {
         if self.stopping.is_cancelled() {
             return vec!["shutting down".to_owned()];
@@ -67,7 +67,7 @@ impl Collector for Readiness {
     }
 }
 
-/// One condition, in the hands of the service that keeps it.
+/// Handle of one condition, for the service that sets it.
 #[derive(Debug)]
 pub(crate) struct Condition {
     name: &'static str,
@@ -75,12 +75,12 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// The condition holds.
+    /// Sets the condition to ready.
     pub(crate) fn ready(&self) {
         self.readiness.lock().insert(self.name, State::Ready);
     }
 
-    /// The condition does not hold; `reason` is shown to whoever asks.
+    /// Sets the condition to not ready; `/readyz` shows `reason`.
     pub(crate) fn not_ready(&self, reason: impl Into<String>) {
         self.readiness.lock().insert(self.name, State::NotReady(reason.into()));
     }

@@ -1,4 +1,4 @@
-//! The services, each built in plain sight from the settings and handed to the supervisor under its name and stage.
+//! The services, each built from the settings and started by the supervisor under its name and stage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use crate::readiness::Condition;
 use crate::supervisor::Stage;
 use crate::version::Version;
 
-/// How often our own certificates are looked at: they are renewed months before they end.
+/// Interval between checks of our own certificates, which are renewed months before they expire.
 const RENEW_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// How often the store is asked whether it answers.
+/// Interval between pings of the store.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// What all services stand on: the health endpoint, the store and its housekeeping. Returns the URL of the first and the
-/// second, open.
+/// Opens what all services use: the health endpoint, the store and its housekeeping. Returns the URL of the health endpoint and
+/// the store.
 pub(crate) async fn open_base(process: &mut Process) -> anyhow::Result<(String, Store)> {
     ensure_writable(process.config.data_dir.as_ref())?;
     let answers = process.readiness.condition("store");
@@ -61,7 +61,7 @@ pub(crate) async fn open_base(process: &mut Process) -> anyhow::Result<(String, 
     Ok((health, store))
 }
 
-/// Says in the readiness whether the database answers.
+/// Updates the readiness by pings of the database.
 async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) -> anyhow::Result<()> {
     let mut answered = true;
     while shutdown.run_until_cancelled(tokio::time::sleep(WATCH)).await.is_some() {
@@ -73,9 +73,9 @@ async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) 
         if pinged.is_ok() != answered {
             answered = pinged.is_ok();
             match pinged {
-                Ok(()) => tracing::info!("The store answers again"),
+                Ok(()) => tracing::info!("The store is reachable again"),
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "The store does not answer");
+                    tracing::error!(error = &error as &dyn std::error::Error, "The store is not reachable");
                 }
             }
         }
@@ -83,19 +83,19 @@ async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) 
     Ok(())
 }
 
-/// The API, open.
+/// The running API.
 pub(crate) struct Api {
-    /// Where others reach it.
+    /// URL for clients.
     pub(crate) url: String,
-    /// The certificate that it shows, with its key.
+    /// Paths of its certificate and key.
     pub(crate) pair: Option<CertificatePaths>,
-    /// For the portal, without a connection.
+    /// In-process client for the portal.
     pub(crate) portal: Client,
-    /// For what this process itself asks and does.
+    /// In-process client for this process itself.
     pub(crate) internal: Client,
 }
 
-/// Opens the door to the Admin API.
+/// Starts the Admin API.
 pub(crate) async fn frontend(
     process: &mut Process,
     store: &Store,
@@ -123,7 +123,7 @@ pub(crate) async fn frontend(
     Ok(api)
 }
 
-/// Opens the door with certificates of its own where none are configured, and writes down how to come in by it.
+/// Starts the Admin API with its own certificates where none are configured, and publishes a context for it.
 pub(crate) async fn frontend_with_context(
     process: &mut Process,
     store: &Store,
@@ -140,7 +140,7 @@ pub(crate) async fn frontend_with_context(
         let pki = PkiDirectory::ensure(&data_dir.join("pki"), &names, SystemClock.now())
             .context("the certificates")?;
         match &config.certificate {
-            // Whoever brings a certificate brings what signed it in the same file.
+            // A configured certificate file contains its issuers as well.
             Some(certificate) => {
                 let certificate = certificate.canonicalize();
                 file.authority_file = Some(certificate.context("frontend.certificate cannot be found")?);
@@ -165,14 +165,14 @@ pub(crate) async fn frontend_with_context(
                 let renewed = pki.renew(&names, SystemClock.now()).map_err(anyhow::Error::from);
                 let renewed = renewed.and_then(|is_new| {
                     if is_new && has_operator {
-                        // Whoever commands us by our own context goes on to do so.
+                        // Clients that use the published context keep access.
                         set_operator_credential(&mut file, &pki)?;
                         contexts::publish(&data_dir, &file, &environment)?;
                     }
                     Ok(())
                 });
                 if let Err(error) = renewed {
-                    tracing::error!(error = &*error, "Our certificates were not renewed: {error:#}");
+                    tracing::error!(error = &*error, "Renewal of our certificates failed: {error:#}");
                 }
             }
             Ok(())
@@ -181,7 +181,7 @@ pub(crate) async fn frontend_with_context(
     Ok((api, published))
 }
 
-/// Writes into a context as whom it speaks: our operator.
+/// Sets the operator certificate as the credential of a context.
 fn set_operator_credential(file: &mut ContextFile, pki: &PkiDirectory) -> anyhow::Result<()> {
     let CertificatePair { certificate, key } = pki.operator_pair()?;
     file.certificate = Some(certificate);
@@ -216,7 +216,7 @@ fn connections(process: &Process, store: &Store) -> ClusterConnections {
     ClusterConnections::new(store.reader(), LinksLimits::default(), allow, Arc::new(SystemClock))
 }
 
-/// What this service itself has in the cloud.
+/// Resources of the service itself in the cloud.
 fn service_resources(config: &Config) -> lifecycle::Service {
     let ClustersConfig { locations, zone, .. } = &config.clusters;
     let location = locations.first().map_or("local", String::as_str);

@@ -1,4 +1,4 @@
-//! `shipshape store`: looking after the store itself.
+//! `shipshape store`: maintenance of the store.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
@@ -14,23 +14,23 @@ use crate::config::{Config, Migrate};
 use crate::open_store;
 use cli::output;
 
-/// What can be asked of the store.
+/// Commands of the store.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Verify every promise of the store; repairs nothing. May run beside a running process
+    /// Verify all invariants of the store without repairing anything; may run beside a running process
     Check {
-        /// How to write it
+        /// Output format
         #[arg(short, long, value_enum, default_value_t)]
         output: Form,
     },
-    /// Bring the schema up to date
+    /// Migrate the schema to the newest version
     Migrate,
     /// Copy an SQLite store into a new file while it is in use
     Backup {
         /// The new file
         target: PathBuf,
     },
-    /// Write everything as lines of JSON, to be imported elsewhere; nothing else may run meanwhile
+    /// Write everything as lines of JSON for an import; no other process may use the store meanwhile
     Export {
         /// The new file; - for standard output
         target: PathBuf,
@@ -40,12 +40,12 @@ pub(crate) enum StoreCommand {
         /// The file that export wrote; - for standard input
         source: PathBuf,
     },
-    /// Seal every secret with another key
+    /// Reseal every secret with another key
     RotateKey {
-        /// A key that the key file holds already; a fresh one is made when absent
+        /// A key of the key file; a new one is created when absent
         #[arg(long, value_name = "KEY")]
         to: Option<String>,
-        /// Leave the old keys in the key file
+        /// Keep the old keys in the key file
         #[arg(long)]
         keep_old: bool,
     },
@@ -156,13 +156,13 @@ async fn export(target: &Path, config: &Config) -> anyhow::Result<()> {
     if to_stdout { Ok(()) } else { output::show(&format!("{}: {summary}\n", target.display())) }
 }
 
-/// The file appears when it is whole.
+/// The file appears when it is complete.
 async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<store::TransferCounts> {
     let mut part = target.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
     let unwritten = || format!("export {}: cannot be written", target.display());
-    // For its owner only: it holds all that the store holds. One that an interrupted export left may have been anybody's.
+    // Readable by its owner only, since it contains the whole store. A file left by an interrupted export may belong to anybody.
     let _ = std::fs::remove_file(&part);
     let file = File::options().write(true).create_new(true).mode(0o600).open(&part);
     let mut file = BufWriter::new(file.with_context(unwritten)?);
@@ -182,7 +182,7 @@ async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<stor
 }
 
 async fn import(source: &Path, config: &Config) -> anyhow::Result<()> {
-    // An export is sealed with the keys of the store that it comes from; a fresh key could not open it.
+    // An export is sealed with the keys of its store; a new key could not open it.
     if !config.store.key_file.as_ref().exists() {
         bail!(
             "import: the key file {} does not exist; copy the one of the exported store there, or name it with --set store.key_file=FILE",

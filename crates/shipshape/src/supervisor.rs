@@ -1,9 +1,9 @@
-//! Owns the tasks of a process: gives each a name, notices when one ends, and ends them in order.
+//! Owns the tasks of a process: names them, notices when one ends, and stops them in order.
 //!
-//! A task that ends before it is asked to, with success, error or panic, ends the whole process: half a
-//! process is worse than none, since whoever restarts it cannot see it. A shutdown asks doors and workers
-//! first, so that nothing new comes in and what is held is handed back, then the keel, on which both
-//! stood. All of it fits in one deadline; what is left then is cut off and named.
+//! A task that ends before a shutdown, with success, error or panic, ends the whole process: half a
+//! process is worse than none, since a service manager does not notice it. A shutdown stops listeners and workers
+//! first, so that no new work arrives and leases are released, then the infrastructure that both
+//! use. One deadline applies to all; tasks that still run then are aborted and named.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,15 +16,15 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// When in a shutdown a task is asked to end.
+/// The stage of a shutdown in which a task is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Listeners: first, so that nothing new comes in.
+    /// Listeners: first, so that no new requests arrive.
     Listeners,
-    /// Whatever works on leases and queues: together with the doors, so that work in hand has the whole time to be finished
-    /// or handed back. A request that is still being answered at a door may take a third of it, and needs no worker.
+    /// Workers of leases and queues: together with the listeners, so that running work has the whole deadline to finish
+    /// or to be released. A pending request may take a third of it and needs no worker.
     Workers,
-    /// What the others stand on, such as store housekeeping and the health endpoint: last.
+    /// What the others depend on, such as store housekeeping and the health endpoint: last.
     Infrastructure,
 }
 
@@ -32,17 +32,17 @@ impl Stage {
     const IN_ORDER: [Stage; 3] = [Stage::Listeners, Stage::Workers, Stage::Infrastructure];
 }
 
-/// A signal that asks a process to end.
+/// A signal that stops a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// What a terminal sends for Ctrl-C.
+    /// Sent by a terminal for Ctrl-C.
     Interrupt,
-    /// What service managers and the kubelet send.
+    /// Sent by service managers and the kubelet.
     Terminate,
 }
 
 impl Signal {
-    /// The exit code a shell reports for a process that this signal ended.
+    /// Exit code of a process that was stopped by this signal, as shells report it.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
             Signal::Interrupt => 130,
@@ -60,10 +60,10 @@ impl fmt::Display for Signal {
     }
 }
 
-/// Why a process did not end as it should.
+/// Why a process did not shut down cleanly.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// A task returned although nobody asked it to.
+    /// A task returned before a shutdown.
     #[error("task {name} ended although nothing asked it to")]
     EndedUnasked {
         /// The task.
@@ -74,7 +74,7 @@ pub(crate) enum Fault {
     Failed {
         /// The task.
         name: &'static str,
-        /// What it said.
+        /// The error.
         #[source]
         cause: anyhow::Error,
     },
@@ -86,20 +86,20 @@ pub(crate) enum Fault {
         /// The message of the panic.
         message: String,
     },
-    /// Tasks did not end in time and were cut off.
+    /// Tasks did not end within the deadline and were aborted.
     #[error("the shutdown took longer than {deadline:?}; cut off: {}", names.join(", "))]
     Overdue {
-        /// How long they had.
+        /// The deadline.
         deadline: Duration,
-        /// The tasks that were left.
+        /// The aborted tasks.
         names: Vec<&'static str>,
     },
-    /// A second signal came before the shutdown was done.
+    /// A second signal arrived before the shutdown was complete.
     #[error("a second {signal} ended the shutdown early; cut off: {}", names.join(", "))]
     Insisted {
         /// The second signal.
         signal: Signal,
-        /// The tasks that were left.
+        /// The aborted tasks.
         names: Vec<&'static str>,
     },
 }
@@ -109,7 +109,7 @@ pub(crate) enum Fault {
 pub(crate) struct Supervisor {
     deadline: Duration,
     signals: Signals,
-    /// Whether a signal has asked for the end; the next one then insists.
+    /// Whether a signal has started the shutdown; the next one aborts it.
     asked: bool,
     tasks: JoinSet<anyhow::Result<()>>,
     named: HashMap<Id, (Stage, &'static str)>,
@@ -118,8 +118,8 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor without tasks, which from now on catches SIGTERM and SIGINT. A shutdown may take
-    /// `deadline` in all.
+    /// A supervisor without tasks, which catches SIGTERM and SIGINT. A shutdown may take
+    /// `deadline` in total.
     pub(crate) fn new(deadline: Duration) -> anyhow::Result<Supervisor> {
         let listen = |kind| unix::signal(kind).context("cannot listen for signals");
         let signals = Signals::Process {
@@ -141,12 +141,12 @@ impl Supervisor {
         }
     }
 
-    /// Cancelled the moment a shutdown begins, before any task is asked to end.
+    /// Cancelled when a shutdown starts, before any task is stopped.
     pub(crate) fn stopping(&self) -> CancellationToken {
         self.stopping.clone()
     }
 
-    /// Starts a task. It is to run until the token it gets is cancelled, and then to end soon.
+    /// Starts a task. It runs until its token is cancelled and then ends soon.
     pub(crate) fn spawn<F>(
         &mut self,
         stage: Stage,
@@ -160,8 +160,8 @@ impl Supervisor {
         self.named.insert(id, (stage, name));
     }
 
-    /// Runs until a signal or the end of a task, then ends all tasks in order.
-    /// It is an error unless a signal asked for it and every task ended in peace and in time.
+    /// Runs until a signal or the end of a task, then stops all tasks in order.
+    /// Fails unless a signal started the shutdown and every task ended without error within the deadline.
     pub(crate) async fn run(mut self) -> Result<(), Fault> {
         let mut fault = tokio::select! {
             signal = self.signals.next() => {
@@ -177,14 +177,14 @@ impl Supervisor {
         self.stopping.cancel();
         let ended_early = self.end_in_order(&mut fault).await;
         self.tasks.abort_all();
-        // The first thing that went wrong is the cause; what followed from it has been logged.
+        // The first error is the cause; later ones were logged.
         match fault.or(ended_early) {
             None => Ok(()),
             Some(fault) => Err(fault),
         }
     }
 
-    /// Asks each stage to end and waits for it. Returns why it stopped waiting, if not all ended.
+    /// Stops each stage and waits for it. Returns why it stopped waiting, if not all tasks ended.
     async fn end_in_order(&mut self, first: &mut Option<Fault>) -> Option<Fault> {
         let limit = Instant::now() + self.deadline;
         self.token(Stage::Listeners).cancel();
@@ -234,7 +234,7 @@ impl Supervisor {
 
 type Ended = Result<anyhow::Result<()>, JoinError>;
 
-/// The next task that ends; nothing when there is none.
+/// The next task that ends; `None` if there is none.
 async fn next_end(
     tasks: &mut JoinSet<anyhow::Result<()>>,
     named: &mut HashMap<Id, (Stage, &'static str)>,
@@ -277,7 +277,7 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// Where signals come from.
+/// Source of signals.
 #[derive(Debug)]
 enum Signals {
     /// The operating system.

@@ -1,7 +1,7 @@
-//! `shipshape task test`: runs one task that is written as data against a simulated cluster, and tells what happened.
+//! `shipshape task test`: runs one task on a simulated cluster and reports its steps.
 //!
-//! The engine, the store and the kinds of steps are the real ones; the cluster is kubesim's, in this process, and is gone
-//! afterwards. Time between attempts is leapt over, so that a worker that was killed is taken over at once.
+//! The engine, the store and the step kinds are the real ones; the cluster is simulated in this process and removed
+//! afterwards. The clock skips the time between attempts, so that the work of a killed worker is taken over at once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -34,13 +34,13 @@ use store::{ClaimedWork, Keyring, LEASE, Location, NewWork, Options, Store, Work
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// So many claims are more than five attempts and a crash can cost.
+/// Largest number of claims: more than five attempts and a crash need.
 const CLAIMS_MAX: usize = 20;
 /// The nodes of the simulated cluster.
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
-/// How many entries of the history are read at once.
+/// Page size of the history.
 const PAGE: usize = 200;
-/// How long the simulated nodes may take until they are ready.
+/// Longest wait until the simulated nodes are ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Flags of `shipshape task test`.
@@ -51,18 +51,18 @@ pub(crate) struct TestFlags {
     /// A parameter of the task; may be repeated
     #[arg(short, long = "param", value_name = "KEY=VALUE")]
     parameters: Vec<KeyValue>,
-    /// Kill the worker in this step, and let another go on
+    /// Kill the worker in this step; another takes over
     #[arg(long, value_name = "STEP")]
     crash_at: Option<String>,
-    /// Let this step fail for good, and see what is undone
+    /// Fail this step with a terminal error and undo the steps before it
     #[arg(long, value_name = "STEP")]
     fail_at: Option<String>,
-    /// A file with objects that are in the cluster before the task begins
+    /// A file with objects to create in the cluster before the task starts
     #[arg(long, value_name = "FILE")]
     objects: Option<PathBuf>,
 }
 
-/// Runs the task of the flags, shows what happened, and fails unless it ended as expected.
+/// Runs the task of the flags, prints the report, and fails unless the result is the expected one.
 pub(crate) async fn test(flags: &TestFlags) -> anyhow::Result<()> {
     let Document { place, value } = flags.documents.read_one()?;
     let form: TaskForm = planner::task::of_value(value).with_context(|| place.clone())?;
@@ -83,27 +83,27 @@ pub(crate) async fn test(flags: &TestFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What to try.
+/// Options of a test.
 #[derive(Debug, Clone, Default)]
 struct TaskTest {
-    /// What the task is given.
+    /// Parameters of the task.
     parameters: Map<String, Value>,
-    /// The worker dies in this step, after it took effect and before that is remembered.
+    /// The worker is killed in this step, after its effect and before its checkpoint.
     crash_at: Option<String>,
-    /// This step fails for good, after it took effect.
+    /// This step fails with a terminal error, after its effect.
     fail_at: Option<String>,
-    /// Objects in YAML that are in the cluster before the task begins.
+    /// Objects in YAML that are created before the task starts.
     objects: Option<String>,
 }
 
-/// What happened.
+/// Result of a test.
 #[derive(Debug, Clone)]
 struct Report {
-    /// All of it, for people.
+    /// Text for people.
     text: String,
-    /// How it ended.
+    /// Final state.
     state: WorkState,
-    /// Whether it ended as it should: completed, or, with a failure that was asked for, failed with everything undone.
+    /// Whether the result is the expected one: completed or, with an injected failure, failed with everything undone.
     as_expected: bool,
 }
 
@@ -125,7 +125,7 @@ async fn run(form: &TaskForm, test: &TaskTest) -> anyhow::Result<Report> {
     run_state.report(&work?).await
 }
 
-/// The world of one test.
+/// One test run: its store, clock and cluster.
 struct TestRun<'a> {
     definition: &'a Definition,
     test: &'a TaskTest,
@@ -170,7 +170,7 @@ impl<'a> TestRun<'a> {
         Ok(TestRun { definition, test, store, clock, context, work, _directory: directory })
     }
 
-    /// Claims the work until it is at its end.
+    /// Claims and runs the work until it is finished.
     async fn execute(&self) -> anyhow::Result<WorkView> {
         let faults = InjectedFaults {
             crash_at: self.test.crash_at.clone(),
@@ -211,7 +211,7 @@ impl<'a> TestRun<'a> {
         bail!("the task did not end after {CLAIMS_MAX} claims")
     }
 
-    /// Leaps to the moment when the work can be claimed or taken over.
+    /// Advances the clock until the work can be claimed or taken over.
     async fn next_claim(&self) -> anyhow::Result<ClaimedWork> {
         let owner = Uuid::now_v7();
         for _ in 0..2 {
@@ -261,7 +261,7 @@ impl<'a> TestRun<'a> {
     }
 }
 
-/// One entry of the history; those of the bookkeeping are left out.
+/// One entry of the history; `None` for bookkeeping entries.
 fn line(entry: &Entry) -> Option<String> {
     let step = entry.step.as_deref().unwrap_or_default();
     let took = entry.duration_ms.map(|millis| TimeSpan::new(Duration::from_millis(millis)));
@@ -269,13 +269,15 @@ fn line(entry: &Entry) -> Option<String> {
     let said = entry.message.as_deref().unwrap_or_default().trim_end().replace('\n', "\n      ");
     let said = if said.is_empty() { String::new() } else { format!(": {said}") };
     Some(match entry.event {
-        EntryEvent::StepStarted => format!("{step} begins"),
-        EntryEvent::StepFinished => format!("{step} is done{took}{said}"),
+        EntryEvent::StepStarted => format!("{step} started"),
+        EntryEvent::StepFinished => format!("{step} done{took}{said}"),
         EntryEvent::StepFailed => format!("{step} failed{took}{said}"),
-        EntryEvent::Undone => format!("{step} is undone{took}{said}"),
-        EntryEvent::TakenOver => format!("the worker was killed; another goes on, attempt {}", entry.attempt),
-        EntryEvent::Retried => format!("another attempt follows{said}"),
-        EntryEvent::Yielded => format!("handed back{said}"),
+        EntryEvent::Undone => format!("{step} undone{took}{said}"),
+        EntryEvent::TakenOver => {
+            format!("the worker was killed; another takes over, attempt {}", entry.attempt)
+        }
+        EntryEvent::Retried => format!("retrying{said}"),
+        EntryEvent::Yielded => format!("released{said}"),
         EntryEvent::Created
         | EntryEvent::Claimed
         | EntryEvent::CancelRequested
@@ -298,7 +300,7 @@ async fn wait_for_nodes(link: &Link) -> anyhow::Result<()> {
     tokio::time::timeout(READY_WITHIN, ready).await.context("the simulated nodes did not become ready")?
 }
 
-/// The clock of this machine, and how far the test has leapt ahead of it.
+/// The system clock plus the time that the test skipped.
 #[derive(Debug, Default)]
 struct AdvancingClock {
     ahead_millis: AtomicI64,
@@ -317,7 +319,7 @@ impl Clock for AdvancingClock {
     }
 }
 
-/// What befalls the plan; each once.
+/// Faults that are injected into the plan, each once.
 #[derive(Clone)]
 struct InjectedFaults {
     crash_at: Option<String>,
@@ -381,7 +383,7 @@ impl InjectedFaults {
             std::future::pending::<()>().await;
         }
         if fails {
-            return Err(StepError::terminal("FailureWanted", "it fails because --fail-at says so"));
+            return Err(StepError::terminal("InjectedFailure", "failed by --fail-at"));
         }
         Ok(())
     }
@@ -418,7 +420,7 @@ mod tests {
         let report = run(&task(), &test()).await.unwrap();
         assert!(report.as_expected && report.state == WorkState::Completed, "{}", report.text);
         for expect in [
-            "steady is done",
+            "steady done",
             "node node-2 cordoned",
             "1 created",
             "node node-2 is drained",
@@ -435,7 +437,7 @@ mod tests {
             let report = run(&task(), &TaskTest { crash_at: Some(step.to_owned()), ..test() }).await.unwrap();
             assert!(report.as_expected, "{step}: {}", report.text);
             assert!(
-                report.text.contains("the worker was killed; another goes on, attempt 2"),
+                report.text.contains("the worker was killed; another takes over, attempt 2"),
                 "{}",
                 report.text
             );
@@ -455,7 +457,7 @@ mod tests {
         );
     }
 
-    /// What follows a flag in a command line, for each time that it is there.
+    /// The values of a flag in a command line.
     fn given<'a>(words: &[&'a str], flag: &str) -> Vec<&'a str> {
         words.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect()
     }

@@ -1,7 +1,7 @@
 //! Logs to standard error, and traces to an OpenTelemetry collector when one is configured.
 //!
-//! Telemetry serves the process and never the reverse: a collector that is slow or away costs a bounded
-//! queue, one line when it goes and one when it is back, and a bounded time at the end.
+//! Telemetry never harms the process: a slow or unreachable collector costs a bounded
+//! queue, one log line when it fails and one when it recovers, and a bounded time at the end.
 
 mod collector;
 
@@ -23,17 +23,17 @@ use crate::config::{Config, LogFormat, OtlpEndpoint, TelemetryConfig};
 use crate::version::Version;
 use collector::Collector;
 
-/// How long the last traces may take at the end of the process.
+/// Longest flush of traces at the end of the process.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// Logs and traces, switched on.
+/// Running logs and traces.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     traces: Option<SdkTracerProvider>,
 }
 
 impl Telemetry {
-    /// Switches on what the configuration asks for. Once per process, inside the runtime.
+    /// Starts logs and traces by the configuration. Once per process, inside the runtime.
     pub(crate) fn start(config: &Config, colour: bool) -> anyhow::Result<Telemetry> {
         let traces = match &config.telemetry.otlp_endpoint {
             Some(endpoint) => Some(provider(&config.telemetry, endpoint)?),
@@ -46,14 +46,14 @@ impl Telemetry {
                 .with_threads(false)
                 .with_filter(filter_fn(is_ours))
         });
-        // The level is that of the log alone: whoever wants few lines still wants whole traces.
+        // The level applies to the log only: traces are always complete.
         let lines = lines(config.log.format, colour).with_filter(config.log.level.filter());
         let subscriber = tracing_subscriber::registry().with(lines).with(exported);
         subscriber.try_init().context("logging is already switched on")?;
         Ok(Telemetry { traces })
     }
 
-    /// Sends what is left, within a bounded time.
+    /// Flushes traces within a bounded time.
     pub(crate) async fn finish(self) {
         let Some(traces) = self.traces else { return };
         // The flush blocks its thread and needs the runtime to carry the request, so it gets a thread
@@ -80,7 +80,7 @@ where
     }
 }
 
-/// Whether a span is worth sending. Those of the sending itself would beget each other for ever.
+/// Whether a span is exported. Spans of the export itself would cause further exports forever.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     if *metadata.level() > Level::INFO {
         return false;

@@ -1,4 +1,4 @@
-//! `shipshape up`: every service in one process; and each of them alone, for many processes on one PostgreSQL.
+//! `shipshape up`: all services in one process; and each service alone, for several processes on one PostgreSQL.
 
 use std::path::{Path, PathBuf};
 #[cfg(feature = "sim")]
@@ -33,35 +33,35 @@ use crate::version::Version;
 /// A service that can run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Service {
-    /// Answers the Admin API.
+    /// Serves the Admin API.
     Frontend,
-    /// Works manifests.
+    /// Runs manifests.
     Actuator,
-    /// Makes the manifests that schedules want.
+    /// Creates the manifests of schedules.
     Scheduler,
-    /// Carries out what customers ask of their clusters.
+    /// Creates, updates and deletes clusters.
     Backend,
 }
 
-/// Where everything is, once it runs.
+/// The running services.
 struct Running {
     store: Store,
     health: String,
     api: Api,
     portal: PortalAddress,
     context: PublishedContext,
-    /// Only the demonstration needs it.
+    /// For the demonstration.
     #[cfg(feature = "sim")]
     provider: Option<CloudProvider>,
 }
 
-/// Runs every service there is until a signal ends it; with a demonstration of so many clusters if that is wanted.
+/// Runs all services until a signal; with a demonstration of `demo` clusters.
 pub(crate) async fn run(
     mut process: Process,
     environment: &Environment,
     demo: Option<u16>,
 ) -> anyhow::Result<()> {
-    // Whatever forbids a start is found out before anything is opened: what is there stays as it is.
+    // Everything that prevents a start is checked before anything is opened or changed.
     let data_dir: PathBuf = AsRef::<Path>::as_ref(&process.config.data_dir).to_owned();
     ensure_writable(&data_dir)?;
     let _lock = lock(&data_dir).await?;
@@ -82,14 +82,14 @@ pub(crate) async fn run(
     output::show(&banner(&process, &running, demo))?;
     if process.config.frontend.insecure {
         output::warn(
-            "INSECURE: the API asks nobody who they are; whoever is on this machine may do everything",
+            "INSECURE: the API requires no authentication; everybody on this machine has full access",
             environment.allows_colour(),
         );
     }
     end(process, running.store).await
 }
 
-/// Runs one service until a signal ends it.
+/// Runs one service until a signal.
 pub(crate) async fn run_service(mut process: Process, service: Service) -> anyhow::Result<()> {
     let (health, store) = services::open_base(&mut process).await?;
     let provider = cloud::configured(&process.config.cloud)?;
@@ -131,7 +131,7 @@ pub(crate) async fn run_service(mut process: Process, service: Service) -> anyho
     end(process, store).await
 }
 
-/// Runs the portal as a client of an API elsewhere until a signal ends it. It has no store.
+/// Runs the portal as a client of an API in another process until a signal. It has no store.
 pub(crate) async fn run_portal(mut process: Process, admin: anyhow::Result<Client>) -> anyhow::Result<()> {
     let admin = admin?;
     let server = admin.server().to_owned();
@@ -149,7 +149,7 @@ pub(crate) async fn run_portal(mut process: Process, admin: anyhow::Result<Clien
 
 async fn end(process: Process, store: Store) -> anyhow::Result<()> {
     let ended = process.tasks.run().await;
-    // Last of all: whatever the tasks wrote while they ended is on disk when this returns.
+    // Last, so that all writes of the ending tasks are on disk when this returns.
     store.close().await;
     Ok(ended?)
 }
@@ -181,7 +181,7 @@ async fn start(process: &mut Process, environment: &Environment) -> anyhow::Resu
     })
 }
 
-/// Where this process would listen.
+/// The addresses on which this process listens.
 fn listens(config: &Config) -> [Listen; 3] {
     [
         Listen { key: "health.listen", flag: "--health", address: config.health.listen },
@@ -193,7 +193,7 @@ fn listens(config: &Config) -> [Listen; 3] {
 fn banner(process: &Process, running: &Running, demo: Option<u16>) -> String {
     let Running { store, health, api, portal, context, .. } = running;
     let link = portal.link.as_ref().map(|link| format!("  sign in  {link}  (once)\n")).unwrap_or_default();
-    // Commands use the current context by themselves; another must be named.
+    // Commands use the current context by default; any other must be named.
     let (note, flag) = match context.current {
         true => (String::new(), String::new()),
         false => (", which is not the current one".to_owned(), format!(" --context {}", context.name)),
@@ -201,7 +201,7 @@ fn banner(process: &Process, running: &Running, demo: Option<u16>) -> String {
     let place = if context.current { String::new() } else { format!("SHIPSHAPE_CONTEXT={} ", context.name) };
     let (fleet, first) = match demo {
         Some(count) => (
-            format!("  demo     {count} simulated clusters, the first of them within seconds\n"),
+            format!("  demo     {count} simulated clusters, the first within seconds\n"),
             format!("shipshape cluster list --watch{flag}"),
         ),
         None => (String::new(), format!("{place}shipshape cluster create NAME --wait")),

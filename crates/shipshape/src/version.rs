@@ -1,4 +1,4 @@
-//! What this executable is: the same answer on the command line, at `/version` and in the metrics.
+//! The version of this executable, for the command line, `/version` and the metrics.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 pub(crate) struct Version {
     /// The version of Shipshape.
     pub(crate) version: &'static str,
-    /// The commit, if the build was told.
+    /// The commit, if the build knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) commit: Option<&'static str>,
     /// The compiler.

@@ -29,7 +29,7 @@ pub enum BudgetCommand {
         key: String,
         /// Largest number of concurrent runs, or none
         limit: Limit,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -41,7 +41,7 @@ pub enum BudgetCommand {
     Clear {
         /// fleet, region/LOCATION, subscription/ID or task/NAME
         key: String,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]

@@ -21,7 +21,7 @@ impl Confirm {
         }
         let stdin = std::io::stdin();
         if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
-            bail!("{what}? There is nobody to ask; say --yes if it is meant");
+            bail!("{what}? There is no terminal to confirm it; pass --yes");
         }
         let mut stderr = std::io::stderr().lock();
         write!(stderr, "{what}? [y/N] ")?;
@@ -30,7 +30,7 @@ impl Confirm {
         stdin.read_line(&mut answer)?;
         match is_yes(&answer) {
             true => Ok(()),
-            false => bail!("nothing was done"),
+            false => bail!("cancelled; nothing was changed"),
         }
     }
 }

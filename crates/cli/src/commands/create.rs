@@ -34,7 +34,7 @@ pub struct CreateFlags {
     /// Among manifests due at the same second, lower runs first
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true)]
     priority: Option<i32>,
-    /// Why; kept in the history
+    /// Reason for the history
     #[arg(long)]
     reason: Option<String>,
     /// Validate the request and show the result without creating anything

@@ -71,7 +71,7 @@ pub async fn run(command: &EventsCommand, invocation: &Invocation<'_>) -> anyhow
     {
         let event = event?;
         if let Change::Interrupted { why } = &event.change {
-            output::note(&format!("the stream broke and is taken up again: {why}"));
+            output::note(&format!("the event stream was interrupted and reconnects: {why}"));
             continue;
         }
         output::show(&match command.output {
@@ -118,7 +118,7 @@ fn line(event: &Event) -> String {
         Change::Other(topic) => format!("{topic} {}", event.data),
         // A deleted cluster is identified by its path.
         Change::Deleted { topic, id } => format!("{topic}/{} deleted", last_segment(id)),
-        Change::Relist => "events were missed; what was read before may be old".to_owned(),
+        Change::Relist => "events were missed; earlier output may be outdated".to_owned(),
         Change::Interrupted { why } => why.clone(),
     }
 }

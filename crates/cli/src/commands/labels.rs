@@ -1,4 +1,4 @@
-//! Labels as they are typed, and selections by them in kubectl's grammar.
+//! Labels on the command line, and label selectors in kubectl's grammar.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl FromStr for LabelChange {
     }
 }
 
-/// A selection by labels; all of its parts must hold.
+/// A label selector; all of its requirements must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelSelector(Vec<Requirement>);
 
@@ -63,7 +63,7 @@ enum Test {
 }
 
 impl LabelSelector {
-    /// Whether a thing with these labels is meant.
+    /// Whether the labels match.
     pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|Requirement { key, test }| match (test, labels.get(key)) {
             (Test::In(values), Some(value)) => values.contains(value),

@@ -18,10 +18,10 @@ use super::table::{Column, View, Width, absolute, wire_name, with_age};
 use super::{Connect, Invocation, complete, wait, watch};
 use crate::output;
 
-/// What can be done with manifests.
+/// Commands of manifests.
 #[derive(Debug, Subcommand)]
 pub enum ManifestCommand {
-    /// Ask for a task to be done on a cluster
+    /// Run a task on a cluster
     #[command(visible_alias = "run")]
     Create {
         /// The task, by its name or id
@@ -44,43 +44,43 @@ pub enum ManifestCommand {
         #[command(flatten)]
         output: Output,
     },
-    /// Show what happened to a manifest, oldest first
+    /// Show the history of a manifest, oldest first
     History {
         #[command(flatten)]
         manifest: ManifestRef,
         #[command(flatten)]
         output: Output,
     },
-    /// End a manifest: at once if it has not begun, else at its next safe point, with what it did undone
+    /// Cancel a manifest: at once if it has not started, else at its next safe point, and undo its steps
     Cancel {
         #[command(flatten)]
         manifest: ManifestRef,
-        /// Why; kept in the history
+        /// Reason for the history
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
         confirm: Confirm,
-        /// Wait for its end
+        /// Wait until it finishes
         #[arg(short, long)]
         wait: bool,
         #[command(flatten)]
         output: Output,
     },
-    /// Make a pending manifest the next of its cluster
+    /// Run a pending manifest next on its cluster
     Expedite {
         #[command(flatten)]
         manifest: ManifestRef,
-        /// Why; kept in the history
+        /// Reason for the history
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
         output: Output,
     },
-    /// Remove a manifest and its history
+    /// Delete a manifest and its history
     Delete {
         #[command(flatten)]
         manifest: ManifestRef,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -91,10 +91,10 @@ pub enum ManifestCommand {
 /// The manifest and the server.
 #[derive(Debug, Clone, Args)]
 pub struct ManifestRef {
-    /// The manifest's id, or at least 8 characters of it
+    /// The manifest's id or its first 8 or more characters
     #[arg(value_name = "MANIFEST", add = ArgValueCandidates::new(complete::manifests))]
     id: String,
-    /// Its cluster; spares the search for it
+    /// Its cluster; avoids a search
     #[arg(long, value_name = "CLUSTER", add = ArgValueCandidates::new(complete::clusters))]
     cluster: Option<String>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ impl ManifestRef {
     }
 }
 
-/// Which manifests.
+/// Flags of `shipshape manifest list`.
 #[derive(Debug, Args)]
 pub struct ListFlags {
     /// Only of this cluster
@@ -131,10 +131,10 @@ pub struct ListFlags {
     /// Only in this state, such as Pending; may be repeated
     #[arg(long, value_name = "STATE", value_parser = state)]
     state: Vec<WorkState>,
-    /// At most so many
+    /// Largest number of rows
     #[arg(long, value_name = "N", default_value_t = 500)]
     limit: usize,
-    /// Go on showing what changes
+    /// Watch for changes
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]
@@ -174,7 +174,7 @@ pub async fn run(command: &ManifestCommand, invocation: &Invocation<'_>) -> anyh
             let mut form = answer.value;
             form.cluster_resource_id = Some(cluster);
             let did = match answer.status {
-                StatusCode::ACCEPTED => "is asked to end; what it did will be undone",
+                StatusCode::ACCEPTED => "cancel requested; its completed steps will be undone",
                 _ => "cancelled",
             };
             output.print_change(invocation, &form, did)?;
@@ -187,7 +187,7 @@ pub async fn run(command: &ManifestCommand, invocation: &Invocation<'_>) -> anyh
             let (client, cluster, form) = manifest.find(invocation).await?;
             let mut form = client.expedite_manifest(&cluster, form.id, reason.as_deref()).await?.value;
             form.cluster_resource_id = Some(cluster);
-            output.print_change(invocation, &form, "is the next of its cluster")
+            output.print_change(invocation, &form, "expedited")
         }
         ManifestCommand::Delete { manifest, reason, confirm } => {
             let (client, cluster, form) = manifest.find(invocation).await?;
@@ -328,7 +328,7 @@ impl Printable for ManifestForm {
     }
 }
 
-/// An entry of a history, in a list.
+/// An entry of a history.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct HistoryRow(Entry);
@@ -357,7 +357,7 @@ impl Printable for HistoryRow {
             None => wire_name(entry.event),
         };
         let message = entry.message.as_deref().unwrap_or_default();
-        // A log has many lines; the whole of it is in -o json and -o yaml.
+        // A log has many lines; -o json and -o yaml contain all of them.
         let lines = message.lines().count();
         let message = match (message.lines().next(), lines) {
             (Some(first), 2..) => format!("{first} … ({lines} lines)"),

@@ -17,6 +17,7 @@ mod input;
 mod labels;
 mod manifest;
 mod operation;
+mod outage;
 mod plan;
 mod print;
 mod progress;

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::outage::Outage;
 use super::print::{Output, Printable};
 use super::progress::Progress;
 use super::table::{Column, View, Width, with_age};
@@ -20,9 +21,6 @@ use crate::output;
 
 /// Longest interval between two requests; shorter than Retry-After, because a user is watching.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Longest outage of the server that a wait tolerates; a restart is shorter.
-const OUTAGE_MAX: Duration = Duration::from_secs(300);
 
 /// Commands of operations.
 #[derive(Debug, Subcommand)]
@@ -68,7 +66,7 @@ impl Wait {
 /// The user interrupted the wait.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "no longer waiting; operation {operation} goes on, and `shipshape operation show {operation} --wait` follows it"
+    "stopped waiting; operation {operation} continues, run `shipshape operation show {operation} --wait` to follow it"
 )]
 pub struct Interrupted {
     operation: Uuid,
@@ -99,7 +97,7 @@ pub(super) async fn begun(
     let id = operation.id;
     if !wait.wait {
         output::note(&format!(
-            "operation {id} carries it out; `shipshape operation show {id} --wait` follows it"
+            "operation {id} started; run `shipshape operation show {id} --wait` to follow it"
         ));
         return Ok(());
     }
@@ -195,18 +193,16 @@ async fn until_end(
 ) -> anyhow::Result<OperationStatus> {
     let limit = timeout.map(|timeout| Instant::now() + timeout.duration());
     let mut step = String::new();
-    let mut away: Option<Instant> = None;
+    let mut outage = Outage::default();
     loop {
         let mut pause = POLL_INTERVAL;
         match client.look(operation).await {
             Ok(look) => {
-                if away.take().is_some() {
-                    progress.line("the server answers again");
-                }
+                outage.end(progress);
                 if let Some(now) = &look.status.properties {
                     if !now.step.is_empty() && now.step != step {
                         step.clone_from(&now.step);
-                        progress.line(&format!("step {step} began, {}% done", now.percent));
+                        progress.line(&format!("step {step} started, {}% done", now.percent));
                     }
                     progress.percent(now.percent);
                     progress.show(&standing(&step, &now.message));
@@ -216,21 +212,11 @@ async fn until_end(
                     None => return Ok(look.status),
                 }
             }
-            // The work continues without this client, and the server may be restarting.
-            Err(error) if error.may_pass() => {
-                let since = *away.get_or_insert_with(|| {
-                    progress.line(&format!("{error}; still waiting"));
-                    Instant::now()
-                });
-                if since.elapsed() > OUTAGE_MAX {
-                    return Err(error.into());
-                }
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) => outage.tolerate(error, progress)?,
         }
         if limit.is_some_and(|limit| Instant::now() + pause > limit) {
             bail!(
-                "operation {id} has not ended in time; it goes on, and `shipshape operation show {id} --wait` follows it",
+                "operation {id} did not finish within the timeout and continues; run `shipshape operation show {id} --wait` to follow it",
                 id = operation.id
             );
         }
@@ -240,7 +226,7 @@ async fn until_end(
 
 fn standing(step: &str, message: &str) -> String {
     match (step.is_empty(), message.is_empty()) {
-        (true, _) => "waiting for its turn".to_owned(),
+        (true, _) => "queued".to_owned(),
         (false, true) => step.to_owned(),
         (false, false) => format!("{step}: {message}"),
     }
@@ -349,7 +335,7 @@ mod tests {
 
     #[test]
     fn how_it_stands_says_what_is_waited_for() {
-        assert_eq!(standing("", "x"), "waiting for its turn");
+        assert_eq!(standing("", "x"), "queued");
         assert_eq!(standing("ensure-network", ""), "ensure-network");
         assert_eq!(standing("nodes-ready", "2 of 3 masters ready"), "nodes-ready: 2 of 3 masters ready");
     }

@@ -1,4 +1,4 @@
-//! `shipshape schedule`: rules that make manifests.
+//! `shipshape schedule`: schedules, which create manifests.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,13 @@ use super::time_arg::TimeArg;
 use super::{Connect, Invocation, complete, watch};
 use crate::output;
 
-/// What can be done with schedules.
+/// Commands of schedules.
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
     /// List the schedules
     #[command(visible_alias = "ls")]
     List {
-        /// Go on showing what changes
+        /// Watch for changes
         #[arg(short, long)]
         watch: bool,
         #[command(flatten)]
@@ -45,11 +45,11 @@ pub enum ScheduleCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Store schedules that are written as YAML or JSON; the task may be named by its name
+    /// Store schedules from YAML or JSON; the task may be given by name
     Apply {
         #[command(flatten)]
         documents: Documents,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -57,17 +57,17 @@ pub enum ScheduleCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Show what a schedule would make, and store nothing
+    /// Show the runs of a schedule without storing it
     Preview {
         #[command(flatten)]
         documents: Documents,
-        /// How many periods
+        /// Number of periods
         #[arg(long, value_name = "N", default_value_t = 10)]
         count: u32,
-        /// Of how many clusters
+        /// Number of clusters
         #[arg(long, value_name = "N", default_value_t = 100)]
         clusters: u32,
-        /// As if it were then: 2h from now, Unix seconds, or a time such as 2026-11-30T04:00:00Z
+        /// Preview as of this time: 2h from now, Unix seconds, or a time such as 2026-11-30T04:00:00Z
         #[arg(long, value_name = "WHEN")]
         now: Option<TimeArg>,
         #[command(flatten)]
@@ -75,25 +75,25 @@ pub enum ScheduleCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Let a schedule make manifests again
+    /// Enable a schedule
     Enable {
         #[command(flatten)]
         switch: Switch,
     },
-    /// Keep a schedule but withdraw what it has pending, until it is enabled again
+    /// Disable a schedule and cancel its pending manifests
     Disable {
         #[command(flatten)]
         switch: Switch,
     },
-    /// Remove a schedule
+    /// Delete a schedule
     Delete {
         /// The schedule's id
         #[arg(add = ArgValueCandidates::new(complete::schedules))]
         schedule: String,
-        /// Leave its pending manifests as they are, instead of cancelling them
+        /// Keep its pending manifests instead of cancelling them
         #[arg(long)]
         keep_pending: bool,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -103,13 +103,13 @@ pub enum ScheduleCommand {
     },
 }
 
-/// Which schedule is switched, and why.
+/// Flags of `enable` and `disable`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Switch {
     /// The schedule's id
     #[arg(add = ArgValueCandidates::new(complete::schedules))]
     schedule: String,
-    /// Why; kept in the audit log
+    /// Reason for the audit log
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -196,12 +196,12 @@ async fn set_state(
     form.state = state.to_owned();
     form.status = None;
     form.reason = switch.reason.clone();
-    // Whoever changes it between our read and this write is not written over.
+    // The etag protects a change between this read and this write.
     let stored = client.put_schedule(&form, found.etag.as_deref()).await?;
     switch.output.print_change(invocation, &ScheduleRow::new(stored.value, &BTreeMap::new()), did)
 }
 
-/// Lets a document name its task as people do.
+/// Replaces the name of a task in a document by its id.
 async fn resolve_task(client: &Client, place: &str, schedule: &mut Value) -> anyhow::Result<()> {
     let Some(name) = schedule.get("maintenanceTaskID").and_then(Value::as_str).map(str::to_owned) else {
         return Ok(());
@@ -214,7 +214,7 @@ async fn resolve_task(client: &Client, place: &str, schedule: &mut Value) -> any
     Ok(())
 }
 
-/// Tasks by their ids; schedules know only those.
+/// Names of tasks by id; schedules refer to tasks by id.
 async fn task_names(client: &Client) -> anyhow::Result<BTreeMap<String, String>> {
     let tasks = client.tasks().all().await?;
     Ok(tasks.into_iter().filter_map(|task| Some((task.id?.to_string(), task.name))).collect())
@@ -243,7 +243,7 @@ fn preview_text(preview: &PreviewForm, view: &View) -> String {
     text
 }
 
-/// A schedule with its task's name.
+/// A schedule with the name of its task.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct ScheduleRow {

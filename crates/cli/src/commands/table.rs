@@ -1,4 +1,4 @@
-//! Things in rows and columns, and one thing as a list of details.
+//! Tables and descriptions.
 
 use jiff::Timestamp;
 
@@ -8,14 +8,14 @@ use super::age::age;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Column(pub(super) &'static str, pub(super) Width);
 
-/// TimeArg a column is shown.
+/// When a column is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     Always,
     Wide,
 }
 
-/// How and when things are looked at.
+/// Time and width of a table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View {
     pub(super) now: Timestamp,
@@ -23,28 +23,28 @@ pub(super) struct View {
 }
 
 impl View {
-    /// A time: its age, or itself when there is room.
+    /// The age of a time, or a timestamp in wide tables.
     pub(super) fn time(&self, time: Timestamp) -> String {
         if self.wide { absolute(time) } else { age(time, self.now) }
     }
 
-    /// A time that may not have come.
+    /// The same for an optional time.
     pub(super) fn optional_time(&self, time: Option<Timestamp>) -> String {
         time.map(|time| self.time(time)).unwrap_or_default()
     }
 
-    /// Unix seconds.
+    /// The same for Unix seconds.
     pub(super) fn unix(&self, seconds: i64) -> String {
         Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| self.time(time))
     }
 }
 
-/// A time to the second, in UTC.
+/// Timestamp in UTC, to the second.
 pub(super) fn absolute(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A time with how far away it is, for descriptions.
+/// Timestamp and age, for descriptions.
 pub(super) fn with_age(time: Timestamp, now: Timestamp) -> String {
     let age = age(time, now);
     match age.starts_with("in ") {
@@ -53,7 +53,7 @@ pub(super) fn with_age(time: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A word as it is on the wire.
+/// The serialized name of an enum value.
 pub(super) fn wire_name(word: impl serde::Serialize) -> String {
     serde_json::to_value(word).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
 }
@@ -77,7 +77,7 @@ pub(super) fn rows(columns: &[Column], rows: &[Vec<String>], view: &View, headin
     text
 }
 
-/// Facts under each other, their values in one column. Those without a value are left out.
+/// Renders a description; lines without a value are left out.
 pub(super) fn details(details: &[(&str, String)]) -> String {
     let details: Vec<_> = details.iter().filter(|(_, value)| !value.is_empty()).collect();
     let width = details.iter().map(|(name, _)| name.chars().count() + 1).max().unwrap_or(0);
@@ -93,7 +93,7 @@ pub(super) fn details(details: &[(&str, String)]) -> String {
     text
 }
 
-/// What people typed may hold line breaks or escape sequences; a terminal must not obey them.
+/// Replaces control characters: user input may contain line breaks or escape sequences.
 pub(super) fn escape_control(cell: Option<&String>) -> String {
     let cell = cell.map(String::as_str).unwrap_or_default();
     cell.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect()

@@ -1,4 +1,4 @@
-//! `shipshape task`: what can be done to a cluster.
+//! `shipshape task`: maintenance tasks.
 
 use anyhow::{Context as _, bail};
 use api::admin::{TaskForm, TaskSource};
@@ -17,13 +17,13 @@ use super::table::{Column, View, Width};
 use super::{Connect, Invocation, complete, watch};
 use crate::output;
 
-/// What can be done with tasks.
+/// Commands of tasks.
 #[derive(Debug, Subcommand)]
 pub enum TaskCommand {
     /// List the tasks
     #[command(visible_alias = "ls")]
     List {
-        /// Go on showing what changes
+        /// Watch for changes
         #[arg(short, long)]
         watch: bool,
         #[command(flatten)]
@@ -42,11 +42,11 @@ pub enum TaskCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Store tasks that are written as YAML or JSON
+    /// Store tasks from YAML or JSON
     Apply {
         #[command(flatten)]
         documents: Documents,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -54,12 +54,12 @@ pub enum TaskCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Remove a task that is written as data
+    /// Delete a stored task
     Delete {
         /// The task, by its name or id
         #[arg(add = ArgValueCandidates::new(complete::tasks))]
         task: String,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -67,7 +67,7 @@ pub enum TaskCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Do a task on a cluster now
+    /// Run a task on a cluster now
     Run {
         /// The task, by its name or id
         #[arg(add = ArgValueCandidates::new(complete::tasks))]
@@ -123,7 +123,7 @@ async fn apply(
     if let (Some(reason), Some(task)) = (reason, value.as_object_mut()) {
         task.insert("reason".to_owned(), Value::from(reason));
     }
-    // The document as it is, so that the server's word on it is the only one.
+    // The document is sent unchanged: only the server validates it.
     let stored = client.put_task(id, &value, None).await.with_context(|| place)?;
     let version = stored.value.version.unwrap_or_default();
     let did = match stored.is_created() {
@@ -133,7 +133,7 @@ async fn apply(
     form.print_change(invocation, &stored.value, &did)
 }
 
-/// The id in the document; else that of the task which has its name; else a new one.
+/// The id in the document, else that of the task with its name, else a new one.
 async fn id_of(client: &Client, place: &str, task: &Value) -> anyhow::Result<Uuid> {
     if let Some(id) = task.get("id") {
         return match id.as_str().and_then(|id| Uuid::parse_str(id).ok()) {
@@ -223,7 +223,7 @@ fn requires(task: &TaskForm) -> String {
     lines.join("\n")
 }
 
-/// Each parameter with its type, whether it must be given, and what it is for.
+/// Each parameter with its type, whether it is required, and its description.
 fn parameters(task: &TaskForm) -> String {
     let Some(schema) = &task.parameters else { return String::new() };
     let required = |name: &str| {

@@ -13,15 +13,13 @@ use tokio::time::Instant;
 use super::Invocation;
 use super::age::{age, duration_text};
 use super::find::last_segment;
+use super::outage::Outage;
 use super::print::Output;
 use super::progress::Progress;
 use crate::output;
 
 /// Interval between two requests.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Longest outage of the server that a wait tolerates; a restart is shorter.
-const OUTAGE_MAX: Duration = Duration::from_secs(300);
 
 /// Waits until each manifest finishes; fails unless all are Completed.
 pub(super) async fn for_all(
@@ -77,13 +75,11 @@ async fn until_end(
     let progress = Progress::new(last_segment(&cluster));
     let mut told = 0;
     let mut known: Option<ManifestForm> = None;
-    let mut away: Option<Instant> = None;
+    let mut outage = Outage::default();
     loop {
         match look(client, &cluster, manifest, known.as_ref(), told).await {
             Ok((mut form, entries)) => {
-                if away.take().is_some() {
-                    progress.line("the server answers again");
-                }
+                outage.end(&progress);
                 told += entries.len();
                 entries.iter().filter_map(line).for_each(|text| progress.line(&text));
                 progress.show(&status(&form, invocation.now()));
@@ -93,17 +89,7 @@ async fn until_end(
                 }
                 known = Some(form);
             }
-            // The work continues without this client, and the server may be restarting.
-            Err(error) if error.may_pass() => {
-                let since = *away.get_or_insert_with(|| {
-                    progress.line(&format!("{error}; still waiting"));
-                    Instant::now()
-                });
-                if since.elapsed() > OUTAGE_MAX {
-                    return Err(error.into());
-                }
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) => outage.tolerate(error, &progress)?,
         }
         if limit.is_some_and(|limit| Instant::now() >= limit) {
             bail!(
@@ -183,17 +169,17 @@ fn line(entry: &Entry) -> Option<String> {
     let duration_text = entry.duration_ms.map(|it| format!(" in {}", duration_text(it))).unwrap_or_default();
     let text = match entry.event {
         EntryEvent::Created | EntryEvent::Finished => return None,
-        EntryEvent::Claimed => format!("attempt {} began", entry.attempt),
-        EntryEvent::StepStarted => format!("step {step} began"),
+        EntryEvent::Claimed => format!("attempt {} started", entry.attempt),
+        EntryEvent::StepStarted => format!("step {step} started"),
         EntryEvent::StepFinished => with(format!("step {step} done{duration_text}")),
         EntryEvent::StepFailed => with(format!("step {step} failed{duration_text}")),
-        EntryEvent::Retried => with("another attempt follows".to_owned()),
-        EntryEvent::Yielded => with("handed back".to_owned()),
+        EntryEvent::Retried => with("retrying".to_owned()),
+        EntryEvent::Yielded => with("released".to_owned()),
         EntryEvent::TakenOver => with("taken over from a lost worker".to_owned()),
-        EntryEvent::CancelRequested => with(format!("{} asked for its end", entry.actor)),
-        EntryEvent::Undone => with(format!("undone {step}")),
-        EntryEvent::Expedited => with(format!("{} made it the next", entry.actor)),
-        EntryEvent::Revived => with("wanted again".to_owned()),
+        EntryEvent::CancelRequested => with(format!("cancel requested by {}", entry.actor)),
+        EntryEvent::Undone => with(format!("step {step} undone")),
+        EntryEvent::Expedited => with(format!("expedited by {}", entry.actor)),
+        EntryEvent::Revived => with("scheduled again".to_owned()),
     };
     Some(format!("{}  {text}", entry.time.strftime("%H:%M:%S")))
 }
@@ -210,12 +196,12 @@ mod tests {
 
     #[test]
     fn what_happened_is_one_line() {
-        assert_eq!(line(&entry(EntryEvent::StepStarted)).unwrap(), "04:05:06  step drain began");
+        assert_eq!(line(&entry(EntryEvent::StepStarted)).unwrap(), "04:05:06  step drain started");
         let mut failed = entry(EntryEvent::StepFailed);
         failed.message = Some("no\nroom".to_owned());
         failed.duration_ms = Some(1_250);
         assert_eq!(line(&failed).unwrap(), "04:05:06  step drain failed in 1.2s: no");
-        assert_eq!(line(&entry(EntryEvent::Claimed)).unwrap(), "04:05:06  attempt 2 began");
+        assert_eq!(line(&entry(EntryEvent::Claimed)).unwrap(), "04:05:06  attempt 2 started");
         assert_eq!(line(&entry(EntryEvent::Created)), None);
     }
 

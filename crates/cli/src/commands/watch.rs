@@ -1,7 +1,7 @@
-//! `--watch`: a list, and then each thing that becomes another.
+//! `--watch`: a list, followed by its changes.
 //!
-//! Events only say that something may have changed; the list is then read again and what differs is shown. So nothing is
-//! missed between the list and the first event, and progress that no event tells of is seen at the next look.
+//! An event triggers another read of the list, and the differences are printed. So nothing is
+//! missed between the list and the first event, and progress without an event is seen at the next read.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,13 +15,13 @@ use super::Invocation;
 use super::print::{Output, Printable};
 use crate::output;
 
-/// The list is read at most this often,
+/// Shortest interval between two reads.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// and at least this often.
+/// Longest interval between two reads.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Shows what `list` gives, and then whatever differs from it, until the process is ended.
+/// Prints the result of `list` and then its changes, until the process is stopped.
 pub(super) async fn watch<T, F>(
     invocation: &Invocation<'_>,
     client: &Client,
@@ -47,7 +47,7 @@ where
                     heading = false;
                 }
             }
-            // The first look must succeed; later ones outlive a restart of the server.
+            // The first read must succeed; later ones tolerate a restart of the server.
             Err(error) => match error.downcast_ref::<client::ClientError>() {
                 Some(passing) if passing.may_pass() && !heading => {
                     if !std::mem::replace(&mut away, true) {
@@ -68,7 +68,7 @@ where
     }
 }
 
-/// What is new or another than before. What is gone is forgotten without a word, as kubectl does it.
+/// New and changed items. Removed items are not reported, as in kubectl.
 fn differences<T: Printable>(known: &mut BTreeMap<String, String>, items: Vec<T>) -> Vec<T> {
     let mut seen = BTreeMap::new();
     let mut changed = Vec::new();

@@ -31,11 +31,11 @@ fn text(why: &WhyForm, view: &View) -> String {
         Verdict::Blocked => {
             let start = match why.earliest_start {
                 Some(time) => format!("it can start at {} at the earliest", with_age(time, view.now)),
-                None => "nobody can say when it will start".to_owned(),
+                None => "its start cannot be predicted".to_owned(),
             };
             format!("is {state} and blocked; {start}")
         }
-        Verdict::Ready => format!("is {state} and ready: nothing stands in its way"),
+        Verdict::Ready => format!("is {state} and ready: nothing blocks it"),
         Verdict::Running => format!("is {state}{}", running(why, view)),
         Verdict::Finished => format!("has ended: {state}"),
     };
@@ -126,7 +126,7 @@ mod tests {
         );
         why.verdict = Verdict::Ready;
         why.blockers.clear();
-        assert!(text(&why, &view).ends_with("is Pending and ready: nothing stands in its way\n"));
+        assert!(text(&why, &view).ends_with("is Pending and ready: nothing blocks it\n"));
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn select(selection: &ServerSelection, environment: &Environment) -> anyhow:
             SelectedContext { name: "--server".to_owned(), context, file: None }
         }
         (Ok(None), None) => bail!(
-            "no server is known; `shipshape up` starts one and makes a context, `shipshape context use NAME` chooses one, --server URL names another"
+            "no context is selected; start a server with `shipshape up`, select a context with `shipshape context use NAME`, or pass --server URL"
         ),
     };
     if let Some(server) = &selection.server {

@@ -68,7 +68,7 @@ async fn change_setting_stands_every_mishap_and_changes_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hands_on_node_stands_every_mishap_and_leaves_no_cordon() {
     let parameters = json!({"node": "node-2", "time": "10ms"});
-    tried("hands-on-node", parameters, no_node_is_cordoned, no_node_is_cordoned).await;
+    tried("drain-node", parameters, no_node_is_cordoned, no_node_is_cordoned).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

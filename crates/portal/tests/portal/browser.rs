@@ -179,7 +179,7 @@ async fn every_page_is_accessible_in_light_dark_and_on_a_phone() {
         ("schedules", "/schedules".to_owned()),
         ("schedule", "/schedule/weekly-rest".to_owned()),
         ("tasks", "/tasks".to_owned()),
-        ("task", "/task/rest-a-node".to_owned()),
+        ("task", "/task/cordon-node".to_owned()),
         ("budgets", "/budgets".to_owned()),
         ("audit", "/audit".to_owned()),
     ];
@@ -327,13 +327,13 @@ async fn a_schedule_is_written_with_a_look_ahead_and_a_task_is_run_on_chosen_clu
     stage.go("/fleet").await;
     stage.window.click("input[type=checkbox][aria-label='Choose harbour']").await;
     stage.window.click(".bulk button").await;
-    stage.window.click("a[href^='/task/rest-a-node']").await;
+    stage.window.click("a[href^='/task/cordon-node']").await;
     stage.window.type_into("input[name='p.node']", "worker-2").await;
     stage.window.click("#run button[value=preview]").await;
     stage.window.shows("would be accepted").await;
     stage.window.picture("task-preview").await;
     stage.window.click("#outcome button[value=run]").await;
-    stage.window.shows("rest-a-node was asked for").await;
+    stage.window.shows("cordon-node was asked for").await;
     stage.window.shows("worker-2").await;
     stage.is_clean().await;
     stage.end().await;

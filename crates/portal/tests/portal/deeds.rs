@@ -51,8 +51,8 @@ async fn a_task_is_looked_at_first_and_then_run_on_chosen_clusters() {
     let guest = site.guest("jo", Role::Operator).await;
     let page =
         guest.get(&format!("/tasks?cluster={}&cluster={}", escaped(&one), escaped(&two))).await.expect(200);
-    page.shows("2 clusters").shows("/task/rest-a-node?cluster=");
-    let page = guest.get(&format!("/task/rest-a-node?cluster={}", escaped(&one))).await.expect(200);
+    page.shows("2 clusters").shows("/task/cordon-node?cluster=");
+    let page = guest.get(&format!("/task/cordon-node?cluster={}", escaped(&one))).await.expect(200);
     page.shows("name=\"p.node\"")
         .shows("required")
         .shows("type=\"number\"")
@@ -66,7 +66,7 @@ async fn a_task_is_looked_at_first_and_then_run_on_chosen_clusters() {
         ("p.deep", "true"),
         ("mode", "preview"),
     ];
-    let page = guest.post("/act/task/rest-a-node/run", &fields).await.expect(200);
+    let page = guest.post("/act/task/cordon-node/run", &fields).await.expect(200);
     page.shows("would be accepted")
         .shows("would be refused")
         .shows("Run on 2 clusters")
@@ -74,7 +74,7 @@ async fn a_task_is_looked_at_first_and_then_run_on_chosen_clusters() {
     let made = async |cluster: &str| site.admin.manifests(cluster).all().await.unwrap();
     assert!(made(&one).await.is_empty(), "a look writes nothing");
     fields[4] = ("mode", "run");
-    let reply = guest.post("/act/task/rest-a-node/run", &fields).await;
+    let reply = guest.post("/act/task/cordon-node/run", &fields).await;
     followed(&guest, reply).await.shows("Asked for on 2 clusters; refused on 1: nobody");
     let form = made(&two).await.remove(0);
     assert_eq!(
@@ -83,8 +83,8 @@ async fn a_task_is_looked_at_first_and_then_run_on_chosen_clusters() {
     );
     assert_eq!(form.created_by, "jo");
     let wrong = [("cluster", one.as_str()), ("p.times", "33"), ("mode", "preview")];
-    guest.post("/act/task/rest-a-node/run", &wrong).await.expect(200).shows("would be refused");
-    let reply = guest.post("/act/task/rest-a-node/run", &[("mode", "run")]).await;
+    guest.post("/act/task/cordon-node/run", &wrong).await.expect(200).shows("would be refused");
+    let reply = guest.post("/act/task/cordon-node/run", &[("mode", "run")]).await;
     followed(&guest, reply).await.shows("Choose at least one cluster");
 }
 
@@ -146,7 +146,7 @@ async fn a_schedule_is_previewed_stored_switched_and_deleted() {
     for period in &preview.periods {
         ahead.shows(&period.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());
     }
-    guest.get("/schedules").await.expect(200).shows("weekly").shows("Enabled").shows("rest-a-node");
+    guest.get("/schedules").await.expect(200).shows("weekly").shows("Enabled").shows("cordon-node");
     guest.get("/plan").await.expect(200).shows("harbour").shows("weekly").shows("all begin in time");
     let timeline = guest.get("/timeline?span=30d").await.expect(200);
     timeline.shows("class=\"bar planned\"").shows("id=\"hatch\"").shows("class=\"now\"");

@@ -220,7 +220,7 @@ async fn a_reader_sees_everything_and_no_button_that_acts() {
     site.task().await;
     let manifest = site.order(&id, None).await;
     let reader = site.guest("kim", Role::Reader).await;
-    for path in ["/fleet", "/budgets", "/schedules", "/task/rest-a-node", &format!("/manifest/{manifest}")] {
+    for path in ["/fleet", "/budgets", "/schedules", "/task/cordon-node", &format!("/manifest/{manifest}")] {
         let page = reader.get(path).await.expect(200);
         assert!(!page.text.contains("action=\"/act/"), "{path}");
     }

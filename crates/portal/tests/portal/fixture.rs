@@ -164,7 +164,7 @@ impl Site {
     /// Stores a task with two steps.
     pub(crate) async fn task(&self) {
         let task = json!({
-            "name": "rest-a-node", "title": "Sets a node aside <b>for a while</b>", "disruptive": true,
+            "name": "cordon-node", "title": "Sets a node aside <b>for a while</b>", "disruptive": true,
             "parameters": {"type": "object", "required": ["node"], "properties": {
                 "node": {"type": "string", "description": "Which node"},
                 "rest": {"type": "string", "default": "5s"},

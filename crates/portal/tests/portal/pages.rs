@@ -198,7 +198,7 @@ async fn a_manifest_tells_its_steps_its_history_and_why_it_waits() {
     let later = site.order(&id, Some(4_000_000_000)).await;
     let guest = site.guest("jo", Role::Operator).await;
     let page = guest.get(&format!("/manifest/{later}")).await.expect(200);
-    page.shows("rest-a-node on harbour").shows("Why it waits").shows("NotDue").shows("2096-10-02");
+    page.shows("cordon-node on harbour").shows("Why it waits").shows("NotDue").shows("2096-10-02");
     page.shows("Cancel it").shows("Expedite").shows("set-aside").shows("to come").shows("worker-1");
     page.shows(&format!("shipshape why {}", &later.to_string()[..8]));
     let now = site.order(&id, None).await;

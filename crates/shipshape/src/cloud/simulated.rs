@@ -15,20 +15,20 @@ use crate::config::{Config, FilePath};
 use crate::process::Process;
 use crate::supervisor::Stage;
 
-/// Where a simulated cloud keeps what it holds, below the data directory of `up`, and below the directory of `sim` there.
+/// Directory of a simulated cloud, below the data directory of `up` and below the directory of `sim`.
 pub(crate) const DIRECTORY: &str = "cloud";
 
-/// The file in that directory that says where it is.
+/// File in that directory with URL and token.
 const FILE: &str = "cloud.json";
 
-/// Where a simulated cloud is and how to come in. It holds a token, so it has no `Debug`.
+/// URL and token of a simulated cloud. It has no `Debug`, because the token is secret.
 #[derive(Serialize, Deserialize)]
 struct Address {
     url: String,
     token: String,
 }
 
-/// The simulated cloud of another process, by the file that it leaves in its data directory.
+/// Connects to the simulated cloud of another process by its file.
 pub(super) fn connect(file: &FilePath) -> anyhow::Result<SimClient> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cloud.file {file}: cannot be read"))?;
     // Without the parser's own message, which repeats the text: it holds the token.
@@ -42,7 +42,7 @@ pub(super) fn provider(simulated: SimClient) -> CloudProvider {
     CloudProvider { cloud: simulated.cloud(), installer: Arc::new(simulated.installer()), simulated }
 }
 
-/// A simulated cloud in this process, which others on this machine find by its file in that directory.
+/// Starts a simulated cloud in this process and writes its file to the directory, for other processes on this machine.
 pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::Result<SimClient> {
     let answers = process.readiness.condition("cloud");
     answers.not_ready("opening");
@@ -57,7 +57,7 @@ pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::
     let cloud = service.client()?;
     publish(&directory.join(FILE), &service)?;
     tracing::info!("The simulated cloud is at {}", service.url());
-    // Those who make clusters stand on it, so it is the last to go.
+    // Workers depend on it, so it is stopped last.
     process.tasks.spawn(Stage::Infrastructure, "cloud", move |shutdown| async move {
         Ok(service.serve(shutdown).await?)
     });
@@ -71,7 +71,7 @@ pub(crate) fn directory(config: &Config) -> PathBuf {
     data.join(DIRECTORY)
 }
 
-/// Says where the cloud is, and the token that opens it.
+/// Writes URL and token of the cloud.
 fn publish(path: &Path, service: &Service) -> anyhow::Result<()> {
     let address = Address { url: service.url(), token: service.token().expose().clone() };
     let text = serde_json::to_string(&address)?;

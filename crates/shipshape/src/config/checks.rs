@@ -1,14 +1,14 @@
-//! What must hold between settings, checked when each alone is right.
+//! Checks between settings, after each was checked alone.
 
 use std::collections::BTreeMap;
 
 use super::origin::Origin;
 use super::{Config, StoreUrl};
 
-/// More manifests or operations than this one process does not work well at once.
+/// Largest number of concurrent manifests or operations of a process.
 const SLOTS_MAX: usize = 1000;
 
-/// One sentence for each pair of settings that do not go together.
+/// One message for each conflict between settings.
 pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origin>) -> Vec<String> {
     let origin = |key: &str| origins.get(key).unwrap_or(&Origin::Default);
     let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! The three places a value can come from, each read into the same form: key, value, origin.
+//! The three sources of values, each read into the same form: key, value, origin.
 
 use cli::Environment;
 use std::collections::BTreeMap;
@@ -20,24 +20,24 @@ pub(crate) enum Flag {
     Named {
         /// The flag as it is written.
         flag: &'static str,
-        /// The setting it stands for.
+        /// The key of the setting.
         key: &'static str,
-        /// What it was given.
+        /// Its value.
         value: String,
     },
     /// `--set key=value`, unparsed.
     Set(String),
-    /// What a command takes for granted where nobody says otherwise.
+    /// A default of the subcommand.
     #[cfg_attr(not(feature = "services"), expect(dead_code, reason = "only `up` has defaults of its own"))]
     Default {
         /// The setting.
         key: &'static str,
-        /// Its value, as a flag would be given it.
+        /// Its value, in the format of a flag.
         value: String,
     },
 }
 
-/// A value that somebody gave for a known setting.
+/// The value of a known setting and its origin.
 #[derive(Debug, Clone)]
 pub(super) struct SettingValue {
     pub(super) value: Raw,
@@ -53,17 +53,17 @@ pub(super) enum Raw {
     Text(String),
 }
 
-/// All that was given, the stronger layer over the weaker, and what could not be understood.
+/// The values by precedence, and the problems found.
 #[derive(Debug, Default)]
 pub(super) struct Layers {
     pub(super) given: BTreeMap<String, SettingValue>,
     pub(super) problems: Vec<String>,
-    /// A sentence for each old key that was used.
+    /// A message for each old key in use.
     pub(super) renamed: Vec<String>,
 }
 
 impl Layers {
-    /// Reads the configuration file. One that nobody named need not exist.
+    /// Reads the configuration file. The default file need not exist.
     pub(super) fn add_file(&mut self, keys: &Keys, path: &Path, named_by: Option<&str>) {
         let by = named_by.map(|by| format!(" ({by})")).unwrap_or_default();
         let text = match std::fs::read_to_string(path) {
@@ -132,12 +132,12 @@ impl Layers {
         }
     }
 
-    /// Reads the flags. One of its own name wins over `--set`; of several `--set` the last.
+    /// Reads the flags. A named flag overrides `--set`; the last of several `--set` wins.
     pub(super) fn add_flags(&mut self, keys: &Keys, flags: &[Flag]) {
         for flag in flags {
             let Flag::Set(text) = flag else { continue };
             let origin = Origin::Flag("--set");
-            // Only what can be a key is repeated: the rest may be a value, and the value a secret.
+            // The message repeats only the key: the rest may be a value, and the value a secret.
             let ends = text.find(|c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c));
             let (key, rest) = text.split_at(ends.unwrap_or(text.len()));
             let key = self.current_key(key.to_owned(), &origin);
@@ -161,7 +161,7 @@ impl Layers {
         }
     }
 
-    /// What the command takes for granted, unless somebody gave it. The last of all layers.
+    /// Adds the defaults of the subcommand: the lowest layer.
     pub(super) fn add_defaults_of_command(&mut self, flags: &[Flag]) {
         for flag in flags {
             if let Flag::Default { key, value } = flag {
@@ -170,13 +170,13 @@ impl Layers {
         }
     }
 
-    /// Fills in what depends on where the process runs, unless somebody gave it.
+    /// Adds a default unless the setting has a value.
     pub(super) fn add_default(&mut self, key: &str, value: String) {
         let default = SettingValue { value: Raw::Text(value), origin: Origin::Default };
         self.given.entry(key.to_owned()).or_insert(default);
     }
 
-    /// Adds a value over those of the layers below. One layer cannot hold a setting twice, except under its old and its new key.
+    /// Adds a value, which overrides those of the layers below. One layer holds a setting twice only under its old and its new key.
     fn insert(&mut self, key: String, value: Raw, origin: Origin) {
         let before = self.given.get(&key).map(|given| &given.origin);
         if let Some(before) = before.filter(|before| origin.is_same_layer(before)) {
@@ -188,7 +188,7 @@ impl Layers {
         self.given.insert(key, SettingValue { value, origin });
     }
 
-    /// The key by which a setting is known now; the use of an old one is noted.
+    /// The current key of a setting; the use of an old key is recorded.
     fn current_key(&mut self, key: String, origin: &Origin) -> String {
         let Some(current) = renamed::current(&key) else { return key };
         self.renamed.push(format!("{key} ({origin}) is now called {current}"));
@@ -236,7 +236,7 @@ fn name(key: &toml::Spanned<std::borrow::Cow<'_, str>>) -> String {
     key.get_ref().to_string()
 }
 
-/// The file to read and who named it: the flag, else the variable, else the usual place if it exists.
+/// The file to read and what named it: the flag, else the variable, else the default path if it exists.
 pub(super) fn config_file(
     flag: Option<&Path>,
     environment: &Environment,

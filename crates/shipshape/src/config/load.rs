@@ -1,4 +1,4 @@
-//! Puts the layers together: every value is tried alone against the typed [`Config`], so that one
+//! Combines the layers: every value is tried alone against the typed [`Config`], so that one
 //! mistake does not hide the next, and then all of them together.
 
 use cli::Environment;
@@ -16,7 +16,7 @@ use super::layers::{Flag, Layers, Raw, SettingValue, config_file};
 use super::origin::Origin;
 use super::{Config, values};
 
-/// The settings of this process and where each came from.
+/// The settings of this process and their origins.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// The settings, all checked.
@@ -24,7 +24,7 @@ pub(crate) struct Loaded {
     /// The configuration file, if one was read.
     pub(crate) file: Option<PathBuf>,
     pub(super) origins: BTreeMap<String, Origin>,
-    /// A sentence for each old key that was used.
+    /// A message for each old key in use.
     pub(super) renamed: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Loaded {
 pub(crate) struct ConfigErrors(pub(super) Vec<String>);
 
 impl ConfigErrors {
-    /// One sentence per mistake.
+    /// One message per mistake.
     pub(crate) fn sentences(&self) -> &[String] {
         &self.0
     }
@@ -72,7 +72,7 @@ pub(crate) fn load(
             Err(problem) => problems.push(problem),
         }
     }
-    // What was refused above is missing in the table and has its default here, so that the checks
+    // Rejected values are missing in the table and have their defaults here, so that the checks
     // between settings still run.
     let config = Config::deserialize(Value::Table(table));
     let config = config.map_err(|error| ConfigErrors(vec![error.message().to_owned()]))?;
@@ -102,18 +102,18 @@ fn add_default_paths(layers: &mut Layers, environment: &Environment) {
     if cfg!(not(feature = "services")) {
         return;
     }
-    // One that is refused is reported for itself, not again for each path inside it.
+    // An invalid data_dir is reported once, not again for each path inside it.
     let Some(Value::String(data_dir)) = data_dir else { return };
     let inside = |name: &str| format!("{}/{name}", data_dir.trim_end_matches('/'));
     layers.add_default("store.url", format!("sqlite:{}", inside("shipshape.db")));
     layers.add_default("store.key_file", inside("keys"));
 }
 
-/// The value if the typed configuration accepts it, else the sentence that says why not.
+/// The value if the typed configuration accepts it, else an error message.
 fn accepted(key: &str, given: &SettingValue) -> Result<Value, String> {
     let candidates = match &given.value {
         Raw::Typed(value) => vec![value.clone()],
-        // A variable or flag is text; whether `8` is meant as a number only the setting knows.
+        // A variable or flag is text; only the type of the setting decides whether `8` is a number.
         Raw::Text(text) => {
             std::iter::once(Value::String(text.clone())).chain(number_or_truth(text)).collect()
         }
@@ -130,13 +130,13 @@ fn accepted(key: &str, given: &SettingValue) -> Result<Value, String> {
     Err(format!("{key}{} ({}): {refusal}", shown(key, &given.value), given.origin))
 }
 
-/// `text` as TOML would read it, if that is not text again.
+/// `text` parsed as a TOML value other than a string.
 fn number_or_truth(text: &str) -> Option<Value> {
     let mut table: Table = toml::from_str(&format!("value = {text}")).ok()?;
     table.remove("value").filter(|value| !value.is_str())
 }
 
-/// How a refused value appears in its sentence.
+/// The rejected value as it appears in the error message.
 fn shown(key: &str, value: &Raw) -> String {
     const LENGTH_MAX: usize = 120; // the sentence should still be read to its end
     let text = match value {
@@ -147,7 +147,7 @@ fn shown(key: &str, value: &Raw) -> String {
         Raw::Typed(_) => return String::new(),
     };
     if key.ends_with("url") || key.ends_with("endpoint") {
-        // A refused URL is one that we do not understand: its password could be anywhere in it.
+        // A rejected URL could not be parsed, so its password could be anywhere in it.
         let scheme = text.split_once(':').map(|(scheme, _)| scheme);
         let scheme = scheme.filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_alphabetic()));
         return scheme.map(|scheme| format!(" = \"{scheme}:…\"")).unwrap_or_default();
@@ -159,7 +159,7 @@ fn shown(key: &str, value: &Raw) -> String {
     }
 }
 
-/// Puts `value` at the dotted `key`.
+/// Inserts `value` at the dotted `key`.
 fn insert(table: &mut Table, key: &str, value: Value) {
     match key.split_once('.') {
         None => {

@@ -1,9 +1,9 @@
 //! Settings: one TOML file, `SHIPSHAPE_*` variables and flags, checked together at start.
 //!
 //! Each setting is a documented field of the structs in this file; nothing else lists the keys. A flag
-//! wins over a variable, a variable over the file, the file over the default. Everything that is wrong
-//! is reported at once, each in a sentence that names the key, where its value came from and what would
-//! be accepted. A value that may hold a secret is never repeated in such a sentence.
+//! overrides a variable, a variable the file, the file the default. Every mistake
+//! is reported at once, each message with the key, the origin of its value and what is
+//! accepted. A value that may hold a secret is never repeated.
 
 #[cfg(feature = "services")]
 mod checks;
@@ -44,47 +44,47 @@ pub(crate) use values::{FilePath, LogFilter, LogFormat, OtlpEndpoint, ServiceNam
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Where this process keeps what it makes itself: the SQLite store, keys, credentials.
+    /// Directory of the files that this process creates: the SQLite store, keys, credentials.
     /// Default: `$XDG_DATA_HOME/shipshape`, else `~/.local/share/shipshape`.
     pub(crate) data_dir: FilePath,
-    /// How long a shutdown may take before what still runs is cut off. From 1s to 1h.
+    /// Longest shutdown, after which running tasks are aborted. From 1s to 1h.
     #[serde(deserialize_with = "values::deadline")]
     pub(crate) shutdown_deadline: TimeSpan,
-    /// Where documents are kept.
+    /// The store.
     #[cfg(feature = "services")]
     pub(crate) store: StoreConfig,
     /// The health and metrics endpoint.
     pub(crate) health: HealthConfig,
-    /// What every service needs to know of clusters.
+    /// Settings of clusters that several services use.
     #[cfg(feature = "services")]
     pub(crate) clusters: ClustersConfig,
-    /// The Admin API: where it listens, and whom it lets in.
+    /// The Admin API: listen address and authentication.
     #[cfg(feature = "services")]
     pub(crate) frontend: frontend::Config,
-    /// The operators' web pages: where they are, and who signs in how.
+    /// The operators' portal: listen address and sign-in.
     #[cfg(feature = "services")]
     pub(crate) portal: PortalConfig,
-    /// What works manifests.
+    /// The actuator, which runs manifests.
     #[cfg(feature = "services")]
     pub(crate) actuator: maintenance::actuator::Config,
-    /// What carries out what customers ask of their clusters.
+    /// The backend, which creates, updates and deletes clusters.
     #[cfg(feature = "services")]
     pub(crate) backend: backend::Config,
-    /// The cloud that clusters are made in.
+    /// The cloud of the clusters.
     #[cfg(feature = "services")]
     pub(crate) cloud: CloudConfig,
-    /// What is logged, and how.
+    /// Level and format of the log.
     pub(crate) log: LogConfig,
-    /// Where traces are sent.
+    /// Export of traces.
     pub(crate) telemetry: TelemetryConfig,
-    /// How long finished things are kept.
+    /// Retention of finished work and records.
     #[cfg(feature = "services")]
     pub(crate) retention: RetentionConfig,
 }
 
 #[cfg(feature = "services")]
 impl Config {
-    /// The settings of the Admin API, with those that it shares with other services.
+    /// The settings of the Admin API, including those that other services share.
     pub(crate) fn frontend(&self) -> frontend::Config {
         let ClustersConfig { locations, zone, allow_kubeconfig } = self.clusters.clone();
         frontend::Config { locations, zone, allow_kubeconfig, ..self.frontend.clone() }
@@ -100,7 +100,7 @@ pub(crate) struct HealthConfig {
     pub(crate) listen: SocketAddr,
 }
 
-/// What is logged, and how.
+/// Level and format of the log.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LogConfig {
@@ -110,15 +110,15 @@ pub(crate) struct LogConfig {
     pub(crate) level: LogFilter,
 }
 
-/// Where traces are sent.
+/// Export of traces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TelemetryConfig {
     /// An OpenTelemetry collector that takes OTLP over HTTP, such as `http://localhost:4318`. Unset: no traces.
     pub(crate) otlp_endpoint: Option<OtlpEndpoint>,
-    /// The name under which traces of this process appear.
+    /// The service name in traces.
     pub(crate) service_name: ServiceName,
-    /// The share of traces that is sent, from 0 to 1.
+    /// The share of traces that is exported, from 0 to 1.
     #[serde(deserialize_with = "values::ratio")]
     pub(crate) sample_ratio: f64,
 }

@@ -1,6 +1,6 @@
-//! Settings that have another key than before. The old keys are still accepted, in files, variables and `--set`.
+//! Settings that were renamed. The old keys are still accepted in files, variables and `--set`.
 
-/// Old keys and the keys that took their place.
+/// Old and new keys.
 pub(super) const RENAMED: &[(&str, &str)] = if cfg!(feature = "services") {
     &[
         ("frontend.allow_kubeconfig", "clusters.allow_kubeconfig"),
@@ -11,7 +11,7 @@ pub(super) const RENAMED: &[(&str, &str)] = if cfg!(feature = "services") {
     &[]
 };
 
-/// The key that took the place of `key`, if it is an old one.
+/// The new key of an old one.
 pub(super) fn current(key: &str) -> Option<&'static str> {
     RENAMED.iter().find(|(old, _)| *old == key).map(|(_, current)| *current)
 }

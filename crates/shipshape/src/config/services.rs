@@ -11,26 +11,26 @@ use uuid::Uuid;
 use super::store_url::{Migrate, StoreUrl};
 use super::values::{self, FilePath};
 
-/// Where documents are kept.
+/// The store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreConfig {
     /// `sqlite:PATH`, or `postgres://USER@HOST/DATABASE`. Default: `sqlite:<data_dir>/shipshape.db`.
     pub(crate) url: StoreUrl,
-    /// A file that holds the PostgreSQL password, so that it need not be in the URL.
+    /// A file with the PostgreSQL password, so that it need not be in the URL.
     pub(crate) password_file: Option<FilePath>,
     /// The file of keys that seal secrets before they reach the store. Default: `<data_dir>/keys`.
     pub(crate) key_file: FilePath,
-    /// A file of certificates (PEM) that the PostgreSQL server is checked against, instead of the system's.
+    /// A file of certificates (PEM) to verify the PostgreSQL server with, instead of the system's.
     pub(crate) ca_file: Option<FilePath>,
     /// Connections to PostgreSQL at most; SQLite has two readers for each core. From 2 to 64.
     #[serde(deserialize_with = "values::connections")]
     pub(crate) connections: u32,
-    /// Whether a process that starts brings the schema up to date: `auto` or `never`.
+    /// Whether a starting process migrates the schema: `auto` or `never`.
     pub(crate) migrate: Migrate,
 }
 
-/// What every service needs to know of clusters.
+/// Settings of clusters that several services use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ClustersConfig {
@@ -51,23 +51,23 @@ pub(crate) struct PortalConfig {
     /// Address and port of the portal. Port 0 lets the system choose.
     #[serde(deserialize_with = "values::listen")]
     pub(crate) listen: SocketAddr,
-    /// Where browsers find it, such as `https://portal.example`. Unset: where it listens.
+    /// URL for browsers, such as `https://portal.example`. Unset: the listen address.
     pub(crate) url: Option<String>,
-    /// Its certificate and those between it and its root, in PEM. Unset: that of the API.
+    /// Its certificate with intermediate certificates, in PEM. Unset: that of the API.
     pub(crate) certificate: Option<FilePath>,
     /// The private key of that certificate, in PEM.
     pub(crate) key: Option<FilePath>,
     /// Connections at most, 1 to 65536.
     #[serde(deserialize_with = "values::open_connections")]
     pub(crate) connections: usize,
-    /// Connections from one IPv4 address or one IPv6 network of 64 bits at most. Something that stands before the portal has one.
+    /// Connections from one IPv4 address or one IPv6 network of 64 bits at most. A reverse proxy counts as one address.
     #[serde(deserialize_with = "values::open_connections")]
     pub(crate) connections_per_address: usize,
-    /// The OpenID Connect provider where people sign in. Without an issuer, on a loopback address: by the link that is shown at start.
+    /// The OpenID Connect provider for sign-in. Without an issuer, on a loopback address: the link that is shown at start.
     pub(crate) oidc: portal::OidcConfig,
 }
 
-/// The cloud that clusters are made in.
+/// The cloud of the clusters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CloudConfig {
@@ -77,16 +77,16 @@ pub(crate) struct CloudConfig {
     /// the default is short; 10s suits a real one.
     #[serde(deserialize_with = "values::poll")]
     pub(crate) poll: TimeSpan,
-    /// The file that says where a simulated cloud is and how to come in: the `cloud/cloud.json` that `shipshape up` leaves
-    /// in its data directory, or the `sim/cloud/cloud.json` of `shipshape sim`. Unset: `up` runs one of its own, other processes have no cloud.
+    /// The file with URL and token of a simulated cloud: the `cloud/cloud.json` that `shipshape up` writes
+    /// to its data directory, or the `sim/cloud/cloud.json` of `shipshape sim`. Unset: `up` starts one, other processes have no cloud.
     pub(crate) file: Option<FilePath>,
-    /// Where the simulated cloud of `up` and `sim` listens: a loopback address. Port 0 lets the system choose.
+    /// Listen address of the simulated cloud of `up` and `sim`: a loopback address. Port 0 lets the system choose.
     #[serde(deserialize_with = "values::listen")]
     pub(crate) simulated_at: SocketAddr,
-    /// How long things take in it, from 0 (at once) to 1 (as in a real one).
+    /// Duration of its operations, from 0 (immediate) to 1 (as in a real cloud).
     #[serde(deserialize_with = "values::ratio")]
     pub(crate) pace: f64,
-    /// The subscription in which this service keeps what it has for itself: its zone, its network.
+    /// The subscription of the service's own resources: its zone, its network.
     pub(crate) subscription: Uuid,
 }
 
@@ -108,14 +108,14 @@ impl<'de> Deserialize<'de> for ProviderKind {
     }
 }
 
-/// How long finished things are kept; each at least 1h.
+/// Retention of finished work and records; each at least 1h.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RetentionConfig {
     /// Finished manifests.
     #[serde(deserialize_with = "values::retention")]
     pub(crate) manifests: TimeSpan,
-    /// Rows of the change feed; a reader that is away longer starts over.
+    /// Rows of the change feed; a reader that falls behind further starts over.
     #[serde(deserialize_with = "values::retention")]
     pub(crate) feed: TimeSpan,
     /// Finished asynchronous operations.
@@ -161,7 +161,7 @@ impl Default for PortalConfig {
 }
 
 impl Default for CloudConfig {
-    /// A cluster is there within a minute, and one can watch it come.
+    /// A cluster is created within a minute, slow enough to watch.
     fn default() -> CloudConfig {
         CloudConfig {
             provider: ProviderKind::default(),

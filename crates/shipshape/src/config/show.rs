@@ -9,7 +9,7 @@ use super::load::Loaded;
 use super::origin::Origin;
 
 impl Loaded {
-    /// The old keys that were used, in one sentence each.
+    /// A message for each old key in use.
     pub(crate) fn renamed(&self) -> &[String] {
         &self.renamed
     }
@@ -23,7 +23,7 @@ impl Loaded {
         self.renamed.iter().fold(valid, |text, sentence| text + sentence + "\n")
     }
 
-    /// As a configuration file; with `origins`, each line says where its value came from.
+    /// As a configuration file; with `origins`, each line has the origin of its value.
     pub(crate) fn to_toml(&self, origins: bool) -> anyhow::Result<String> {
         let mut text = String::new();
         let table = Table::try_from(&self.config)?;

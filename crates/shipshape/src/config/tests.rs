@@ -1,4 +1,4 @@
-//! What is accepted, what wins, and how a refusal reads.
+//! Accepted values, precedence and error messages.
 
 use cli::Environment;
 use std::ffi::OsStr;

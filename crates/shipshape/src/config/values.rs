@@ -1,5 +1,5 @@
-//! The kinds of value that settings have. Each says, when it refuses, what it would accept; none
-//! repeats the refused value, because the caller knows whether it may be shown.
+//! Types of setting values. Each error message says what is accepted and does not
+//! repeat the rejected value, because only the caller knows whether it may be shown.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// A path as it is written in the configuration; a relative one counts from the working directory.
+/// A path in the configuration; relative to the working directory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FilePath(PathBuf);
 
@@ -56,11 +56,11 @@ impl<'de> Deserialize<'de> for FilePath {
     }
 }
 
-/// `text` with the password of any URL in it masked. Where it is unclear how far a password goes, too
+/// Masks the password of any URL in `text`. If the end of a password is unclear, too
 /// much is masked rather than too little.
 pub(crate) fn redacted(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    // Apart from each other: an @ in a parameter must not be taken for the end of a user's password.
+    // Separately: an @ in a parameter is not the end of a user's password.
     let (place, parameters) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
     let place = match (place.rsplit_once('@'), place.split_once(':')) {
         (Some((user, host)), _) => match user.split_once(':') {
@@ -75,8 +75,8 @@ pub(crate) fn redacted(text: &str) -> String {
     format!("{scheme}://{place}{}", masked.join("&"))
 }
 
-/// Masks `password=…` and the like, whether it is the first parameter or a later one. The value goes from the first `=` behind
-/// the name to the end: passwords in base64 end with `=` themselves.
+/// Masks `password=…` and similar parameters. The value extends from the first `=` after
+/// the name to the end: passwords in base64 end with `=`.
 fn mask_parameter(part: &str) -> String {
     const NAME: &str = "password=";
     match part.to_ascii_lowercase().find(NAME) {
@@ -115,8 +115,8 @@ const LOG_LEVELS: &str =
 
 impl LogFilter {
     fn parse(text: &str) -> Result<LogFilter, String> {
-        // The filter takes a lone word that is no level for a target, so a misspelt level would
-        // silently switch everything else off.
+        // The filter parses a single word that is no level as a target, so a misspelt level would
+        // silently disable everything else.
         for directive in text.split(',').map(str::trim) {
             let is_word = directive.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             if directive.is_empty() || (is_word && directive.parse::<LevelFilter>().is_err()) {
@@ -170,7 +170,7 @@ impl OtlpEndpoint {
         Ok(OtlpEndpoint(text.trim_end_matches('/').to_owned()))
     }
 
-    /// Where traces are posted: the usual path is added unless it is already there.
+    /// URL of the traces endpoint; the standard path is added unless present.
     pub(crate) fn traces_url(&self) -> String {
         let path = "/v1/traces";
         if self.0.ends_with(path) { self.0.clone() } else { format!("{}{path}", self.0) }
@@ -221,7 +221,7 @@ impl<'de> Deserialize<'de> for ServiceName {
     }
 }
 
-/// `shutdown_deadline`: none at all would cut everything off, and more than an hour is a hang.
+/// `shutdown_deadline`: zero would abort everything, and more than an hour is a hang.
 pub(super) fn deadline<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeSpan, D::Error> {
     let span = TimeSpan::deserialize(deserializer)?;
     let fits = (TimeSpan::seconds(1)..=TimeSpan::hours(1)).contains(&span);
@@ -236,7 +236,7 @@ pub(super) fn poll<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeSpa
     fits.then_some(span).ok_or_else(|| de::Error::custom("expected a duration from 10ms to 5m"))
 }
 
-/// `retention.*`: shorter than an hour would delete what people still look at.
+/// `retention.*`: less than an hour would delete what users still look at.
 #[cfg(feature = "services")]
 pub(super) fn retention<'de, D: Deserializer<'de>>(deserializer: D) -> Result<TimeSpan, D::Error> {
     let span = TimeSpan::deserialize(deserializer)?;

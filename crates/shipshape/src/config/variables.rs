@@ -4,16 +4,16 @@ use std::ffi::OsStr;
 
 use cli::Environment;
 
-/// What every variable of ours begins with.
+/// Prefix of all variables of Shipshape.
 pub(super) const PREFIX: &str = "SHIPSHAPE_";
 
 /// Names the configuration file; not a setting itself.
 pub(super) const CONFIG_FILE: &str = "SHIPSHAPE_CONFIG";
 
-/// What begins like a setting and is none: which file, which server, and a shell that wants words completed.
+/// Variables with the prefix that are not settings: the configuration file, the context, and shell completion.
 const NOT_SETTINGS: [&str; 3] = [CONFIG_FILE, "SHIPSHAPE_CONTEXT", "SHIPSHAPE_COMPLETE"];
 
-/// Every variable that is a setting, or is meant to be one.
+/// Every variable that is, or is meant to be, a setting.
 pub(super) fn settings(environment: &Environment) -> impl Iterator<Item = (String, &OsStr)> {
     environment.iter().filter_map(|(name, value)| {
         let name = name.to_string_lossy();
@@ -25,14 +25,14 @@ pub(super) fn settings(environment: &Environment) -> impl Iterator<Item = (Strin
     })
 }
 
-/// Whether Kubernetes put this variable into the pod because a Service there is called `shipshape` or
-/// `shipshape-…`. Such a name must not stop a process, since nobody wrote it.
+/// Whether Kubernetes added this variable to the pod because a Service is called `shipshape` or
+/// `shipshape-…`. Such a variable must not prevent a start.
 fn is_service_link(name: &str, value: &OsStr) -> bool {
     if name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_") {
         return true;
     }
     if name.ends_with("_PORT") {
-        // Always `tcp://10.0.0.1:8443`; anything else is a person's mistake.
+        // Kubernetes sets a URL such as `tcp://10.0.0.1:8443`; any other value is a mistake of the user.
         return value.to_str().is_some_and(|value| value.contains("://"));
     }
     let after_port = name.split("_PORT_").nth(1);

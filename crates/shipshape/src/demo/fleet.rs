@@ -1,21 +1,21 @@
-//! The fleet of a demonstration: which clusters, where, whose, and what becomes of the first of them. All of it follows from a
-//! cluster's number, so that a second start means the same clusters.
+//! The clusters of a demonstration: names, locations, teams and scenes. All of it is derived from the
+//! number of a cluster, so that a second start has the same clusters.
 
 use std::collections::BTreeMap;
 
 use cli::commands::ClusterTarget;
 
-/// Where clusters may be made by hand beside those of the demonstration, and where these are.
+/// Locations: the first for clusters of the user, the others for those of the demonstration.
 pub(super) const LOCATIONS: [&str; 4] = ["local", "eastus", "westeurope", "japaneast"];
 
-/// Whose they are: a team's subscription, and what its resource groups are called after.
+/// Teams: subscription and prefix of the resource groups.
 pub(super) const TEAMS: [(&str, &str); 3] = [
     ("5ea0c0de-0000-4000-8000-000000000001", "shop"),
     ("5ea0c0de-0000-4000-8000-000000000002", "bank"),
     ("5ea0c0de-0000-4000-8000-000000000003", "media"),
 ];
 
-/// So many are asked for at once, to have something to look at; the others follow one by one.
+/// Number of clusters that are created at once; the others follow one by one.
 pub(super) const FIRST: usize = 5;
 
 const NAMES: [&str; 20] = [
@@ -41,24 +41,24 @@ const NAMES: [&str; 20] = [
     "tiller",
 ];
 
-/// What becomes of a cluster once it is there.
+/// What the demonstration does with a cluster that is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scene {
-    /// Work is done on it, and some is called off.
+    /// Runs tasks and cancels one.
     Worked,
-    /// One of its workers is switched off.
+    /// Stops a worker machine.
     SickNode,
-    /// A node cannot be drained: a disruption budget does not allow it.
+    /// Drains a node that a PodDisruptionBudget protects.
     BlockedDrain,
-    /// Its control plane is switched off.
+    /// Stops the machines of the control plane.
     Unreachable,
-    /// Work is done on it, and more is to come.
+    /// Runs tasks and plans another.
     Planned,
-    /// Nothing but what the schedules want.
+    /// Only schedules.
     Quiet,
 }
 
-/// One cluster.
+/// One cluster of the demonstration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) number: usize,
@@ -67,7 +67,7 @@ pub(super) struct Member {
     pub(super) scene: Scene,
 }
 
-/// The clusters of a demonstration, in the order in which they are asked for.
+/// The clusters of a demonstration, in the order of their creation.
 pub(super) fn fleet(count: u16) -> Vec<Member> {
     (0..usize::from(count)).map(member).collect()
 }
@@ -76,7 +76,7 @@ fn member(number: usize) -> Member {
     let (round, word) = (number / NAMES.len(), NAMES[number % NAMES.len()]);
     let name = if round == 0 { word.to_owned() } else { format!("{word}-{}", round + 1) };
     let (subscription, team) = TEAMS[number % TEAMS.len()];
-    // The first location is for those who make their own; and teams are not all in one place each.
+    // The first location is for clusters of the user; each team has clusters in several locations.
     let elsewhere = &LOCATIONS[1..];
     let location = elsewhere[(number + number / TEAMS.len()) % elsewhere.len()];
     let env = ["prod", "prod", "test"][number % 3];

@@ -1,8 +1,8 @@
-//! `up --demo`: a fleet to look at. Clusters are asked for as a customer would, tasks, schedules and manifests as an operator would,
-//! all of it through the server's own APIs; machines are switched off in the simulated cloud, as in any other.
+//! `up --demo`: a demonstration. It creates clusters as a customer and tasks, schedules and manifests as an operator,
+//! all through the APIs of the server; it stops machines in the simulated cloud.
 //!
-//! It never does anything twice: what is there is left alone, and so is what its onlooker has removed or mended. It gives up
-//! on what does not work after a while, and never takes the server down with it.
+//! It repeats nothing: existing objects stay as they are, and objects that the user removed or changed are not created again. It gives up
+//! on failing requests after a while, and never stops the server.
 
 mod fleet;
 mod record;
@@ -30,38 +30,38 @@ use cli::commands::{self, SimulatedCloud};
 use fleet::{FIRST, LOCATIONS, Member, Scene, TEAMS};
 use record::Record;
 
-/// So many clusters when nobody says how many.
+/// Default number of clusters.
 pub(crate) const CLUSTERS: &str = "12";
 
-/// More is a slip of the finger.
+/// Largest number of clusters.
 pub(crate) const CLUSTERS_MAX: i64 = 500;
 
-/// How fast the simulated cloud is: a cluster in a few seconds, slow enough to watch.
+/// Pace of the simulated cloud: a cluster in a few seconds, slow enough to watch.
 const PACE: &str = "0.002";
 
-/// What is asked for after the first handful comes one by one, this far apart,
+/// Delay between the clusters after the first ones,
 const APART: Duration = Duration::from_secs(3);
 
-/// but all of it within this time, however many there are.
+/// shortened so that all are created within this time.
 const ALL_WITHIN: Duration = Duration::from_secs(20);
 
-/// So many are brought what they need at the same time.
+/// Largest number of clusters that are prepared concurrently.
 const AT_ONCE: usize = 8;
 
-/// How often is looked whether clusters are ready,
+/// Interval between checks whether clusters are ready.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// how often something that did not work is tried, and how far apart.
+/// Number of attempts of a failing request, and the delay between them.
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The tasks that are written as data.
+/// Tasks of the demonstration.
 const TASKS: [&str; 2] = [
-    include_str!("../../../../examples/tasks/hands-on-node.yaml"),
+    include_str!("../../../../examples/tasks/drain-node.yaml"),
     include_str!("../../../../examples/tasks/restart-when-steady.yaml"),
 ];
 
-/// What `up` takes for granted with a demonstration, wherever nobody says otherwise.
+/// Default settings of `up` with a demonstration.
 pub(crate) fn defaults() -> Vec<Flag> {
     let locations = toml::Value::from(LOCATIONS.to_vec()).to_string();
     vec![
@@ -70,24 +70,24 @@ pub(crate) fn defaults() -> Vec<Flag> {
     ]
 }
 
-/// Whether a demonstration was ever given in this data directory: its clusters are in its locations for good.
+/// Whether a demonstration was started in this data directory: its clusters keep their locations.
 pub(crate) fn was_started_in(data_dir: &Path) -> bool {
     record::is_in(data_dir)
 }
 
-/// A demonstration, ready to be given.
+/// A prepared demonstration.
 pub(crate) struct Demo {
     stage: Arc<Stage>,
     count: u16,
 }
 
-/// What those who give it work with.
+/// Shared state of the demonstration.
 struct Stage {
     client: Client,
     simulated: SimulatedCloud,
     record: Record,
     clock: SharedClock,
-    /// The fleet as it was last seen.
+    /// The clusters as last read.
     seen: watch::Sender<HashMap<String, AdminCluster>>,
     /// The versions that can be installed.
     versions: Vec<String>,
@@ -96,7 +96,7 @@ struct Stage {
 }
 
 impl Demo {
-    /// A demonstration of so many clusters. It looks what the server offers, and so is made once that answers.
+    /// Prepares a demonstration of `count` clusters. It reads from the server, which must be running.
     pub(crate) async fn prepare(
         count: u16,
         client: Client,
@@ -120,7 +120,7 @@ impl Demo {
         Ok(Demo { stage: Arc::new(stage), count })
     }
 
-    /// Gives it, and then stays until the end.
+    /// Runs the demonstration, then waits for `shutdown`.
     pub(crate) async fn run(self, shutdown: CancellationToken) -> anyhow::Result<()> {
         let given = async {
             if let Err(error) = self.give().await {
@@ -145,12 +145,12 @@ impl Demo {
         let followers = u32::from(count).saturating_sub(u32::try_from(FIRST)?).max(1);
         let apart = APART.min(ALL_WITHIN / followers);
         for member in fleet::fleet(count) {
-            if member.number >= FIRST && !stage.record.has(&member.deed()) {
+            if member.number >= FIRST && !stage.record.has(&member.action()) {
                 tokio::time::sleep(apart).await;
             }
             players.spawn(play(stage.clone(), desks.clone(), member));
         }
-        // The one who looks never ends; all the others do.
+        // The poller never ends; all others do.
         while players.len() > 1 {
             if let Some(Err(error)) = players.join_next().await {
                 tracing::warn!(
@@ -164,13 +164,13 @@ impl Demo {
 }
 
 impl Member {
-    /// How its making is kept in the record.
-    fn deed(&self) -> String {
+    /// Key of its creation in the record.
+    fn action(&self) -> String {
         format!("cluster {}", self.place.name)
     }
 }
 
-/// Does something until it works; says so once if it does not, and gives up in the end.
+/// Retries an action, logs its first error, and gives up in the end.
 async fn patiently<T, F>(what: &str, mut work: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<T>>,
@@ -190,14 +190,14 @@ where
     }
 }
 
-/// Brings the schedules.
+/// Creates the schedules.
 async fn plan(stage: Arc<Stage>) {
     if let Err(error) = patiently("the schedules", || ensure_schedules(&stage)).await {
         tracing::warn!(error = &*error, "The demonstration goes on without all of its schedules: {error:#}");
     }
 }
 
-/// Keeps an eye on the fleet for everybody.
+/// Polls the clusters for all tasks of the demonstration.
 async fn look(stage: Arc<Stage>) {
     loop {
         match stage.client.clusters().all().await {
@@ -213,7 +213,7 @@ async fn look(stage: Arc<Stage>) {
     }
 }
 
-/// One cluster, from the wish to the end of its scene.
+/// Creates one cluster and runs its scene.
 async fn play(stage: Arc<Stage>, desks: Arc<Semaphore>, member: Member) {
     let name = &member.place.name;
     let played = async {
@@ -221,12 +221,12 @@ async fn play(stage: Arc<Stage>, desks: Arc<Semaphore>, member: Member) {
             let _desk = desks.acquire().await?;
             patiently(&format!("cluster {name}"), || ensure_cluster(&stage, &member)).await?;
         }
-        let is_over = member.scene == Scene::Quiet || stage.record.has(&member.deed_of_scene());
+        let is_over = member.scene == Scene::Quiet || stage.record.has(&member.scene_key());
         if is_over || !patiently(&format!("a look at {name}"), || ready(&stage, &member)).await? {
             return anyhow::Ok(());
         }
         patiently(&format!("what becomes of {name}"), || scenes::play(&stage, &member)).await?;
-        stage.record.keep(&member.deed_of_scene())
+        stage.record.add(&member.scene_key())
     };
     if let Err(error) = played.await {
         tracing::warn!(error = &*error, "The demonstration goes on without its part on {name}: {error:#}");
@@ -234,14 +234,14 @@ async fn play(stage: Arc<Stage>, desks: Arc<Semaphore>, member: Member) {
 }
 
 impl Member {
-    fn deed_of_scene(&self) -> String {
+    fn scene_key(&self) -> String {
         format!("scene of {}", self.place.name)
     }
 }
 
-/// Asks for a cluster, unless that was done.
+/// Creates a cluster, unless the record has it.
 async fn ensure_cluster(stage: &Stage, member: &Member) -> anyhow::Result<()> {
-    if stage.record.has(&member.deed()) {
+    if stage.record.has(&member.action()) {
         return Ok(());
     }
     let id = member.place.id();
@@ -256,13 +256,13 @@ async fn ensure_cluster(stage: &Stage, member: &Member) -> anyhow::Result<()> {
         commands::create_simulated(&stage.client, &stage.simulated, &member.place, version, tags).await?;
     }
     stage.client.label_cluster(&id, &member.labels, None).await?;
-    stage.record.keep(&member.deed())
+    stage.record.add(&member.action())
 }
 
-/// Waits until a cluster is ready; whether it is.
+/// Waits until a cluster is ready; returns whether it is.
 async fn ready(stage: &Stage, member: &Member) -> anyhow::Result<bool> {
     match stage.client.cluster(&member.place.id()).await {
-        // Its onlooker has removed it.
+        // The user removed it.
         Err(error) if error.is_not_found() => return Ok(false),
         Err(error) => return Err(error.into()),
         Ok(_) => {}
@@ -277,7 +277,7 @@ async fn ready(stage: &Stage, member: &Member) -> anyhow::Result<bool> {
     Ok(state == Some(ProvisioningState::Succeeded))
 }
 
-/// The tasks that are written as data; the ids of all tasks by their names.
+/// Creates the tasks of the demonstration; returns the ids of all tasks by name.
 async fn ensure_tasks(client: &Client, record: &Record) -> anyhow::Result<HashMap<String, Uuid>> {
     let known = async || -> anyhow::Result<HashMap<String, Uuid>> {
         let tasks = client.tasks().all().await?;
@@ -287,16 +287,16 @@ async fn ensure_tasks(client: &Client, record: &Record) -> anyhow::Result<HashMa
     for text in TASKS {
         let task: Value = serde_saphyr::from_str(text).context("a task of the demonstration")?;
         let name = task["name"].as_str().unwrap_or_default();
-        let deed = format!("task {name}");
-        if !present.contains_key(name) && !record.has(&deed) {
-            client.put_task(Uuid::now_v7(), &task, None).await.with_context(|| deed.clone())?;
+        let action = format!("task {name}");
+        if !present.contains_key(name) && !record.has(&action) {
+            client.put_task(Uuid::now_v7(), &task, None).await.with_context(|| action.clone())?;
         }
-        record.keep(&deed)?;
+        record.add(&action)?;
     }
     known().await
 }
 
-/// Three rules: one that acts every five minutes, so that something happens; one for every night, one for every week.
+/// Creates three schedules: every five minutes, every night and every week.
 async fn ensure_schedules(stage: &Stage) -> anyhow::Result<()> {
     let of = |label: &str, value: &str| json!([{ "key": format!("label.{label}"), "operator": "eq", "value": value }]);
     let rules = [
@@ -316,8 +316,8 @@ async fn ensure_schedules(stage: &Stage) -> anyhow::Result<()> {
     ];
     for mut rule in rules {
         let id = rule["id"].as_str().unwrap_or_default().to_owned();
-        let deed = format!("schedule {id}");
-        if stage.record.has(&deed) {
+        let action = format!("schedule {id}");
+        if stage.record.has(&action) {
             continue;
         }
         let task = rule["task"].as_str().unwrap_or_default().to_owned();
@@ -330,22 +330,22 @@ async fn ensure_schedules(stage: &Stage) -> anyhow::Result<()> {
         match stage.client.schedule(&id).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {
-                stage.client.put_schedule(&rule, None).await.with_context(|| deed.clone())?;
+                stage.client.put_schedule(&rule, None).await.with_context(|| action.clone())?;
             }
             Err(error) => return Err(error.into()),
         }
-        stage.record.keep(&deed)?;
+        stage.record.add(&action)?;
     }
     Ok(())
 }
 
-/// Tells the server of the teams' subscriptions, as the resource manager would.
+/// Registers the subscriptions of the teams, as the resource manager would.
 async fn ensure_subscriptions(stage: &Stage) -> anyhow::Result<()> {
     for (subscription, team) in TEAMS {
-        let deed = format!("subscription {team}");
-        if !stage.record.has(&deed) {
+        let action = format!("subscription {team}");
+        if !stage.record.has(&action) {
             stage.client.set_subscription(subscription, "Registered").await?;
-            stage.record.keep(&deed)?;
+            stage.record.add(&action)?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What a demonstration has done already, in a file: what its onlooker removed or mended since is not done again.
+//! The record of a demonstration in a file: actions that were done are not repeated, even if the user reverted them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Reads it; a new one is empty.
+    /// Reads the record; a missing one is empty.
     pub(super) fn open(data_dir: &Path) -> anyhow::Result<Record> {
         let path = data_dir.join(FILE);
         let kept = match std::fs::read_to_string(&path) {
@@ -39,15 +39,15 @@ impl Record {
         Ok(record)
     }
 
-    /// Whether this was done.
-    pub(super) fn has(&self, deed: &str) -> bool {
-        self.lock().done.contains(deed)
+    /// Whether the action was done.
+    pub(super) fn has(&self, action: &str) -> bool {
+        self.lock().done.contains(action)
     }
 
-    /// Keeps that this was done.
-    pub(super) fn keep(&self, deed: &str) -> anyhow::Result<()> {
+    /// Records that the action was done.
+    pub(super) fn add(&self, action: &str) -> anyhow::Result<()> {
         let mut kept = self.lock();
-        kept.done.insert(deed.to_owned());
+        kept.done.insert(action.to_owned());
         self.write(&kept)
     }
 
@@ -55,14 +55,14 @@ impl Record {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As a whole, so that a kill leaves the old one or the new one.
+    /// Writes the file atomically, so that a killed process leaves the old or the new one.
     fn write(&self, kept: &Kept) -> anyhow::Result<()> {
         let text = serde_json::to_string(kept)?;
         private_file::write(&self.path, &text)
     }
 }
 
-/// Whether a demonstration was ever given in this data directory.
+/// Whether a demonstration was started in this data directory.
 pub(super) fn is_in(data_dir: &Path) -> bool {
     data_dir.join(FILE).exists()
 }
@@ -77,7 +77,7 @@ mod tests {
         assert!(!is_in(directory.path()));
         let record = Record::open(directory.path()).unwrap();
         assert!(!record.has("cluster anchor"));
-        record.keep("cluster anchor").unwrap();
+        record.add("cluster anchor").unwrap();
         assert!(record.has("cluster anchor") && is_in(directory.path()));
         assert!(Record::open(directory.path()).unwrap().has("cluster anchor"));
         std::fs::write(directory.path().join(FILE), "[]").unwrap();

@@ -1,5 +1,5 @@
-//! What becomes of the first clusters of a demonstration. A scene may be begun again at any moment: what was asked for is found by what
-//! was asked.
+//! The scenes of the first clusters of a demonstration. A scene can be started again at any time: existing manifests are found by
+//! their parameters.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use serde_json::{Map, Value, json};
 use super::Stage;
 use super::fleet::{Member, Scene};
 
-/// How often a manifest is looked at while something of it is waited for,
+/// Interval between two reads of a manifest.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// and how often at most.
+/// Largest number of reads.
 const LOOKS_MAX: u32 = 600;
 
-/// A node is worked on for so long unless the story says otherwise; long enough to be seen.
-const HANDS_ON: &str = "5s";
+/// Default pause of the task on a drained node; long enough to be seen.
+const DRAIN_PAUSE: &str = "5s";
 
-/// Plays the scene of a cluster that is ready.
+/// Runs the scene of a ready cluster.
 pub(super) async fn play(stage: &Stage, member: &Member) -> anyhow::Result<()> {
     let part = Part { stage, member, id: member.place.id() };
     match member.scene {
@@ -34,7 +34,7 @@ pub(super) async fn play(stage: &Stage, member: &Member) -> anyhow::Result<()> {
     }
 }
 
-/// One cluster's part.
+/// The scene of one cluster.
 struct Part<'a> {
     stage: &'a Stage,
     member: &'a Member,
@@ -42,17 +42,17 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Something runs in it; a node is worked on; on another the work is called off in the middle, and taken back.
+    /// Deploys a workload, drains a node, and cancels the drain of another, which is undone.
     async fn worked(&self) -> anyhow::Result<()> {
         let [first, second, ..] = &self.workers().await?[..] else { bail!("it has too few workers") };
         let web =
             self.ask("apply-manifests", json!({ "manifests": web(None) }), "a shop to look after").await?;
         self.until(&web, is_over).await?;
-        let done = json!({ "node": first.id.name(), "time": HANDS_ON });
-        let done = self.ask("hands-on-node", done, "a fan is replaced").await?;
+        let done = json!({ "node": first.id.name(), "time": DRAIN_PAUSE });
+        let done = self.ask("drain-node", done, "a fan is replaced").await?;
         self.until(&done, is_over).await?;
         let begun = json!({ "node": second.id.name(), "time": "20m" });
-        let begun = self.ask("hands-on-node", begun, "a disk is replaced").await?;
+        let begun = self.ask("drain-node", begun, "a disk is replaced").await?;
         let at_work =
             |it: &ManifestForm| is_over(it) || it.step.as_ref().is_some_and(|step| step.name == "work");
         let begun = self.until(&begun, at_work).await?;
@@ -63,7 +63,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// A machine stops, and a look at the cluster's health says so.
+    /// Stops a machine and checks the health of the cluster.
     async fn sick_node(&self) -> anyhow::Result<()> {
         let workers = self.workers().await?;
         let sick = workers.first().context("it has no workers")?;
@@ -71,22 +71,22 @@ impl Part<'_> {
         self.ask("cluster-health", json!({ "certificateDays": 7 }), "a node does not answer").await.map(drop)
     }
 
-    /// All that a disruption budget protects is on one node, which is to be drained.
+    /// Drains the node that runs all pods of a PodDisruptionBudget.
     async fn blocked_drain(&self) -> anyhow::Result<()> {
         let workers = self.workers().await?;
         let node = workers.first().context("it has no workers")?.id.name().to_owned();
         let web = json!({ "manifests": web(Some(&node)) });
         let web = self.ask("apply-manifests", web, "a shop that must not be disturbed").await?;
         self.until(&web, is_over).await?;
-        // Once it runs there, and not before: what has not begun is nobody's to protect.
+        // The budget protects the pods only once they run.
         let running = json!({ "namespace": "shop", "name": "web" });
         let running = self.ask("restart-when-steady", running, "to see it run").await?;
         self.until(&running, is_over).await?;
-        let drain = json!({ "node": node, "time": HANDS_ON });
-        self.ask("hands-on-node", drain, "its firmware is old").await.map(drop)
+        let drain = json!({ "node": node, "time": DRAIN_PAUSE });
+        self.ask("drain-node", drain, "its firmware is old").await.map(drop)
     }
 
-    /// The control plane stops, and nobody answers whoever wants to do something.
+    /// Stops the control plane, so that the cluster is unreachable.
     async fn unreachable(&self) -> anyhow::Result<()> {
         for machine in self.machines("-master-").await? {
             self.stop(&machine).await?;
@@ -94,7 +94,7 @@ impl Part<'_> {
         self.ask("cluster-health", json!({ "certificateDays": 7 }), "nobody answers").await.map(drop)
     }
 
-    /// Work that is done, and work that is for later.
+    /// Runs tasks and plans one for later.
     async fn planned(&self) -> anyhow::Result<()> {
         let web =
             self.ask("apply-manifests", json!({ "manifests": web(None) }), "a shop to look after").await?;
@@ -108,14 +108,14 @@ impl Part<'_> {
         let node = workers.last().context("it has no workers")?.id.name().to_owned();
         let later = self.stage.clock.now().checked_add(SignedDuration::from_hours(2))?;
         let wish = json!({ "node": node, "time": "1m" });
-        self.ask_for_later("hands-on-node", wish, "memory is added", Some(later.as_second())).await.map(drop)
+        self.ask_for_later("drain-node", wish, "memory is added", Some(later.as_second())).await.map(drop)
     }
 
     async fn ask(&self, task: &str, parameters: Value, reason: &str) -> anyhow::Result<ManifestForm> {
         self.ask_for_later(task, parameters, reason, None).await
     }
 
-    /// Asks for a manifest, unless one was asked for with these parameters.
+    /// Creates a manifest, unless one with these parameters exists.
     async fn ask_for_later(
         &self,
         task: &str,
@@ -148,7 +148,7 @@ impl Part<'_> {
         Ok(made.with_context(|| format!("{task} on {name}"))?.value)
     }
 
-    /// Looks at a manifest until it is as wanted.
+    /// Polls a manifest until the condition is true.
     async fn until(
         &self,
         manifest: &ManifestForm,
@@ -185,12 +185,12 @@ fn is_over(manifest: &ManifestForm) -> bool {
     manifest.phase == Phase::Finished
 }
 
-/// Whether all that is wanted is among what is there; the server fills in what was left open.
+/// Whether `present` contains `wanted`; the server adds defaults.
 fn holds(present: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
     wanted.iter().all(|(key, value)| present.get(key) == Some(value))
 }
 
-/// A shop. With a node all of it is there, and a disruption budget does not let any of it go.
+/// A workload. With a node, all pods are on it and a PodDisruptionBudget allows no disruption.
 fn web(node: Option<&str>) -> Value {
     let labels = json!({ "app": "web" });
     let selector = node.map(|node| json!({ "kubernetes.io/hostname": node }));

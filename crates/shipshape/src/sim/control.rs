@@ -1,4 +1,4 @@
-//! How a running simulation is spoken to: HTTP on a Unix socket in its directory, which only its owner can enter.
+//! Control of a running simulation: HTTP on a Unix socket in its directory, which only its owner can access.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use super::fault::{self, FaultArg};
 /// The socket's name in the simulation's directory.
 const SOCKET: &str = "control";
 
-/// A cluster, as it is listed.
+/// A cluster in a list.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ClusterSummary {
     pub(super) name: String,
@@ -29,7 +29,7 @@ pub(super) struct ClusterSummary {
     pub(super) faults: Vec<String>,
 }
 
-/// What is to go wrong, and where.
+/// A fault to inject.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultRequest {
@@ -38,14 +38,14 @@ pub(super) struct FaultRequest {
     pub(super) path: Option<String>,
 }
 
-/// The socket, open.
+/// The open socket.
 pub(super) struct ControlServer {
     listener: UnixListener,
     sim: Arc<SimulatedClusters>,
 }
 
 impl ControlServer {
-    /// Opens it in the place of one that a killed process left behind: whoever calls this holds the directory's lock.
+    /// Opens the socket and replaces one that a killed process left behind; the caller holds the lock of the directory.
     pub(super) fn open(place: &Path, sim: Arc<SimulatedClusters>) -> anyhow::Result<ControlServer> {
         let path = socket(place);
         let _ = std::fs::remove_file(&path);
@@ -58,7 +58,7 @@ impl ControlServer {
         Ok(ControlServer { listener, sim })
     }
 
-    /// Answers until it is asked to stop.
+    /// Serves until `shutdown`.
     pub(super) async fn serve(self, shutdown: CancellationToken) -> anyhow::Result<()> {
         let routes = Router::new()
             .route("/clusters", get(clusters))
@@ -92,15 +92,15 @@ async fn faults(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The clusters of the simulation in that place.
+/// Lists the clusters of the simulation in a directory.
 pub(super) async fn list(place: &Path) -> anyhow::Result<Vec<ClusterSummary>> {
     let body = exchange(place, Request::get("/clusters"), Vec::new()).await?;
     serde_json::from_slice(&body).context("the simulation's answer")
 }
 
-/// Lets something go wrong there.
+/// Injects a fault.
 pub(super) async fn order(place: &Path, cluster: &str, order: &FaultRequest) -> anyhow::Result<()> {
-    // A name is a part of a path.
+    // The name becomes a segment of the path.
     if cluster.is_empty() || !cluster.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-') {
         bail!("cluster {cluster:?}: names are letters, digits and dashes, such as sim-1");
     }

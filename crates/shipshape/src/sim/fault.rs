@@ -1,4 +1,4 @@
-//! Faults as they are written on the command line.
+//! Faults on the command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,19 +8,19 @@ use api::duration::TimeSpan;
 use kubesim::faults::{Fault, Faults};
 use serde::{Deserialize, Serialize};
 
-/// What is to go wrong.
+/// A fault on the command line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum FaultArg {
-    /// One of those that last.
+    /// A lasting fault.
     Begin(Fault),
-    /// Every open watch ends, once.
+    /// Closes all open watches once.
     DropWatches,
-    /// Nothing goes wrong any longer.
+    /// Removes all faults.
     None,
 }
 
-/// A fault that nobody knows.
+/// An unknown fault.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[error(
     "{given:?} is no fault; accepted are latency=DURATION (such as latency=500ms), 429=SECONDS (such as 429=5s), 500, reset, unreachable, drop-watches and none"
@@ -79,7 +79,7 @@ impl From<FaultArg> for String {
 }
 
 impl FaultArg {
-    /// Makes it so.
+    /// Applies the fault to a cluster.
     pub(super) fn apply(&self, faults: &Faults, times: Option<u32>, path: Option<&str>) {
         match (self, times, path) {
             (FaultArg::None, ..) => faults.clear(),
@@ -91,7 +91,7 @@ impl FaultArg {
     }
 }
 
-/// A fault, as it is written.
+/// The text of a fault.
 pub(super) fn name(fault: Fault) -> String {
     match fault {
         Fault::Latency(span) => format!("latency={}", written(span)),

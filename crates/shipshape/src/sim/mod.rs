@@ -1,4 +1,4 @@
-//! `shipshape sim`: simulated clusters, alone, for kubectl and for trying things out.
+//! `shipshape sim`: simulated clusters without services, for kubectl and experiments.
 
 mod control;
 mod fault;
@@ -22,11 +22,11 @@ use cli::output;
 use cli::private_file;
 pub(crate) use fault::FaultArg;
 
-/// More clusters or nodes than this are a slip of the finger.
+/// Largest numbers of clusters and nodes.
 const CLUSTERS_MAX: u16 = 1000;
 const NODES_MAX: u16 = 1000;
 
-/// `shipshape sim`, and what can be asked of one that runs.
+/// `shipshape sim` and its subcommands.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SimCommand {
@@ -43,34 +43,34 @@ pub(crate) struct SimCommand {
     seed: u64,
 }
 
-/// What can be asked of a simulation that runs with the same data directory.
+/// Commands for a simulation that runs with the same data directory.
 #[derive(Debug, Clone, Subcommand)]
 enum SimSubcommand {
     /// List its clusters
     List,
-    /// Let something go wrong in a cluster's API server
+    /// Inject a fault into the API server of a cluster
     Fault {
         /// The cluster, such as sim-1
         cluster: String,
         /// latency=500ms, 429=5s, 500, reset, unreachable, drop-watches, or none to end them all
         fault: FaultArg,
-        /// Only so many requests meet it [default: all]
+        /// Only the next N requests [default: all]
         #[arg(long, value_name = "N")]
         times: Option<u32>,
-        /// Only requests whose path contains this meet it
+        /// Only requests whose path contains this
         #[arg(long, value_name = "TEXT")]
         path: Option<String>,
     },
 }
 
 impl SimCommand {
-    /// Whether this runs a simulation, rather than asking one.
+    /// Whether this starts a simulation.
     pub(crate) fn runs(&self) -> bool {
         self.ask.is_none()
     }
 }
 
-/// Asks the simulation that runs with the same data directory.
+/// Sends a command to the simulation that runs with the same data directory.
 pub(crate) async fn ask(command: &SimCommand, config: &Config) -> anyhow::Result<()> {
     let place = place(config);
     match &command.ask {
@@ -91,7 +91,7 @@ pub(crate) async fn ask(command: &SimCommand, config: &Config) -> anyhow::Result
     }
 }
 
-/// Runs simulated clusters until a signal ends it.
+/// Runs simulated clusters until a signal.
 pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::Result<()> {
     ensure_writable(process.config.data_dir.as_ref())?;
     let place = place(&process.config);
@@ -118,7 +118,7 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
         kubeconfigs.push(kubeconfig);
         lives.push(Kubelets::for_cluster(&cluster, nodes(command.nodes)));
     }
-    // Apart from that of an `up` with the same data directory, which may run beside this.
+    // Separate from the cloud of an `up` with the same data directory, which may run at the same time.
     crate::cloud::simulated::start(&mut process, place.join(crate::cloud::simulated::DIRECTORY)).await?;
     let control = control::ControlServer::open(&place, sim.clone())?;
     process.tasks.spawn(Stage::Listeners, "sim-control", |shutdown| control.serve(shutdown));
@@ -144,7 +144,7 @@ fn place(config: &Config) -> PathBuf {
     data.join("sim")
 }
 
-/// Of three or more, one is of the control plane.
+/// Of three or more nodes, one belongs to the control plane.
 fn nodes(count: u16) -> Vec<NodeTemplate> {
     (1..=count)
         .map(|number| match number {
@@ -154,7 +154,7 @@ fn nodes(count: u16) -> Vec<NodeTemplate> {
         .collect()
 }
 
-/// Two simulations of one directory would write over each other.
+/// Locks the directory against a second simulation.
 fn lock(place: &Path) -> anyhow::Result<File> {
     let path = place.join("lock");
     let file =
@@ -188,7 +188,7 @@ fn banner(command: &SimCommand, sim: &SimulatedClusters, kubeconfigs: &[PathBuf]
     text
 }
 
-/// In the order of names, which is the one that clusters are told in.
+/// Sorted by name, like the list of clusters.
 fn by_name(paths: &[String]) -> Vec<&String> {
     let mut sorted: Vec<&String> = paths.iter().collect();
     sorted.sort();

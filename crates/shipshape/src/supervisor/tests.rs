@@ -1,4 +1,4 @@
-//! Each promise of the supervisor, in paused time: a minute of waiting takes none.
+//! Tests of the supervisor in paused time: a minute of waiting takes no time.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,13 +13,13 @@ fn supervisor() -> (Supervisor, UnboundedSender<Signal>) {
     (Supervisor::with_signals(DEADLINE, Signals::Sent(receiver)), sender)
 }
 
-/// A task that runs until it is asked to end.
+/// A task that runs until it is stopped.
 async fn obedient(shutdown: CancellationToken) -> anyhow::Result<()> {
     shutdown.cancelled().await;
     Ok(())
 }
 
-/// A task that never listens.
+/// A task that ignores its token.
 async fn deaf(_shutdown: CancellationToken) -> anyhow::Result<()> {
     std::future::pending().await
 }

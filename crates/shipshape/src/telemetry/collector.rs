@@ -22,13 +22,13 @@ use tokio::runtime::Handle;
 
 use crate::config::OtlpEndpoint;
 
-/// A collector that takes longer is as good as away.
+/// Longest wait for the collector.
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// An answer to an export is a few bytes.
+/// Largest response of the collector.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// A collector, reached through the runtime this was made in.
+/// A collector, called on the runtime in which this was created.
 #[derive(Debug)]
 pub(super) struct Collector {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -49,7 +49,7 @@ impl Collector {
         })
     }
 
-    /// One line when the collector goes and one when it is back, however often it is tried between.
+    /// Logs one line when the collector fails and one when it recovers.
     fn note(&self, failure: Option<&dyn fmt::Display>) {
         let was_away = self.away.swap(failure.is_some(), Ordering::Relaxed);
         match failure {
@@ -71,7 +71,7 @@ impl HttpClient for Collector {
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(head, body))
         };
-        // Made inside the runtime, since a timer needs one to exist.
+        // Created inside the runtime, because a timer needs it.
         let bounded = async move { tokio::time::timeout(REQUEST_TIME_MAX, exchange).await };
         let outcome = match self.runtime.spawn(bounded).await {
             Ok(Ok(outcome)) => outcome,

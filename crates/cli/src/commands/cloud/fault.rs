@@ -1,4 +1,4 @@
-//! Faults of the simulated cloud, as they are written on the command line.
+//! `shipshape cloud fault`: faults of the simulated cloud.
 
 use std::str::FromStr;
 
@@ -11,10 +11,10 @@ use super::super::table::{Column, View, Width};
 use super::super::{Connect, Invocation};
 use crate::output;
 
-/// What can be done with faults.
+/// Commands of faults.
 #[derive(Debug, Subcommand)]
 pub enum FaultCommand {
-    /// Let something go wrong from now on
+    /// Inject a fault
     #[command(visible_alias = "create")]
     Set {
         /// throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied,
@@ -24,10 +24,10 @@ pub enum FaultCommand {
         /// Only calls of this verb, such as put
         #[arg(long)]
         verb: Option<String>,
-        /// Only calls about something whose id or name contains this
+        /// Only calls for a resource whose id or name contains this
         #[arg(long, value_name = "TEXT")]
         about: Option<String>,
-        /// Only so many calls [default: all]
+        /// Only the next N calls [default: all]
         #[arg(long, value_name = "N")]
         times: Option<u32>,
         /// Only this share of the calls, from 0 to 1 [default: all]
@@ -36,7 +36,7 @@ pub enum FaultCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// List what goes wrong
+    /// List the faults
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
@@ -44,14 +44,14 @@ pub enum FaultCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Let nothing go wrong any longer
+    /// Remove all faults
     Clear {
         #[command(flatten)]
         connect: Connect,
     },
 }
 
-/// Something that is to go wrong, as it is written.
+/// A fault on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultArg(Trouble);
 
@@ -77,7 +77,7 @@ impl FromStr for FaultArg {
             },
             Some((_, "")) => return Err(unknown()),
             Some(("throttled", value)) => {
-                // A bare number is of seconds, as Retry-After has it.
+                // A bare number is in seconds, like Retry-After.
                 let seconds = value.parse().or_else(|_| span(value).map(|it| it.as_secs()));
                 Trouble::Throttled { after_seconds: seconds? }
             }
@@ -126,7 +126,7 @@ pub(super) async fn run(command: &FaultCommand, invocation: &Invocation<'_>) -> 
     }
 }
 
-/// What a rule is about, in words.
+/// Text of a fault rule.
 trait InWords {
     fn cells_text(&self) -> String;
 }

@@ -262,7 +262,7 @@ pub enum RightsArg {
 pub enum PrincipalCommand {
     /// Create a principal and store its secret in a file
     Create {
-        /// What to call it
+        /// Its name
         name: String,
         /// Its rights
         #[arg(long, value_enum, default_value = "everywhere")]

@@ -37,7 +37,7 @@ struct Address {
 }
 
 impl SimulatedCloud {
-    /// The simulated cloud of the server whose context this is.
+    /// The simulated cloud of the server of a context.
     pub fn of(selected: &SelectedContext) -> anyhow::Result<SimulatedCloud> {
         let Some(data_dir) = selected.file.as_deref().and_then(Path::parent) else {
             bail!(
@@ -56,7 +56,7 @@ impl SimulatedCloud {
                 return Err(error).with_context(|| format!("{}: cannot be read", path.display()));
             }
         };
-        // Without the parser's own words, which repeat the text: it holds the token.
+        // Without the parser's own message, which repeats the text: it holds the token.
         let address: Address = serde_json::from_str(&text)
             .map_err(|_| anyhow::anyhow!("{}: expected JSON with url and token", path.display()))?;
         let cloud = SimClient::new(&address.url, Secret::new(address.token))
@@ -64,12 +64,12 @@ impl SimulatedCloud {
         Ok(SimulatedCloud { cloud, directory: data_dir.join("cloud") })
     }
 
-    /// One that is known already, with its directory.
+    /// A simulated cloud with its directory.
     pub fn new(cloud: SimClient, directory: PathBuf) -> SimulatedCloud {
         SimulatedCloud { cloud, directory }
     }
 
-    /// Makes a resource be as wanted, and waits until it is.
+    /// Creates or updates a resource and waits until it is ready.
     pub(super) async fn ensure(
         &self,
         id: &ResourceId,
@@ -95,7 +95,7 @@ impl SimulatedCloud {
                         return Ok(resource);
                     }
                 }
-                // Not seen yet, or on its way.
+                // Not visible yet, or in progress.
                 None | Some(State::Creating | State::Updating | State::Deleting) => {}
             }
             if Instant::now() > limit {
@@ -108,7 +108,7 @@ impl SimulatedCloud {
     }
 }
 
-/// Asks again, until the limit, as long as the cloud is only slow or throttles.
+/// Retries a request until the limit while its errors are transient.
 pub(super) async fn retry_transient<T, F>(limit: Instant, ask: impl Fn() -> F) -> Result<T, CloudError>
 where
     F: Future<Output = Result<T, CloudError>>,

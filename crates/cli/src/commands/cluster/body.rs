@@ -1,4 +1,4 @@
-//! The body that asks for a cluster, in the form of the resource manager's contract.
+//! The body of a create request, in the format of the resource manager.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use super::super::target::ClusterTarget;
 
-/// The control plane's machines: the least that carries one.
+/// Machine size of the control plane: the smallest that is accepted.
 const MASTER_SIZE: &str = "Standard_D8s_v5";
 
-/// Addresses that pods and services have unless somebody says otherwise, as OpenShift's own installer chooses them.
+/// Default address ranges of pods and services, as in OpenShift's installer.
 const POD_CIDR: &str = "10.128.0.0/14";
 const SERVICE_CIDR: &str = "172.30.0.0/16";
 
-/// The smallest disk that a worker may have.
+/// Smallest disk of a worker.
 const DISK_SIZE_GB: u32 = 128;
 
-/// From where something is reached.
+/// Visibility of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub(crate) enum Visibility {
@@ -37,7 +37,7 @@ impl Visibility {
     }
 }
 
-/// What a customer brings to a cluster.
+/// Resources that the customer provides.
 #[derive(Debug, Clone)]
 pub(crate) struct Provided {
     pub(crate) master_subnet: String,
@@ -46,7 +46,7 @@ pub(crate) struct Provided {
     pub(crate) client_secret: Secret<String>,
 }
 
-/// What is asked for.
+/// Content of a create request.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterSpec {
     pub(crate) place: ClusterTarget,
@@ -67,7 +67,7 @@ pub(crate) fn body(spec: &ClusterSpec) -> Value {
         "resourceGroupId": place.managed_group(),
         "fipsValidatedModules": "Disabled",
     });
-    // Without a version the server takes the one that it prefers.
+    // Without a version, the server uses its default.
     if let Some(version) = &spec.version {
         cluster["version"] = json!(version);
     }
@@ -100,7 +100,7 @@ pub(crate) fn body(spec: &ClusterSpec) -> Value {
     })
 }
 
-/// The same body as it may be shown: its secrets are blank.
+/// The body with its secrets blanked.
 pub(crate) fn without_secrets(mut body: Value) -> Value {
     for pointer in
         ["/properties/servicePrincipalProfile/clientSecret", "/properties/clusterProfile/pullSecret"]

@@ -1,4 +1,4 @@
-//! Changing and removing clusters that were made here.
+//! `shipshape cluster update` and `delete`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::super::{Connect, Invocation, complete};
 use super::create::{read_secret, with_remedy};
 use super::{import, require_created_here};
 
-/// What is to change.
+/// Flags of `shipshape cluster update`.
 #[derive(Debug, Args)]
 pub struct UpdateFlags {
     /// The cluster, by its name or resource id
@@ -27,19 +27,19 @@ pub struct UpdateFlags {
     /// KEY=VALUE sets a tag, KEY- removes it; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE|KEY-")]
     tags: Vec<LabelChange>,
-    /// How many public addresses its traffic leaves from
+    /// Number of public IP addresses for outbound traffic
     #[arg(long, value_name = "N")]
     managed_outbound_ips: Option<u32>,
-    /// Another principal, by its client id
+    /// A new principal, by its client id
     #[arg(long, value_name = "ID", requires = "client_secret_file")]
     client_id: Option<String>,
     /// A file with the principal's secret; - for standard input
     #[arg(long, value_name = "FILE")]
     client_secret_file: Option<PathBuf>,
-    /// Change nothing: only have it made again as it should be
+    /// Change nothing, only reconcile the cluster
     #[arg(long)]
     reconcile: bool,
-    /// A file with the body of the change instead, as JSON or YAML; - for standard input
+    /// A file with the body of the request, as JSON or YAML; - for standard input
     #[arg(
         short = 'f', long = "filename", value_name = "FILE",
         conflicts_with_all = ["tags", "managed_outbound_ips", "client_id", "client_secret_file", "reconcile"]
@@ -53,7 +53,7 @@ pub struct UpdateFlags {
     connect: Connect,
 }
 
-/// What is to be removed.
+/// Flags of `shipshape cluster delete`.
 #[derive(Debug, Args)]
 pub struct DeleteFlags {
     /// The cluster, by its name or resource id
@@ -69,7 +69,7 @@ pub struct DeleteFlags {
     connect: Connect,
 }
 
-/// Asks for a change.
+/// Updates a cluster.
 pub(super) async fn update(flags: &UpdateFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let client = invocation.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
@@ -83,7 +83,7 @@ pub(super) async fn update(flags: &UpdateFlags, invocation: &Invocation<'_>) -> 
         None => {
             let tags = match flags.tags.is_empty() {
                 true => None,
-                // Tags are replaced as a whole, so the present ones are needed.
+                // An update replaces all tags, so the present ones are read first.
                 false => {
                     let resource =
                         client.resource(&cluster.id).await.map_err(|error| with_remedy(error, &name))?;
@@ -140,7 +140,7 @@ fn tags_of(resource: &Value) -> BTreeMap<String, String> {
     tags.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
-/// Asks for a removal.
+/// Deletes a cluster.
 pub(super) async fn delete(flags: &DeleteFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let client = invocation.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
@@ -158,7 +158,7 @@ pub(super) async fn delete(flags: &DeleteFlags, invocation: &Invocation<'_>) -> 
     };
     let last_seen = match flags.output.is_structured() {
         false => cluster,
-        // The removal has begun, or is over, whatever is answered now.
+        // The deletion was accepted; the cluster may already be gone.
         true => client.cluster(&cluster.id).await.map_or(cluster, |answer| answer.value),
     };
     flags.output.print_change(invocation, &last_seen, did)

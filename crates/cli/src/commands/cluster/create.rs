@@ -1,4 +1,4 @@
-//! `shipshape cluster create`: a cluster from nothing.
+//! `shipshape cluster create`.
 
 #[cfg(feature = "sim")]
 use std::collections::BTreeMap;
@@ -22,30 +22,30 @@ use super::super::{Connect, Invocation, complete};
 use super::body::{self, ClusterSpec, Provided, Visibility};
 use crate::output;
 
-/// A secret is a line; more is a mistake.
+/// Largest secret; a secret is one line.
 const SECRET_BYTES_MAX: usize = 64 << 10;
 
-/// The workers of a cluster whose customer names none.
+/// Default number and machine size of workers.
 const WORKERS: u32 = 3;
 const WORKER_SIZE: &str = "Standard_D4s_v5";
 
-/// What is missing when neither flags nor a simulated cloud name it.
+/// Error if neither the flags nor a simulated cloud provide the resources.
 const REQUIRED: &str = "a cluster needs two subnets and a principal: name them by --master-subnet, --worker-subnet, --client-id and --client-secret-file";
 
-/// What is to be made, and where.
+/// Flags of `shipshape cluster create`.
 #[derive(Debug, Args)]
 pub struct CreateFlags {
-    /// What to call it
+    /// Its name
     name: String,
     #[command(flatten)]
     place: TargetFlags,
-    /// The version of OpenShift [default: the server's own]
+    /// The version of OpenShift [default: the server's default]
     #[arg(long, value_name = "VERSION", add = ArgValueCandidates::new(complete::versions))]
     version: Option<String>,
-    /// The name under which it is reached [default: its own]
+    /// The domain [default: the cluster's name]
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
-    /// The network, by its resource id; its subnets `master` and `worker` are taken
+    /// The network, by its resource id; its subnets `master` and `worker` are used
     #[arg(long, value_name = "ID", help_heading = "What is brought")]
     vnet: Option<String>,
     /// The subnet of the control plane, by its resource id
@@ -54,31 +54,31 @@ pub struct CreateFlags {
     /// The subnet of the workers, by its resource id
     #[arg(long, value_name = "ID", help_heading = "What is brought")]
     worker_subnet: Option<String>,
-    /// The principal that the cluster works as, by its client id
+    /// The service principal of the cluster, by its client id
     #[arg(long, value_name = "ID", requires = "client_secret_file", help_heading = "What is brought")]
     client_id: Option<String>,
     /// A file with that principal's secret; - for standard input
     #[arg(long, value_name = "FILE", requires = "client_id", help_heading = "What is brought")]
     client_secret_file: Option<PathBuf>,
-    /// How many workers
+    /// Number of workers
     #[arg(long, value_name = "N", default_value_t = WORKERS)]
     worker_count: u32,
-    /// The size of the workers' machines
+    /// Machine size of the workers
     #[arg(long, value_name = "SIZE", default_value = WORKER_SIZE)]
     worker_vm_size: String,
-    /// From where API server and ingress are reached
+    /// Visibility of API server and ingress
     #[arg(long, value_enum, ignore_case = true, default_value = "Public")]
     visibility: Visibility,
     /// A tag; may be repeated
     #[arg(long = "tag", value_name = "KEY=VALUE")]
     tags: Vec<KeyValue>,
-    /// A file with the whole body of the request instead, as JSON or YAML; - for standard input
+    /// A file with the body of the request, as JSON or YAML; - for standard input
     #[arg(
         short = 'f', long = "filename", value_name = "FILE",
         conflicts_with_all = ["version", "domain", "vnet", "master_subnet", "worker_subnet", "client_id", "worker_count", "worker_vm_size", "visibility", "tags"]
     )]
     file: Option<PathBuf>,
-    /// Only ask whether it would be accepted, and show what would be asked for; nothing is made
+    /// Validate and show the request without creating anything
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -89,7 +89,7 @@ pub struct CreateFlags {
     connect: Connect,
 }
 
-/// Asks for a cluster, and follows its making if that is wanted.
+/// Creates a cluster and waits for it if the flags say so.
 pub(super) async fn create(flags: &CreateFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let client = invocation.client(&flags.connect)?;
     let place = flags.place.of(&flags.name)?;
@@ -105,11 +105,11 @@ pub(super) async fn create(flags: &CreateFlags, invocation: &Invocation<'_>) -> 
     let accepted = client.put_resource(&id, &body).await.map_err(|error| with_remedy(error, &place.name))?;
     operation::begun(&client, invocation, &accepted.operation, &place.name, "create", &flags.wait).await?;
     let cluster = client.cluster(&id).await?.value;
-    let did = if flags.wait.is_set() { "created" } else { "is being made" };
+    let did = if flags.wait.is_set() { "created" } else { "creation started" };
     flags.output.print_change(invocation, &cluster, did)
 }
 
-/// Asks for a cluster with what the simulated cloud brings along, as a customer would who says little: for those who have no
+/// Creates a cluster with default settings and with resources of the simulated cloud, for callers without a
 /// command line.
 #[cfg(feature = "sim")]
 pub async fn create_simulated(
@@ -134,7 +134,7 @@ pub async fn create_simulated(
     asked.map(drop).map_err(|error| with_remedy(error, &place.name))
 }
 
-/// A second create would change the first one's cluster; kubectl refuses it too.
+/// Fails if the cluster exists: a second create would update it.
 async fn ensure_absent(client: &Client, place: &ClusterTarget) -> anyhow::Result<()> {
     let name = &place.name;
     match client.resource(&place.id()).await {
@@ -169,7 +169,7 @@ impl CreateFlags {
         })
     }
 
-    /// The subnets and the principal: as the flags name them, and what they leave open from the simulated cloud.
+    /// The subnets and the principal from the flags; missing ones from the simulated cloud.
     async fn provided(
         &self,
         client: &Client,
@@ -216,7 +216,7 @@ impl CreateFlags {
         let cloud = invocation.cloud(&self.connect).context(REQUIRED)?;
         let prepared = cloud::prepare(&cloud, place).await?;
         cloud::ensure_registered(client, place).await?;
-        output::note(&format!("brought from the simulated cloud: {}", prepared.summary()));
+        output::note(&format!("using resources of the simulated cloud: {}", prepared.summary()));
         Ok(prepared.into())
     }
 
@@ -226,7 +226,7 @@ impl CreateFlags {
     }
 }
 
-/// A secret from a file, without the line break that editors add.
+/// Reads a secret from a file, without its trailing line break.
 pub(super) fn read_secret(file: &Path) -> anyhow::Result<Secret<String>> {
     let text = input::read_text(file).with_context(|| format!("{}: cannot be read", file.display()))?;
     let secret = text.trim_end_matches(['\n', '\r']);
@@ -236,7 +236,7 @@ pub(super) fn read_secret(file: &Path) -> anyhow::Result<Secret<String>> {
     Ok(Secret::new(secret.to_owned()))
 }
 
-/// A body from a file; a place that it leaves open is filled in.
+/// Reads a body from a file and adds the location if it has none.
 fn body_from_file(file: &Path, place: &ClusterTarget) -> anyhow::Result<Value> {
     let mut body = input::read_file(file)?.value;
     if body.get("location").is_none() {
@@ -257,7 +257,7 @@ async fn dry_run(
     if let Some(error) = verdict.get("error") {
         let text = |member: &str| error[member].as_str().unwrap_or_default().trim_end_matches('.').to_owned();
         bail!(
-            "cluster {} would be refused: {} ({}, {})",
+            "cluster {} would be rejected: {} ({}, {})",
             place.name,
             text("message"),
             text("code"),
@@ -266,11 +266,11 @@ async fn dry_run(
     }
     let shown = body::without_secrets(body);
     form.print_value(invocation, &shown, |_| format!("{shown:#}\n"))?;
-    output::note(&format!("cluster {} would be accepted; nothing was made", place.name));
+    output::note(&format!("cluster {} would be accepted; nothing was created", place.name));
     Ok(())
 }
 
-/// What the server said about a cluster, with what may be done about it.
+/// The error of the server with a remedy.
 pub(super) fn with_remedy(error: ClientError, name: &str) -> anyhow::Error {
     let remedy = match &error {
         ClientError::Refused(refusal) => match refusal.code.as_str() {

@@ -1,4 +1,4 @@
-//! Clusters that somebody else made: importing, labelling and forgetting them.
+//! `shipshape cluster import` and labels.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use super::super::labels::{KeyValue, LabelChange};
 use super::super::print::Output;
 use super::super::{Connect, Invocation};
 
-/// A kubeconfig is a few kilobytes; more is a mistake.
+/// Largest kubeconfig.
 const KUBECONFIG_BYTES_MAX: u64 = 1 << 20;
 
-/// What imported clusters hang under, unless a whole resource id is given.
+/// Parent of imported clusters that are given by name.
 const IMPORTED: &str = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/imported/providers/Microsoft.RedHatOpenShift/openShiftClusters";
 
-/// What is to be imported, and as what.
+/// Flags of `shipshape cluster import`.
 #[derive(Debug, Args)]
 pub struct ImportFlags {
-    /// What to call it, or a whole resource id
+    /// Its name or a resource id
     name: String,
     /// Its kubeconfig, with all data inline; - for standard input
     #[arg(long, value_name = "FILE")]
@@ -31,18 +31,18 @@ pub struct ImportFlags {
     /// A label; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<KeyValue>,
-    /// Where it runs [default: the server's first location]
+    /// Its location [default: the server's first location]
     #[arg(long)]
     location: Option<String>,
-    /// Under which subscription it is listed
+    /// The subscription under which it is listed
     #[arg(long, value_name = "ID", default_value = "00000000-0000-0000-0000-000000000000")]
     subscription: String,
-    /// Why; kept in the audit log
+    /// Reason for the audit log
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
     output: Output,
-    /// Another address than the context's; which context is in SHIPSHAPE_CONTEXT here
+    /// URL of the server, instead of the context's; SHIPSHAPE_CONTEXT names the context
     #[arg(long, value_name = "URL", help_heading = "Server")]
     server: Option<String>,
 }
@@ -80,7 +80,7 @@ fn read_kubeconfig(file: &std::path::Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A whole id as it is; a name under the place of imported clusters.
+/// Converts a name to a resource id; keeps a resource id.
 fn resource_id(name: &str, subscription: &str) -> anyhow::Result<String> {
     if name.starts_with('/') {
         return Ok(name.to_owned());

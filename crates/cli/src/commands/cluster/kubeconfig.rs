@@ -1,4 +1,4 @@
-//! The way into a cluster that was made here: its kubeconfig, and what a person signs in with.
+//! `shipshape cluster kubeconfig` and `credentials`.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,13 @@ use super::create::with_remedy;
 use super::require_created_here;
 use crate::{output, private_file};
 
-/// Whose kubeconfig, and where to.
+/// Flags of `shipshape cluster kubeconfig`.
 #[derive(Debug, Args)]
 pub struct KubeconfigFlags {
     /// The cluster, by its name or resource id
     #[arg(add = ArgValueCandidates::new(complete::clusters))]
     cluster: String,
-    /// Write it to this file, for its owner only [default: standard output]
+    /// Write it to this file, readable by its owner only [default: standard output]
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     file: Option<PathBuf>,
     /// Add it to the kubeconfig that kubectl uses, and make it the current context there
@@ -64,7 +64,7 @@ pub(super) async fn kubeconfig(flags: &KubeconfigFlags, invocation: &Invocation<
     }
 }
 
-/// Everywhere else `-o yaml` names a form: whoever says so here does not want a key in a file of that name.
+/// Rejects the name of an output format: `-o yaml` names a format in all other commands, so a key in a file of that name is a mistake.
 fn reject_format_name(file: &Path) -> anyhow::Result<()> {
     match file.to_str().filter(|name| OutputFormat::from_str(name, false).is_ok()) {
         None => Ok(()),
@@ -74,14 +74,14 @@ fn reject_format_name(file: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Shows with what a person signs in.
+/// Shows the credentials of kubeadmin.
 pub(super) async fn credentials(
     client: &Client,
     cluster: &AdminCluster,
     invocation: &Invocation<'_>,
     form: Output,
 ) -> anyhow::Result<()> {
-    // A name is no secret, and to tell it none has to be fetched.
+    // Names need no request for the secret.
     if form.is_names() {
         return form.print(invocation, cluster);
     }
@@ -104,12 +104,12 @@ fn kubectl_file(invocation: &Invocation<'_>) -> anyhow::Result<PathBuf> {
 }
 
 fn parse(name: &str, text: &str) -> anyhow::Result<Value> {
-    // Without the parser's own words, which repeat the text: it holds a key.
+    // Without the parser's own message, which repeats the text: it holds a key.
     serde_saphyr::from_str(text).map_err(|_| anyhow::anyhow!("the kubeconfig of cluster {name} is not YAML"))
 }
 
-/// `present` with the current context of `added` under the name `name`, which becomes the current one. What was there under that
-/// name is replaced; all else stays.
+/// Adds the current context of `added` to `present` under the name `name` and makes it the current one. An entry with that
+/// name is replaced; all others stay.
 fn merged(mut present: Value, added: &Value, name: &str) -> Value {
     let user = format!("{name}-admin");
     let current = added["current-context"].as_str().unwrap_or_default();
@@ -139,7 +139,7 @@ fn merged(mut present: Value, added: &Value, name: &str) -> Value {
     present
 }
 
-/// Puts a file in place as a whole, for its owner only, in a directory that need not be there yet.
+/// Writes a file that only its owner can read, and creates its directory.
 fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(directory) = file.parent() {
         std::fs::create_dir_all(directory)

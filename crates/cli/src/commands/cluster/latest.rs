@@ -1,7 +1,7 @@
-//! The latest operation of a cluster, for `cluster show`: how far it is while it runs, and why it failed.
+//! The latest operation of a cluster, for `cluster show`: its progress or its error.
 //!
-//! One request tells it. Whatever comes of that request, the cluster is shown: an answer that nobody got is a line of the
-//! description and no error.
+//! It takes one request. An error of this request does not prevent the description of the cluster: it becomes a line of the
+//! description.
 
 use api::admin::{OperationForm, Page, StepProgress};
 use client::Client;
@@ -9,21 +9,21 @@ use client::Client;
 use super::super::operation;
 use super::super::table::{View, wire_name, with_age};
 
-/// What is known of the latest operation of a cluster.
+/// The latest operation of a cluster.
 #[derive(Debug)]
 pub(super) enum LatestOperation {
-    /// Nobody asked.
+    /// Not requested.
     Unasked,
-    /// There is none: an operation is removed some time after its end.
+    /// There is none: finished operations are removed after a while.
     Gone,
-    /// This one.
+    /// The operation.
     Known(Box<OperationForm>),
-    /// The server did not tell, for this reason.
+    /// The request failed.
     Unknown(String),
 }
 
 impl LatestOperation {
-    /// The latest operation of the cluster with this id, by one request.
+    /// Requests the latest operation of a cluster.
     pub(super) async fn of(client: &Client, cluster: &str) -> LatestOperation {
         match client.operations_page(cluster).await {
             Ok(page) => LatestOperation::in_page(page),
@@ -31,7 +31,7 @@ impl LatestOperation {
         }
     }
 
-    /// The list begins with the oldest: only a page that is the whole list ends with the latest.
+    /// The list starts with the oldest operation, so only a complete list contains the latest.
     fn in_page(page: Page<OperationForm>) -> LatestOperation {
         if !page.next_link.is_empty() {
             let count = page.value.len();
@@ -45,12 +45,12 @@ impl LatestOperation {
         }
     }
 
-    /// What is said of it for people.
+    /// Lines of the description.
     pub(super) fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         match self {
             LatestOperation::Unasked => Vec::new(),
             LatestOperation::Gone => {
-                vec![("Operation", "none is kept; they are removed some time after their end".to_owned())]
+                vec![("Operation", "none; finished operations are removed after a while".to_owned())]
             }
             LatestOperation::Unknown(why) => vec![("Operation", format!("unknown: {why}"))],
             LatestOperation::Known(operation) => resource_details(operation, view),
@@ -60,8 +60,8 @@ impl LatestOperation {
 
 fn resource_details(operation: &OperationForm, view: &View) -> Vec<(&'static str, String)> {
     let (when, step) = match operation.end_time {
-        Some(ended) => (format!("ended {}", with_age(ended, view.now)), String::new()),
-        None => (format!("begun {}", with_age(operation.start_time, view.now)), standing(operation)),
+        Some(ended) => (format!("finished {}", with_age(ended, view.now)), String::new()),
+        None => (format!("started {}", with_age(operation.start_time, view.now)), standing(operation)),
     };
     let (verb, status) = (wire_name(operation.verb), wire_name(operation.status));
     vec![
@@ -71,11 +71,11 @@ fn resource_details(operation: &OperationForm, view: &View) -> Vec<(&'static str
     ]
 }
 
-/// How far an operation is that runs.
+/// Progress of a running operation.
 fn standing(operation: &OperationForm) -> String {
     match &operation.step {
-        None if operation.attempt == 0 => "waiting for its turn".to_owned(),
-        None => "begun".to_owned(),
+        None if operation.attempt == 0 => "queued".to_owned(),
+        None => "started".to_owned(),
         Some(step) => {
             let so_far = format!("{}, {}% done", step.name, percent(step));
             if step.message.is_empty() { so_far } else { format!("{so_far}: {}", step.message) }
@@ -83,7 +83,7 @@ fn standing(operation: &OperationForm) -> String {
     }
 }
 
-/// How much of the plan is behind a step, as `shipshape operation show` counts it.
+/// Percentage of completed steps, as in `shipshape operation show`.
 fn percent(step: &StepProgress) -> u64 {
     let done = u64::from(step.index.saturating_sub(1)) * 100;
     done.checked_div(u64::from(step.of)).unwrap_or(0).min(100)
@@ -123,15 +123,15 @@ mod tests {
     fn an_operation_that_runs_says_its_step_and_how_much_is_done() {
         let step = |message: &str| json!({ "name": "nodes-ready", "index": 3, "of": 8, "since": "2026-01-01T00:08:00Z", "message": message });
         let check = |step: Value, attempt: u32, expect: &str| {
-            // Whatever the order: the latest is the one that began last.
+            // In any order: the latest is the one that started last.
             let said = told(json!({ "value": [updating(step, attempt), created()], "nextLink": "" }));
-            let line = "Operation:  01890000-0000-7000-8000-000000000002, Update, Updating, begun 2026-01-01T00:07:00Z (2m ago)";
+            let line = "Operation:  01890000-0000-7000-8000-000000000002, Update, Updating, started 2026-01-01T00:07:00Z (2m ago)";
             assert_eq!(said, format!("{line}\nStep:       {expect}\n"));
         };
         check(step("2 of 3 masters ready"), 1, "nodes-ready, 25% done: 2 of 3 masters ready");
         check(step(""), 1, "nodes-ready, 25% done");
-        check(Value::Null, 1, "begun");
-        check(Value::Null, 0, "waiting for its turn");
+        check(Value::Null, 1, "started");
+        check(Value::Null, 0, "queued");
     }
 
     #[test]
@@ -143,12 +143,12 @@ mod tests {
         });
         assert_eq!(
             told(json!({ "value": [failed] })),
-            "Operation:  01890000-0000-7000-8000-000000000001, Create, Failed, ended 2026-01-01T00:05:00Z (4m ago)\n\
+            "Operation:  01890000-0000-7000-8000-000000000001, Create, Failed, finished 2026-01-01T00:05:00Z (4m ago)\n\
              Error:      The network was not found (InvalidLinkedVNet, properties.masterProfile.subnetId)\n"
         );
         assert_eq!(
             told(json!({ "value": [created()] })),
-            "Operation:  01890000-0000-7000-8000-000000000001, Create, Succeeded, ended 2026-01-01T00:05:00Z (4m ago)\n"
+            "Operation:  01890000-0000-7000-8000-000000000001, Create, Succeeded, finished 2026-01-01T00:05:00Z (4m ago)\n"
         );
     }
 
@@ -161,7 +161,7 @@ mod tests {
         );
         assert_eq!(
             told(json!({ "value": [] })),
-            "Operation:  none is kept; they are removed some time after their end\n"
+            "Operation:  none; finished operations are removed after a while\n"
         );
     }
 }

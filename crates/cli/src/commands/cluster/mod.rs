@@ -1,4 +1,4 @@
-//! `shipshape cluster`: the clusters that are looked after, those that were imported and those that are made here.
+//! `shipshape cluster`: managed clusters, both created and imported ones.
 
 mod body;
 mod change;
@@ -30,12 +30,12 @@ use kubeconfig::KubeconfigFlags;
 use latest::LatestOperation;
 use show::ClusterDetails;
 
-/// What can be done with clusters.
+/// Commands of clusters.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
-    /// Make a cluster, from nothing
+    /// Create a cluster
     Create(Box<CreateFlags>),
-    /// Look after a cluster from now on, by its kubeconfig
+    /// Import an existing cluster by its kubeconfig
     Import(Box<ImportFlags>),
     /// List the clusters
     #[command(visible_alias = "ls")]
@@ -43,7 +43,7 @@ pub enum ClusterCommand {
         /// Only those with these labels, such as env=prod,tier!=db
         #[arg(short = 'l', long, value_name = "LABELS")]
         selector: Option<LabelSelector>,
-        /// Go on showing what changes
+        /// Watch for changes
         #[arg(short, long)]
         watch: bool,
         #[command(flatten)]
@@ -51,13 +51,13 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Show one cluster, and how its latest operation stands
+    /// Show one cluster and its latest operation
     #[command(visible_alias = "get")]
     Show {
         /// The cluster, by its name or resource id
         #[arg(add = ArgValueCandidates::new(complete::clusters))]
         cluster: String,
-        /// Go on showing what changes
+        /// Watch for changes
         #[arg(short, long)]
         watch: bool,
         #[command(flatten)]
@@ -65,11 +65,11 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Change a cluster that was made here
+    /// Update a cluster
     Update(Box<UpdateFlags>),
-    /// Remove a cluster that was made here, with all that was made for it
+    /// Delete a cluster and its resources
     Delete(DeleteFlags),
-    /// Show with what a person signs in to a cluster that was made here
+    /// Show the credentials of kubeadmin
     Credentials {
         /// The cluster, by its name or resource id
         #[arg(add = ArgValueCandidates::new(complete::clusters))]
@@ -79,7 +79,7 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Write the kubeconfig of a cluster that was made here
+    /// Write the kubeconfig of a cluster
     Kubeconfig(KubeconfigFlags),
     /// Set labels of a cluster (KEY=VALUE) or remove them (KEY-)
     Label {
@@ -89,7 +89,7 @@ pub enum ClusterCommand {
         /// KEY=VALUE sets a label, KEY- removes it
         #[arg(required = true, value_name = "KEY=VALUE|KEY-", allow_hyphen_values = false)]
         changes: Vec<LabelChange>,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -97,12 +97,12 @@ pub enum ClusterCommand {
         #[command(flatten)]
         connect: Connect,
     },
-    /// Look after an imported cluster no longer; nothing in it is touched
+    /// Remove an imported cluster from Shipshape without changing it
     Forget {
         /// The cluster, by its name or resource id
         #[arg(add = ArgValueCandidates::new(complete::clusters))]
         cluster: String,
-        /// Why; kept in the audit log
+        /// Reason for the audit log
         #[arg(long)]
         reason: Option<String>,
         #[command(flatten)]
@@ -184,7 +184,7 @@ pub async fn run(command: &ClusterCommand, invocation: &Invocation<'_>) -> anyho
     }
 }
 
-/// A cluster with what its customer sees of it and, in a description, with its latest operation.
+/// A cluster with its resource and, in a description, with its latest operation.
 async fn details(client: &Client, cluster: AdminCluster, form: Output) -> anyhow::Result<ClusterDetails> {
     if cluster.properties.imported {
         return Ok(ClusterDetails { cluster, resource: None, latest: LatestOperation::Unasked });
@@ -201,7 +201,7 @@ async fn details(client: &Client, cluster: AdminCluster, form: Output) -> anyhow
     Ok(ClusterDetails { cluster, resource, latest })
 }
 
-/// The cluster, if it was made here; `instead` says what to do with an imported one.
+/// Fails for an imported cluster; `instead` is the remedy.
 fn require_created_here(cluster: AdminCluster, instead: &str) -> anyhow::Result<AdminCluster> {
     match cluster.properties.imported {
         false => Ok(cluster),
@@ -235,8 +235,8 @@ mod tests {
         output: Output,
     }
 
-    /// A cluster as it is shown in this form by a server that answers so when it is asked for operations, and how often it
-    /// was asked for them.
+    /// The details of a cluster in this format, from a server that gives this response to requests for operations, and the number
+    /// of these requests.
     async fn shown(
         form: &[&str],
         imported: bool,

@@ -1,4 +1,4 @@
-//! Clusters in tables and descriptions: those that were imported and those that were made.
+//! Clusters in tables and descriptions.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::super::print::Printable;
 use super::super::table::{Column, View, Width, wire_name, with_age};
 use super::latest::LatestOperation;
 
-/// A cluster with all that is told of it: what operators see, and, of one that we made, what its customer sees.
+/// A cluster as operators see it and, unless imported, as its customer sees it.
 #[derive(Debug, Serialize)]
 pub(super) struct ClusterDetails {
-    /// As operators see it.
+    /// The operators' view.
     #[serde(flatten)]
     pub(super) cluster: AdminCluster,
-    /// As its customer sees it; none of an imported one.
+    /// The customer's view; none for an imported cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) resource: Option<Value>,
-    /// What is done to it, or was done last. Only people are told: programs get the cluster as it is.
+    /// Latest operation, for descriptions only.
     #[serde(skip)]
     pub(super) latest: LatestOperation,
 }
@@ -39,7 +39,7 @@ fn reachable(reachability: Option<&Reachability>, view: &View) -> String {
     }
 }
 
-/// Where a cluster's life stands, and what it was doing if it failed.
+/// Provisioning state, and the failed one.
 fn state(properties: &AdminClusterProperties) -> String {
     match (properties.provisioning_state, properties.failed_provisioning_state) {
         (ProvisioningState::Failed, Some(doing)) => format!("Failed while {}", wire_name(doing)),
@@ -97,7 +97,7 @@ impl Printable for AdminCluster {
             ("Labels", labels_text(&properties.labels, "\n")),
             ("Imported", if properties.imported { "yes" } else { "no" }.to_owned()),
             ("API server", properties.api_server.clone().unwrap_or_default()),
-            ("Reachable", reachability.unwrap_or_else(|| "unknown: nobody has looked yet".to_owned())),
+            ("Reachable", reachability.unwrap_or_else(|| "unknown: not checked yet".to_owned())),
             ("Created", with_age(properties.created_at, view.now)),
         ]
     }
@@ -120,13 +120,13 @@ impl Printable for ClusterDetails {
         if let Some(resource) = &self.resource {
             details.extend(resource_details(resource));
         }
-        // Last, where the eye of somebody at a terminal is.
+        // Last, next to the prompt of the terminal.
         details.extend(self.latest.details(view));
         details
     }
 }
 
-/// What a customer wants to know of a cluster at a glance.
+/// Lines of the description from the customer's view.
 fn resource_details(resource: &Value) -> Vec<(&'static str, String)> {
     let text = |pointer: &str| match resource.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),

@@ -73,14 +73,14 @@ fn is_held_by(home: &Home, cluster: &str, what: &str) -> bool {
 /// Waits until the whole story was told.
 fn until_the_story_is_told(home: &Home) {
     wait_until("the story is told", PATIENCE, || {
-        let told = has(home, "anchor", "hands-on-node", "Completed")
-            && has(home, "anchor", "hands-on-node", "Cancelled")
+        let told = has(home, "anchor", "drain-node", "Completed")
+            && has(home, "anchor", "drain-node", "Cancelled")
             && has(home, "beacon", "cluster-health", "Failed")
-            && has(home, "capstan", "hands-on-node", "InProgress")
+            && has(home, "capstan", "drain-node", "InProgress")
             && is_held_by(home, "capstan", "shop/web")
             && has(home, "davit", "cluster-health", "Pending")
             && has(home, "ensign", "restart-when-steady", "Completed")
-            && has(home, "ensign", "hands-on-node", "Pending");
+            && has(home, "ensign", "drain-node", "Pending");
         told.then_some(())
     })
     .unwrap_or_else(|error| {
@@ -132,12 +132,12 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
     let sick = trouble("beacon", "cluster-health", "Failed").unwrap();
     assert!(sick["statusText"].as_str().unwrap().contains("-worker-"), "{sick:#}");
     wait_until("the drain says what it waits for", PATIENCE, || {
-        let drain = trouble("capstan", "hands-on-node", "InProgress")?;
+        let drain = trouble("capstan", "drain-node", "InProgress")?;
         let message = drain["step"]["message"].as_str().unwrap_or_default().to_owned();
         (drain["step"]["name"] == "drain" && message.contains("shop/web")).then_some(())
     })
     .unwrap();
-    let drain = trouble("capstan", "hands-on-node", "InProgress").unwrap();
+    let drain = trouble("capstan", "drain-node", "InProgress").unwrap();
     let why = done(&home, &["why", drain["id"].as_str().unwrap()]);
     for word in ["in step drain (3 of 6)", "PodDisruptionBudget shop/web allows no disruption", "customer"] {
         assert!(why.contains(word), "{word}: {why}");
@@ -247,8 +247,8 @@ fn things_that_happen_are_told_a_line_each() {
     done(&home, &["cluster", "create", "harbour", "--wait"]);
     done(&home, &["task", "run", "cluster-health", "--cluster", "harbour", "--wait"]);
     for line in [
-        "cluster harbour  is being made in local",
-        "cluster harbour  is ready after",
+        "cluster harbour  creating in local",
+        "cluster harbour  ready after",
         "cluster-health on harbour  Completed",
     ] {
         wait_until(line, PATIENCE, || up.told().contains(line).then_some(())).unwrap();

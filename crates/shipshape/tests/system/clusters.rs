@@ -52,7 +52,10 @@ fn a_cluster_is_made_changed_entered_and_removed() {
     let made = home.run(&["cluster", "create", "harbour", "--tag", "env=test", "--wait"]);
     assert_eq!(made.code, Some(0), "{made:?}");
     assert_eq!(made.stdout, "cluster/harbour created\n", "{made:?}");
-    assert!(made.stderr.contains("brought from the simulated cloud: network /subscriptions/"), "{made:?}");
+    assert!(
+        made.stderr.contains("using resources of the simulated cloud: network /subscriptions/"),
+        "{made:?}"
+    );
     assert!(made.stderr.contains("harbour  step "), "its steps are told: {made:?}");
     let shown = json(&home, &["cluster", "show", "harbour"]);
     assert_eq!(shown["properties"]["provisioningState"], "Succeeded", "{shown:#}");

@@ -85,15 +85,15 @@ fn walk(home: &Home, script: &str) {
     shell.env_clear().env("HOME", home.directory.path()).env("PATH", path);
     let answer = Answer::of(shell.output().unwrap());
     assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
-    for line in ["cluster/harbour imported", "task/rest-a-node created", "Completed", "NotDue", "Cancelled"] {
+    for line in ["cluster/harbour imported", "task/cordon-node created", "Completed", "NotDue", "Cancelled"] {
         assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
     }
-    for line in ["step set-aside began", "step rest done", "undone set-aside"] {
+    for line in ["step cordon started", "step pause done", "step cordon undone"] {
         assert!(answer.stderr.contains(line), "{line} in {}", answer.stderr);
     }
     let plan = json(home, &["plan", "--for", "14d"]);
     let planned = plan["entries"].as_array().unwrap();
-    let of_schedule = planned.iter().filter(|entry| entry["schedule"] == "rest-a-node-on-saturdays");
+    let of_schedule = planned.iter().filter(|entry| entry["schedule"] == "cordon-node-on-saturdays");
     assert!(of_schedule.count() >= 1, "there is a Saturday in two weeks: {plan:#}");
 }
 
@@ -114,11 +114,11 @@ fn a_killed_process_goes_on_with_the_step_that_it_was_in() {
     let _sim = home.sim(&["--clusters", "1", "--nodes", "3"]);
     let up = home.up(&[]);
     import_sim(&home, "harbour", 1);
-    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
-    let run = ["task", "run", "rest-a-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "rest=3s"];
+    done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
+    let run = ["task", "run", "cordon-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "pause=3s"];
     let manifest = done(&home, &[&run[..], &["-o", "name"]].concat());
     let manifest = manifest.trim();
-    until_in_step(&home, manifest, "rest");
+    until_in_step(&home, manifest, "pause");
     up.signal("KILL");
     up.end();
 
@@ -139,8 +139,8 @@ fn a_killed_process_goes_on_with_the_step_that_it_was_in() {
         .collect();
     let count = |event: &str, step: &str| events.iter().filter(|it| **it == (event, step)).count();
     assert_eq!(count("takenOver", ""), 1, "{events:?}");
-    assert_eq!(count("stepFinished", "set-aside"), 1, "what was done is not done again: {events:?}");
-    assert_eq!(count("stepFinished", "rest"), 1, "{events:?}");
+    assert_eq!(count("stepFinished", "cordon"), 1, "what was done is not done again: {events:?}");
+    assert_eq!(count("stepFinished", "pause"), 1, "{events:?}");
     again.signal("TERM");
     assert_eq!(again.end().code, Some(0));
 }
@@ -180,10 +180,10 @@ fn the_walk_through_works_on_a_real_cluster_and_goes_on_after_a_kill() {
     assert!(nodes.iter().all(|node| !is_cordoned(node)), "whatever was set aside goes on");
 
     let (node, space) = (format!("node={}", nodes[2]), format!("namespace={namespace}"));
-    let run = ["task", "run", "rest-a-node", "--cluster", "harbour", "-p", &node, "-p", &space];
-    let running = done(&home, &[&run[..], &["-p", "rest=5s", "-o", "name"]].concat());
+    let run = ["task", "run", "cordon-node", "--cluster", "harbour", "-p", &node, "-p", &space];
+    let running = done(&home, &[&run[..], &["-p", "pause=5s", "-o", "name"]].concat());
     let running = running.trim();
-    until_in_step(&home, running, "rest");
+    until_in_step(&home, running, "pause");
     assert!(is_cordoned(&nodes[2]));
     up.signal("KILL");
     up.end();
@@ -224,30 +224,30 @@ fn a_real_cluster_is_imported_worked_on_and_left_as_it_was_after_a_cancel() {
     let up = home.up(&[]);
     let kubeconfig = cluster.kubeconfig_path();
     done(&home, &["cluster", "import", "real", "--kubeconfig", kubeconfig.to_str().unwrap()]);
-    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
+    done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
     let (node_given, space_given) = (format!("node={node}"), format!("namespace={namespace}"));
-    let run = ["task", "run", "rest-a-node", "--cluster", "real", "-p", &node_given, "-p", &space_given];
-    let answer = home.run(&[&run[..], &["-p", "rest=1s", "--wait"]].concat());
+    let run = ["task", "run", "cordon-node", "--cluster", "real", "-p", &node_given, "-p", &space_given];
+    let answer = home.run(&[&run[..], &["-p", "pause=1s", "--wait"]].concat());
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(answer.stdout.contains(" Completed in "), "{answer:?}");
-    assert!(answer.stderr.contains("step leave-a-note done"), "{answer:?}");
+    assert!(answer.stderr.contains("step create-note done"), "{answer:?}");
     assert_eq!(
-        kubectl(&["get", "configmap", "rested", "-n", &namespace, "-o", "jsonpath={.data.node}"]),
+        kubectl(&["get", "configmap", "cordon-note", "-n", &namespace, "-o", "jsonpath={.data.node}"]),
         node
     );
     assert!(!is_cordoned());
 
-    let manifest = done(&home, &[&run[..], &["-p", "rest=10m", "-o", "name"]].concat());
+    let manifest = done(&home, &[&run[..], &["-p", "pause=10m", "-o", "name"]].concat());
     let manifest = manifest.trim();
-    until_in_step(&home, manifest, "rest");
+    until_in_step(&home, manifest, "pause");
     assert!(is_cordoned());
     let why = done(&home, &["why", manifest]);
     assert!(why.contains("is InProgress: in step rest (3 of 4)") && why.contains("may take until"), "{why}");
     let cancelled =
-        home.run(&["manifest", "cancel", manifest, "--yes", "--wait", "--reason", "enough rested"]);
+        home.run(&["manifest", "cancel", manifest, "--yes", "--wait", "--reason", "no longer needed"]);
     assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
     assert!(cancelled.stdout.contains("Cancelled"), "{cancelled:?}");
-    assert!(cancelled.stderr.contains("undone set-aside"), "{cancelled:?}");
+    assert!(cancelled.stderr.contains("step cordon undone"), "{cancelled:?}");
     assert!(!is_cordoned(), "what was cordoned is uncordoned");
     let shown = json(&home, &["cluster", "show", "real"]);
     assert_eq!(shown["properties"]["reachability"]["reachable"], true, "{shown:#}");
@@ -292,7 +292,8 @@ fn every_form_of_output_is_what_its_reader_expects() {
 fn what_is_asked_wrongly_is_one_sentence_with_the_remedy() {
     let home = Home::new();
     assert!(
-        refused(&home, &["cluster", "list"]).starts_with("no server is known; `shipshape up` starts one")
+        refused(&home, &["cluster", "list"])
+            .starts_with("no context is selected; start a server with `shipshape up`")
     );
     let up = home.up(&[]);
     assert_eq!(
@@ -318,10 +319,10 @@ fn what_is_asked_wrongly_is_one_sentence_with_the_remedy() {
     std::fs::write(&broken, "name: t\ntitle: t\nsteps: [{uses: node/explode}]\n").unwrap();
     let sentence = refused(&home, &["task", "apply", "-f", broken.to_str().unwrap()]);
     assert!(sentence.contains("node/explode") && sentence.contains("steps[0]"), "{sentence}");
-    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
-    let sentence = refused(&home, &["task", "delete", "rest-a-node"]);
-    assert_eq!(sentence, "Remove task rest-a-node? There is nobody to ask; say --yes if it is meant");
-    done(&home, &["task", "delete", "rest-a-node", "--yes"]);
+    done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
+    let sentence = refused(&home, &["task", "delete", "cordon-node"]);
+    assert_eq!(sentence, "Remove task cordon-node? There is no terminal to confirm it; pass --yes");
+    done(&home, &["task", "delete", "cordon-node", "--yes"]);
     let usage: [&[&str]; 6] = [
         &["manifest", "create", "--task", "x"],
         &["manifest", "create", "--task", "x", "--cluster", "y", "--run-after", "soon"],
@@ -400,25 +401,25 @@ fn two_processes_have_two_contexts_and_the_first_stays_the_current_one() {
 fn a_shell_completes_names_that_the_server_knows() {
     let home = Home::new();
     let _up = home.up(&[]);
-    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
+    done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
     let mut command = home.shipshape(&["--", "shipshape", "task", "show", "rest-"]);
     command.env("SHIPSHAPE_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "3").env("_CLAP_IFS", "\n");
     let answer = Answer::of(command.output().unwrap());
-    assert!(answer.stdout.contains("rest-a-node"), "{answer:?}");
+    assert!(answer.stdout.contains("cordon-node"), "{answer:?}");
 }
 
 #[test]
 fn a_task_is_tried_without_a_server() {
     let home = Home::new();
-    let file = walk_through("rest-a-node.yaml");
-    let test = ["task", "test", "-f", &file, "-p", "node=node-1", "-p", "rest=10ms"];
+    let file = walk_through("cordon-node.yaml");
+    let test = ["task", "test", "-f", &file, "-p", "node=node-1", "-p", "pause=10ms"];
     assert!(done(&home, &test).contains("Completed: "));
-    let failed = done(&home, &[&test[..], &["--fail-at", "leave-a-note"]].concat());
+    let failed = done(&home, &[&test[..], &["--fail-at", "create-note"]].concat());
     assert!(failed.contains("Failed: ") && failed.contains("undone: "), "{failed}");
-    let crashed = done(&home, &[&test[..], &["--crash-at", "leave-a-note"]].concat());
-    assert!(crashed.contains("the worker was killed; another goes on"), "{crashed}");
+    let crashed = done(&home, &[&test[..], &["--crash-at", "create-note"]].concat());
+    assert!(crashed.contains("the worker was killed; another takes over"), "{crashed}");
     let unknown = refused(&home, &[&test[..], &["--fail-at", "x"]].concat());
-    assert!(unknown.ends_with("its steps are set-aside, leave-a-note, rest, go-on"), "{unknown}");
+    assert!(unknown.ends_with("its steps are cordon, create-note, pause, uncordon"), "{unknown}");
     let lacking = refused(&home, &["task", "test", "-f", &file]);
     assert!(lacking.contains("node"), "{lacking}");
 }
@@ -440,8 +441,8 @@ fn each_service_runs_alone_on_one_postgresql() {
     let there = ["--server", url.as_str()];
     let import = ["cluster", "import", "harbour", "--kubeconfig", kubeconfig.to_str().unwrap()];
     done(&home, &[&import[..], &there].concat());
-    done(&home, &[&["task", "apply", "-f", &walk_through("rest-a-node.yaml")], &there[..]].concat());
-    let run = ["task", "run", "rest-a-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "rest=1s"];
+    done(&home, &[&["task", "apply", "-f", &walk_through("cordon-node.yaml")], &there[..]].concat());
+    let run = ["task", "run", "cordon-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "pause=1s"];
     let ran = done(&home, &[&run[..], &["--wait"], &there].concat());
     assert!(ran.contains(" Completed in "), "{ran}");
     for process in workers.into_iter().chain([frontend]) {

@@ -36,10 +36,10 @@ fn every_metric_that_an_alert_names_is_told_by_the_process() {
     let up = home.up(&[]);
     // A family without members is not told, so there must have been work and a limit.
     import_sim(&home, "harbour", 1);
-    done(&home, &["task", "apply", "-f", &walk_through("rest-a-node.yaml")]);
+    done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
     done(&home, &["budget", "set", "fleet", "5"]);
     let run =
-        ["task", "run", "rest-a-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "rest=10ms"];
+        ["task", "run", "cordon-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "pause=10ms"];
     done(&home, &[&run[..], &["--wait"]].concat());
     let told = wait_until("the limit is told", PATIENCE, || {
         let (status, text) = up.get("/metrics");

@@ -1,4 +1,4 @@
-//! Whole-house tests: the real executable, from outside.
+//! System tests: the real executable, from outside.
 
 #![expect(
     clippy::unwrap_used,
