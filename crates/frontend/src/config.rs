@@ -236,7 +236,7 @@ impl Config {
         };
         say(
             !self.locations.iter().all(is_word),
-            "clusters.locations must be words of small letters, digits and hyphens, at most 63 long",
+            "clusters.locations must consist of lowercase letters, digits and hyphens, at most 63 characters each",
         );
         say(
             !(1..=600).contains(&self.retry_after_seconds),

@@ -119,16 +119,16 @@ fn other_requests_are_left_with_the_reason() {
     );
     rejected(
         RequestFixture { username: "system:node:node-9", ..renewal() },
-        "\"system:node:node-9\" may not ask for a client certificate of node node-1",
+        "\"system:node:node-9\" may not request a client certificate of node node-1",
     );
     rejected(
         RequestFixture { groups: vec![], ..renewal() },
-        "\"system:node:node-1\" may not ask for a client certificate of node node-1",
+        "\"system:node:node-1\" may not request a client certificate of node node-1",
     );
     rejected(RequestFixture { common_name: "system:node:node-3", ..first() }, "node node-3 is not expected");
     rejected(
         RequestFixture { groups: vec!["system:authenticated"], ..first() },
-        "\"system:bootstrap:abcdef\" may not ask for a client certificate of node node-2",
+        "\"system:bootstrap:abcdef\" may not request a client certificate of node node-2",
     );
     let other = "\"alice\" asks for a serving certificate of node node-1, which only the node itself may";
     rejected(RequestFixture { username: "alice", ..serving() }, other);

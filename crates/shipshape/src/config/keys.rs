@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(keys.kind("frontend.oidc"), Some(Kind::Section), "one within another too");
         assert_eq!(keys.kind("frontend.oidc.issuer"), Some(Kind::Setting));
         assert_eq!(keys.kind("clusters.locations"), Some(Kind::Setting), "a list is one setting");
-        assert_eq!(keys.settings().count(), 70);
+        assert_eq!(keys.settings().count(), 72);
     }
 
     #[test]

@@ -183,7 +183,9 @@ mod tests {
             assert!(queue.due().is_empty(), "nothing is due during the delay");
             let started = Instant::now();
             queue.next().await;
-            assert_eq!((started.elapsed().as_millis(), queue.due().len()), (delay, 2));
+            // Timers are rounded up to the next millisecond.
+            assert!((delay..=delay + 1).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
+            assert_eq!(queue.due().len(), 2);
         }
         assert_eq!(apply(&mut queue, Ok(vec![CompletionOutcome::Done, CompletionOutcome::Lost])), 2);
         assert_eq!(

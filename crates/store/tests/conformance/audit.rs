@@ -245,7 +245,7 @@ on_both_engines! {
         raw.execute("create table as_new as select * from meta; create table key_as_new as select * from secrets").await;
         sealed_log(store, RECORDS).await;
         raw.execute("create table audit_copy as select * from audit; create table meta_copy as select * from meta").await;
-        let gone = |what: &str| vec![format!("the chain's {what} is gone")];
+        let gone = |what: &str| vec![format!("the chain's {what} is missing")];
         raw.execute("delete from audit; delete from meta where key like 'audit%'").await;
         assert_eq!(faults(store).await, gone("head"));
         raw.execute("delete from secrets").await;
@@ -335,12 +335,12 @@ on_both_engines! {
         let wrong = ChainHead { seal: noted.seal.replace(|it: char| it.is_ascii_digit(), "a"), ..noted.clone() };
         assert_eq!(store.verify_audit(Some(wrong)).await.unwrap().faults, [format!("record {RECORDS} does not match the saved head")]);
         let beyond = ChainHead { number: 1000, ..noted.clone() };
-        assert_eq!(store.verify_audit(Some(beyond)).await.unwrap().faults, ["the chain ends at 13, but a head at 1000 was noted"]);
+        assert_eq!(store.verify_audit(Some(beyond)).await.unwrap().faults, ["the chain ends at 13, but the saved head is at 1000"]);
 
         // The signed head of zero records is restored, and the records are removed: only the saved head can tell.
         raw.execute("delete from audit; delete from meta; insert into meta select * from as_new").await;
         assert_eq!(faults(store).await, Vec::<String>::new());
-        assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, ["the chain ends at 0, but a head at 12 was noted"]);
+        assert_eq!(store.verify_audit(Some(noted.clone())).await.unwrap().faults, ["the chain ends at 0, but the saved head is at 12"]);
         sealed_log(store, RECORDS + 3).await;
         assert_eq!(store.verify_audit(Some(noted)).await.unwrap().faults, [format!("record {RECORDS} does not match the saved head")]);
     }
@@ -436,7 +436,7 @@ on_both_engines! {
         let told = store.verify_audit(Some(early.clone())).await.unwrap().faults;
         match floor {
             5 => assert_eq!(told, Vec::<String>::new()),
-            _ => assert_eq!(told, [format!("the noted head 5 has left by age; the oldest that can be checked is {floor}")]),
+            _ => assert_eq!(told, [format!("the saved head 5 was removed by retention; the oldest that can be checked is {floor}")]),
         }
         // The record of the chain's start is known, though it was removed.
         let signed = raw.one("select value from meta where key = 'audit_floor'").await;

@@ -134,7 +134,7 @@ fn a_file_that_is_truncated_or_empty_or_not_a_database_is_rejected() {
         cut(0);
         refused(&folder, "store {path}: is truncated: 0 bytes are too few for a database").await;
         std::fs::write(folder.path(), "This is a letter, not a database. ".repeat(200)).unwrap();
-        refused(&folder, "store {path}: is no database; it was left untouched, restore it from a backup")
+        refused(&folder, "store {path}: is not a database; it was left untouched, restore it from a backup")
             .await;
         std::fs::remove_file(folder.path()).unwrap();
         std::fs::create_dir(folder.path()).unwrap();
@@ -171,11 +171,8 @@ fn a_file_of_another_program_or_a_newer_release_is_rejected() {
         )
         .unwrap();
         drop(file);
-        refused(
-            &folder,
-            "store sqlite:{path}: migration 1 was applied with another text than this release has",
-        )
-        .await;
+        refused(&folder, "store sqlite:{path}: the applied migration 1 differs from the one in this release")
+            .await;
     });
 }
 
@@ -398,20 +395,17 @@ fn a_database_of_a_newer_release_is_rejected_and_left_untouched() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let raw = RawDatabase::connect(&env).await;
-        raw.execute("insert into schema (number, name, checksum, applied) values (8, 'next', 'x', 0), (9, 'after', 'y', 0)").await;
+        raw.execute("insert into schema (number, name, checksum, applied) values (9, 'next', 'x', 0), (10, 'after', 'y', 0)").await;
         let Location::Postgres(url) = &env.options.location else { panic!("it is PostgreSQL") };
         let before = raw.rows("select key, value from meta order by key").await;
         let told = server_refusal(url.expose(), None).await;
         assert!(
-            told.ends_with(": its schema is 9, this release knows up to 7; run a newer release"),
+            told.ends_with(": its schema is 10, this release knows up to 8; run a newer release"),
             "{told}"
         );
-        raw.execute("delete from schema where number > 7; update schema set checksum = 'other'").await;
+        raw.execute("delete from schema where number > 8; update schema set checksum = 'other'").await;
         let told = server_refusal(url.expose(), None).await;
-        assert!(
-            told.ends_with(": migration 1 was applied with another text than this release has"),
-            "{told}"
-        );
+        assert!(told.ends_with(": the applied migration 1 differs from the one in this release"), "{told}");
         assert_eq!(raw.rows("select key, value from meta order by key").await, before);
     });
 }

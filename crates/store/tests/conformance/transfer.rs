@@ -367,7 +367,7 @@ fn a_copy_made_during_writes_opens_and_is_consistent() {
             let bytes = std::fs::read(&target).ok();
             let refusal = store.backup(&target).await.unwrap_err().to_string();
             assert!(
-                refusal.starts_with(&format!("backup {}: cannot be made: ", target.display())),
+                refusal.starts_with(&format!("backup {}: cannot be created: ", target.display())),
                 "{refusal}"
             );
             if target != folder.path() {

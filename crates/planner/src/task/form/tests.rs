@@ -64,7 +64,7 @@ fn what_is_wrong_with_a_step_is_told_with_its_place() {
     );
     check(
         json!({"uses": "pause", "name": "p", "with": {"duration": "5s"}, "timeout": "4s"}),
-        "steps[1].timeout: the pause would not end",
+        "steps[1].timeout: the pause is longer than",
     );
     check(
         json!({"uses": "pause", "name": "p", "with": {"duration": "5s"}, "timeout": "4"}),

@@ -291,7 +291,7 @@ async fn a_cancel_request_is_not_ignored_while_the_history_cannot_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_history_does_not_delay_a_lost_or_halted_worker() {
+async fn an_unreadable_cancel_request_does_not_delay_a_lost_or_halted_worker() {
     for pull in [|it: &RunControl| it.lost.cancel(), |it: &RunControl| it.halt.cancel()] {
         let mut test = TestRun::unreadable().await;
         let steps = || plan([mark("a"), failing("b", || StepError::transient("Hiccup", "not now"))]);
@@ -299,6 +299,7 @@ async fn an_unreadable_history_does_not_delay_a_lost_or_halted_worker() {
         tokio::time::sleep(rest).await;
         test.control = RunControl::new();
         let claimed = test.claim().await;
+        test.control.cancel.cancel();
         test.unreadable.store(true, Ordering::SeqCst);
         let (control, again) = (test.control.clone(), steps());
         let (ended, ()) = tokio::join!(test.run(&claimed, &again), async {

@@ -36,7 +36,7 @@ async fn an_unsupported_schema_is_rejected_in_one_sentence() {
     assert!(
         refusal(never)
             .await
-            .ends_with("its schema is 0, this release needs 7; run `shipshape store migrate`")
+            .ends_with("its schema is 0, this release needs 8; run `shipshape store migrate`")
     );
     let schema = Postgres::schema(&options(database.url())).await.unwrap();
     assert_eq!((schema.found, schema.known), (0, 7));
