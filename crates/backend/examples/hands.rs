@@ -57,7 +57,7 @@ fn backend(ground: Ground) -> Deps {
 }
 
 /// With the catalogue of the product.
-fn actuator(ground: Ground) -> actuator::Deps<actuator::Fleet> {
+fn actuator(ground: Ground) -> actuator::Deps<actuator::TaskCatalog> {
     let Ground { store, cloud, clock, timing } = ground;
     let cloud = Arc::new(cloud);
     let provider = actuator::Provider { vault: cloud.clone(), identities: cloud, store: store.clone() };
@@ -67,7 +67,7 @@ fn actuator(ground: Ground) -> actuator::Deps<actuator::Fleet> {
         AllowedRisks::default(),
         clock.clone(),
     );
-    let fleet = actuator::Fleet::new(store.reader(), connections, clock.clone());
+    let fleet = actuator::TaskCatalog::new(store.reader(), connections, clock.clone());
     actuator::Deps {
         store,
         tasks: Arc::new(fleet.with_provider(provider)),

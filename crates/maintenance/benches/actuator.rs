@@ -13,7 +13,7 @@ use api::doc::Cluster;
 use api::work::{Ending, WorkKind};
 use jiff::{SignedDuration, Timestamp};
 use maintenance::actuator::{self, Config, Deps, Metrics};
-use maintenance::trial::{self, Scripted};
+use maintenance::trial::{self, ScriptedTasks};
 use serde_json::json;
 use steps::engine::{Plan, Step, StepOutcome};
 use store::{AuditContext, Completion, Keyring, Location, Options, Store, Transaction};
@@ -112,8 +112,8 @@ fn start(
     slots: usize,
     begun: impl Fn(Duration) + Clone + Send + Sync + 'static,
 ) -> Running {
-    let tasks = Scripted::new(Arc::new(()), move |errand| {
-        let (begun, due) = (begun.clone(), errand.manifest.run_after);
+    let tasks = ScriptedTasks::new(Arc::new(()), move |assignment| {
+        let (begun, due) = (begun.clone(), assignment.manifest.run_after);
         Ok(Plan::new().step(Step::action("nothing", move |_, cx| {
             begun(cx.clock.now().duration_since(due).unsigned_abs());
             async { Ok(StepOutcome::default()) }

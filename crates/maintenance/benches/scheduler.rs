@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy};
 use jiff::{SignedDuration, Timestamp};
-use maintenance::scheduler::{Fleet, Plan};
-use planner::schedule::{Known, Window};
+use maintenance::scheduler::{Fleet, ManifestChanges};
+use planner::schedule::{ManifestStatus, Window};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
@@ -93,22 +93,22 @@ fn decided(clusters: usize, now: Timestamp) -> (Fleet, usize, Duration) {
 }
 
 /// What a pass does before it writes.
-fn pass(fleet: &mut Fleet, now: Timestamp) -> (Plan, Duration) {
+fn pass(fleet: &mut Fleet, now: Timestamp) -> (ManifestChanges, Duration) {
     let begin = Instant::now();
     fleet.roll(now);
     let unknown = if fleet.is_clean() { Vec::new() } else { fleet.unknown() };
-    let plan = if fleet.is_clean() { Plan::default() } else { fleet.plan() };
+    let plan = if fleet.is_clean() { ManifestChanges::default() } else { fleet.plan() };
     let taken = begin.elapsed();
     for (schedule, cluster, manifest) in unknown {
-        fleet.learn(&schedule, cluster, manifest, Known::Taken);
+        fleet.learn(&schedule, cluster, manifest, ManifestStatus::Closed);
     }
     (plan, taken)
 }
 
 /// The writes have been made.
-fn settle(fleet: &mut Fleet, plan: &Plan) {
+fn settle(fleet: &mut Fleet, plan: &ManifestChanges) {
     for (schedule, cluster, manifest) in &plan.withdraw {
-        fleet.learn(schedule, *cluster, *manifest, Known::Superseded);
+        fleet.learn(schedule, *cluster, *manifest, ManifestStatus::Superseded);
     }
     for (schedule, cluster, slot) in &plan.create {
         let window = Window {
@@ -117,7 +117,7 @@ fn settle(fleet: &mut Fleet, plan: &Plan) {
             priority: slot.priority,
             parameters: slot.parameters,
         };
-        fleet.learn(schedule, *cluster, slot.id, Known::Fresh(window));
+        fleet.learn(schedule, *cluster, slot.id, ManifestStatus::Fresh(window));
     }
     fleet.clean();
 }

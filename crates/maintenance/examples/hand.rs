@@ -14,7 +14,7 @@ use anyhow::bail;
 use api::clock::SystemClock;
 use maintenance::actuator::{self, Config};
 use maintenance::scheduler;
-use maintenance::trial::Scripted;
+use maintenance::trial::ScriptedTasks;
 use steps::engine::{Plan, PollStatus, Step, StepContext, StepError, StepOutcome};
 use store::{Keyring, Options, Store};
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,12 +54,12 @@ fn plan() -> Plan<Log> {
         .step(wait)
 }
 
-fn actuator(store: Store, log: Log, lease: Duration) -> actuator::Deps<Scripted<Log>> {
+fn actuator(store: Store, log: Log, lease: Duration) -> actuator::Deps<ScriptedTasks<Log>> {
     let timing =
         actuator::Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
     actuator::Deps {
         store,
-        tasks: Arc::new(Scripted::new(Arc::new(log), |_| Ok(plan()))),
+        tasks: Arc::new(ScriptedTasks::new(Arc::new(log), |_| Ok(plan()))),
         clock: Arc::new(SystemClock),
         metrics: actuator::Metrics::default(),
         config: Config { slots: 10, timing },

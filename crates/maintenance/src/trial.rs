@@ -9,15 +9,15 @@ use jiff::{SignedDuration, Timestamp};
 use steps::engine::{Plan, StepError};
 use uuid::Uuid;
 
-use crate::actuator::{Contact, Errand, Ready, Tasks};
+use crate::actuator::{Assignment, ClusterProbe, PreparedTask, Tasks};
 
 /// Makes the plan of a manifest.
-pub type Script<C> = Box<dyn Fn(Errand<'_>) -> Result<Plan<C>, StepError> + Send + Sync>;
+pub type Script<C> = Box<dyn Fn(Assignment<'_>) -> Result<Plan<C>, StepError> + Send + Sync>;
 /// Answers for a cluster.
-pub type Answer = Box<dyn Fn(Uuid) -> Result<Contact, StepError> + Send + Sync>;
+pub type Answer = Box<dyn Fn(Uuid) -> Result<ClusterProbe, StepError> + Send + Sync>;
 
 /// Tasks that follow a script, on clusters that are not there.
-pub struct Scripted<C> {
+pub struct ScriptedTasks<C> {
     /// What all steps are given.
     pub context: Arc<C>,
     /// Makes the plan of a manifest.
@@ -28,38 +28,38 @@ pub struct Scripted<C> {
     pub takes: Box<dyn Fn(Uuid) -> Duration + Send + Sync>,
 }
 
-impl<C> Scripted<C> {
+impl<C> ScriptedTasks<C> {
     /// Tasks that follow `script`, on clusters that answer.
     pub fn new(
         context: Arc<C>,
-        script: impl Fn(Errand<'_>) -> Result<Plan<C>, StepError> + Send + Sync + 'static,
-    ) -> Scripted<C> {
-        let answer = |_| Ok(Contact { version: "v1.0.0".to_owned() });
+        script: impl Fn(Assignment<'_>) -> Result<Plan<C>, StepError> + Send + Sync + 'static,
+    ) -> ScriptedTasks<C> {
+        let answer = |_| Ok(ClusterProbe { version: "v1.0.0".to_owned() });
         let takes = Box::new(|_| Duration::ZERO);
-        Scripted { context, script: Box::new(script), answer: Box::new(answer), takes }
+        ScriptedTasks { context, script: Box::new(script), answer: Box::new(answer), takes }
     }
 }
 
-impl<C> fmt::Debug for Scripted<C> {
+impl<C> fmt::Debug for ScriptedTasks<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Scripted")
+        f.write_str("ScriptedTasks")
     }
 }
 
-impl<C: Send + Sync + 'static> Tasks for Scripted<C> {
+impl<C: Send + Sync + 'static> Tasks for ScriptedTasks<C> {
     type Context = C;
 
-    async fn ready(&self, errand: Errand<'_>) -> Result<Ready<C>, StepError> {
-        let plan = (self.script)(errand)?;
+    async fn ready(&self, assignment: Assignment<'_>) -> Result<PreparedTask<C>, StepError> {
+        let plan = (self.script)(assignment)?;
         let context = self.context.clone();
-        Ok(Ready { task: "scripted".to_owned(), version: 1, definition: None, plan, context })
+        Ok(PreparedTask { task: "scripted".to_owned(), version: 1, definition: None, plan, context })
     }
 
     async fn name(&self, _: Uuid) -> Option<String> {
         Some("scripted".to_owned())
     }
 
-    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {
+    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<ClusterProbe, StepError> {
         let takes = (self.takes)(cluster);
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;

@@ -9,7 +9,7 @@ use api::admin::PlanGrouping;
 use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy, TaskStats};
 use api::queue::Budget;
 use jiff::Timestamp;
-use planner::plan::{Observed, Question, answer};
+use planner::plan::{PlanInput, PlanRequest, compute};
 use planner::schedule::{Member, Rule};
 use planner::task::Catalogue;
 use serde_json::{Map, json};
@@ -50,8 +50,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn measured(seen: &Observed, now: Timestamp) -> (Duration, u64) {
-    let question = Question {
+fn measured(seen: &PlanInput, now: Timestamp) -> (Duration, u64) {
+    let question = PlanRequest {
         horizon: HORIZON,
         cluster: None,
         schedule: None,
@@ -63,12 +63,12 @@ fn measured(seen: &Observed, now: Timestamp) -> (Duration, u64) {
     };
     let begun = Instant::now();
     let (plan, _) =
-        answer(seen, &Catalogue::builtin(), &question, now, &|| false).expect("nobody gives it up");
+        compute(seen, &Catalogue::builtin(), &question, now, &|| false).expect("nobody gives it up");
     (begun.elapsed(), plan.runs)
 }
 
-fn fleet(clusters: usize, schedules: usize, now: Timestamp) -> anyhow::Result<Observed> {
-    let mut seen = Observed { actuators: 100, ..Observed::default() };
+fn fleet(clusters: usize, schedules: usize, now: Timestamp) -> anyhow::Result<PlanInput> {
+    let mut seen = PlanInput { actuators: 100, ..PlanInput::default() };
     for number in 0..clusters {
         let uuid =
             Uuid::from_u128((number as u128 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
@@ -92,7 +92,7 @@ fn fleet(clusters: usize, schedules: usize, now: Timestamp) -> anyhow::Result<Ob
             created_at: "2026-01-01T00:00:00Z".parse()?,
             id: id.clone(),
         };
-        seen.clusters.push((Member::of(uuid, &cluster, None, None), id));
+        seen.clusters.push((Member::new(uuid, &cluster, None, None), id));
     }
     let task = Catalogue::builtin().list()[0].id();
     let mut stats = TaskStats::of(task);

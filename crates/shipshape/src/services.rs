@@ -229,7 +229,7 @@ fn service_resources(config: &Config) -> lifecycle::Service {
 /// Runs manifests.
 pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<&Cloud>) {
     let clock = Arc::new(SystemClock);
-    let mut fleet = actuator::Fleet::new(store.reader(), connections(process, store), clock.clone());
+    let mut fleet = actuator::TaskCatalog::new(store.reader(), connections(process, store), clock.clone());
     if let Some(cloud) = cloud {
         fleet = fleet.with_provider(actuator::Provider {
             vault: cloud.vault.clone(),

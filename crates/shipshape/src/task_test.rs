@@ -65,7 +65,7 @@ pub(crate) struct TestFlags {
 /// Runs the task of the flags, prints the report, and fails unless the result is the expected one.
 pub(crate) async fn test(flags: &TestFlags) -> anyhow::Result<()> {
     let Document { place, value } = flags.documents.read_one()?;
-    let form: TaskForm = planner::task::of_value(value).with_context(|| place.clone())?;
+    let form: TaskForm = planner::task::from_value(value).with_context(|| place.clone())?;
     let objects = flags.objects.as_ref().map(|file| {
         std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))
     });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use api::doc::{ProvisioningState, Verb};
 use api::work::WorkState;
 use maintenance::actuator;
-use maintenance::trial::{Scripted, manifest};
+use maintenance::trial::{ScriptedTasks, manifest};
 use steps::engine::{Plan, Step, StepOutcome};
 use steps::worker::Timing;
 use store::AuditContext;
@@ -64,7 +64,7 @@ fn plan() -> Plan<Script> {
 fn actuator(site: &Site, script: &Arc<Script>) -> (CancellationToken, JoinHandle<()>) {
     let deps = actuator::Deps {
         store: site.store.clone(),
-        tasks: Arc::new(Scripted::new(script.clone(), |_| Ok(plan()))),
+        tasks: Arc::new(ScriptedTasks::new(script.clone(), |_| Ok(plan()))),
         clock: site.clock.clone(),
         metrics: actuator::Metrics::default(),
         config: actuator::Config { slots: 4, timing: Timing::default() },

@@ -63,7 +63,7 @@ pub(super) async fn create(
         let names = state.names(&catalogue, [manifest.task_id].into_iter());
         return Ok(ApiResponse::ok(&manifest_form::imagined(&manifest, now, &names)));
     }
-    let budgets = Member::of(cluster.uuid, &cluster.document, None, None).budgets(task);
+    let budgets = Member::new(cluster.uuid, &cluster.document, None, None).budgets(task);
     state.store.manifests().create(&[(manifest.clone(), budgets)], &by).await?;
     Ok(ApiResponse::with_status(StatusCode::CREATED, &manifests::shown_now(&state, manifest.id).await?))
 }

@@ -19,7 +19,7 @@ pub(super) async fn members(reader: &Reader) -> Result<Vec<Member>, StoreError> 
         for read in &page.items {
             let state = subscriptions.get(&read.document.subscription_id.to_lowercase()).copied();
             let version = health.get(&read.uuid).and_then(|sample| sample.details.version.as_deref());
-            members.push(Member::of(read.uuid, &read.document, state, version));
+            members.push(Member::new(read.uuid, &read.document, state, version));
         }
         match page.next {
             Some(next) => from = Some(next),

@@ -4,7 +4,7 @@ use api::admin::{PlanForm, PlanGrouping, PlanOutcome, WhyForm};
 use api::duration::TimeSpan;
 use axum::extract::State;
 use jiff::Timestamp;
-use planner::plan::Question;
+use planner::plan::PlanRequest;
 use planner::task::Catalogue;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub(super) async fn plan(
         None => PlanCursor { skip: skip(&request)?, ..PlanCursor::first(state.clock.now()) },
     };
     let catalogue = state.catalogue().await?;
-    let question = Question {
+    let question = PlanRequest {
         horizon: horizon(&request)?,
         cluster: request.query.get("cluster")?.map(cluster).transpose()?,
         schedule: request.query.get("schedule")?.map(str::to_lowercase),
@@ -92,15 +92,15 @@ pub(super) async fn plan(
 async fn computed(
     state: &AdminState,
     catalogue: Arc<Catalogue>,
-    question: Question,
+    question: PlanRequest,
     now: Timestamp,
-) -> Result<planner::plan::Page, ApiError> {
+) -> Result<planner::plan::PlanPage, ApiError> {
     let (reader, runtime) = (state.store.reader(), tokio::runtime::Handle::current());
     let work = move |stop: &CancellationToken| {
         let input = planning::plan_input(&reader, now, question.horizon);
         match runtime.block_on(stop.run_until_cancelled(input)) {
             Some(input) => {
-                Ok(planner::plan::answer(&input?, &catalogue, &question, now, &|| stop.is_cancelled()))
+                Ok(planner::plan::compute(&input?, &catalogue, &question, now, &|| stop.is_cancelled()))
             }
             None => Ok::<_, StoreError>(None),
         }

@@ -5,9 +5,9 @@ use api::doc::{Cluster, Document, Manifest, Schedule, Subscription, TaskStats};
 use api::queue::WorkView;
 use api::work::WorkKind;
 use jiff::Timestamp;
-use planner::plan::{FleetRecords, Observed};
+use planner::plan::{FleetRecords, PlanInput};
 use planner::task::{Catalogue, requires_met};
-use planner::why::{self, Other};
+use planner::why::{self, OtherWork};
 use std::time::Duration;
 use steps::ClusterFacts;
 use store::{Reader, StoreError, VersionedDocument};
@@ -46,12 +46,13 @@ pub(super) async fn explain(
     };
     let more_ahead = ahead.len() == AHEAD_MAX && !ahead.iter().any(|it| it.id == manifest);
     let budgets = reader.budgets().await?;
-    let ahead = ahead.iter().take_while(|it| it.id != manifest).map(|it| Other::of(it, &budgets)).collect();
-    let observed = why::Observed {
+    let ahead =
+        ahead.iter().take_while(|it| it.id != manifest).map(|it| OtherWork::new(it, &budgets)).collect();
+    let observed = why::ManifestFacts {
         task_budget: catalogue.budget_name(&format!("task/{}", document.task_id)),
         manifest: document,
         work,
-        running: running.as_ref().map(|it| Other::of(it, &budgets)),
+        running: running.as_ref().map(|it| OtherWork::new(it, &budgets)),
         ahead,
         more_ahead,
         budgets,
@@ -67,7 +68,7 @@ pub(super) async fn plan_input(
     reader: &Reader,
     now: Timestamp,
     horizon: Duration,
-) -> Result<Observed, StoreError> {
+) -> Result<PlanInput, StoreError> {
     let clusters = all::<Cluster>(reader).await?;
     let mut health = Vec::new();
     for block in clusters.chunks(PAGE) {
@@ -78,7 +79,7 @@ pub(super) async fn plan_input(
         live.extend(all_live(reader, kind).await?);
     }
     let schedules = all::<Schedule>(reader).await?.into_iter();
-    let mut observed = Observed::new(FleetRecords {
+    let mut observed = PlanInput::new(FleetRecords {
         subscriptions: all::<Subscription>(reader).await?.into_iter().map(|it| it.document).collect(),
         clusters: clusters.into_iter().map(|it| (it.uuid, it.document)).collect(),
         health,

@@ -8,7 +8,7 @@ use api::doc::{Schedule, ScheduleOutlook};
 use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
-use planner::schedule::{self, Check, Limits, PREVIEW_PERIODS_MAX, RefusalCode, Rule};
+use planner::schedule::{self, Check, Limits, PREVIEW_PERIODS_MAX, Rule, ScheduleErrorCode};
 use planner::task::{Catalogue, check_parameters};
 use serde_json::{Map, Value};
 use store::{ListOptions, PageToken, PendingManifests, Reader, StoreError, VersionedDocument};
@@ -143,13 +143,13 @@ async fn checked(
     let checked = aside(move || {
         let task = |text: &str, parameters: &Map<String, Value>| {
             let Some(task) = catalogue.find(text) else {
-                return Err(schedule::Refusal::invalid(
+                return Err(schedule::ScheduleError::invalid(
                     "maintenanceTaskID",
                     format!("there is no task {text:?}"),
                 ));
             };
             check_parameters(task, parameters)
-                .map_err(|problem| schedule::Refusal::invalid(problem.target, problem.message))?;
+                .map_err(|problem| schedule::ScheduleError::invalid(problem.target, problem.message))?;
             Ok(task.id())
         };
         let check = Check { now, limits: Limits::default(), new_id, stored: stored.as_ref(), task: &task };
@@ -158,10 +158,10 @@ async fn checked(
     checked.await?.map_err(refused)
 }
 
-fn refused(error: schedule::Refusal) -> ApiError {
+fn refused(error: schedule::ScheduleError) -> ApiError {
     let code = match error.code {
-        RefusalCode::InvalidParameter => Code::InvalidParameter,
-        RefusalCode::PropertyChangeNotAllowed => Code::PropertyChangeNotAllowed,
+        ScheduleErrorCode::InvalidParameter => Code::InvalidParameter,
+        ScheduleErrorCode::PropertyChangeNotAllowed => Code::PropertyChangeNotAllowed,
     };
     ApiError::new(StatusCode::BAD_REQUEST, code, as_sentence(&error.message)).with_target(error.target)
 }

@@ -9,10 +9,10 @@ use steps::worker::{Attempt, CompletionQueue, Settings, WorkHandler, WorkerPool}
 use store::{ClaimedWork, Completion, Release, Store, StoreError, WorkLease};
 
 use super::breaker::Breaker;
-use super::scout::Away;
-use super::stats::Durations;
+use super::durations::Durations;
+use super::reachability::UnreachableClusters;
 use super::work::{self, ManifestFacts};
-use super::{Deps, LEASE_PREFIX, Metrics, Tasks, scout};
+use super::{Deps, LEASE_PREFIX, Metrics, Tasks, reachability};
 
 /// Who writes, in entries and in the audit log.
 pub(super) const SERVICE: &str = "actuator";
@@ -29,7 +29,7 @@ pub(super) struct Crew<T> {
     pub(super) metrics: Metrics,
     pub(super) durations: Durations,
     pub(super) breaker: Breaker,
-    pub(super) away: Away,
+    pub(super) away: UnreachableClusters,
 }
 
 impl<T> Crew<T> {
@@ -44,7 +44,8 @@ impl<T> Crew<T> {
             owner,
         };
         let (pool, ends) = WorkerPool::new(store.clone(), settings);
-        let (durations, breaker, away) = (Durations::default(), Breaker::default(), Away::default());
+        let (durations, breaker, away) =
+            (Durations::default(), Breaker::default(), UnreachableClusters::default());
         (Crew { pool, store, tasks, clock, metrics, durations, breaker, away }, ends)
     }
 }
@@ -73,7 +74,7 @@ impl<T: Tasks> WorkHandler for Crew<T> {
     async fn released(&self, facts: &ManifestFacts, yielding: &Release, reason: WaitingCode) {
         self.metrics.handed_back(reason);
         if reason == WaitingCode::Unreachable {
-            Box::pin(scout::unreachable(self, &facts.brief, yielding)).await;
+            Box::pin(reachability::unreachable(self, &facts.brief, yielding)).await;
         }
     }
 

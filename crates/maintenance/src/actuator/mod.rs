@@ -5,15 +5,15 @@
 //! renewed in time is stopped before anybody else can have it. It never starts what it cannot write about.
 
 mod breaker;
+mod catalog;
 mod config;
 mod crew;
-mod fleet;
+mod durations;
 mod metrics;
-mod scout;
-mod stats;
-mod survey;
+mod queue_metrics;
+mod reachability;
 mod tasks;
-mod unheld;
+mod unheld_completions;
 mod work;
 
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use store::Store;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub use catalog::{Provider, TaskCatalog};
 pub use config::{Config, Timing};
-pub use fleet::{Fleet, Provider};
 pub use metrics::Metrics;
-pub use tasks::{Contact, Errand, Ready, Tasks};
+pub use tasks::{Assignment, ClusterProbe, PreparedTask, Tasks};
 
 use crew::Crew;
 
@@ -77,10 +77,10 @@ pub async fn run<T: Tasks>(deps: Deps<T>, shutdown: CancellationToken) -> Result
     // The parts that must outlive the last hand-back.
     let over = CancellationToken::new();
     let parts: Vec<BackgroundTask> = vec![
-        ("scout", scout::watch(crew.clone(), over.clone()).boxed()),
-        ("survey", survey::watch(crew.clone(), over.clone()).boxed()),
-        ("statistics", stats::keep(crew.clone(), over.clone()).boxed()),
-        ("unheld", unheld::count(crew.clone(), over.clone()).boxed()),
+        ("scout", reachability::watch(crew.clone(), over.clone()).boxed()),
+        ("survey", queue_metrics::watch(crew.clone(), over.clone()).boxed()),
+        ("statistics", durations::keep(crew.clone(), over.clone()).boxed()),
+        ("unheld", unheld_completions::count(crew.clone(), over.clone()).boxed()),
     ];
     tracing::info!(actuator.id = %owner, "Actuator {owner} takes up to {slots} manifests");
     serve(crew, ends, parts, over, shutdown)

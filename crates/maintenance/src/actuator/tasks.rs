@@ -17,8 +17,8 @@ pub trait Tasks: Send + Sync + 'static {
     /// task and wrong parameters are terminal, what the task requires of the cluster is a precondition.
     fn ready(
         &self,
-        errand: Errand<'_>,
-    ) -> impl Future<Output = Result<Ready<Self::Context>, StepError>> + Send;
+        assignment: Assignment<'_>,
+    ) -> impl Future<Output = Result<PreparedTask<Self::Context>, StepError>> + Send;
 
     /// The name of a task, for metrics; none when nobody knows it any more.
     fn name(&self, task: Uuid) -> impl Future<Output = Option<String>> + Send;
@@ -28,12 +28,12 @@ pub trait Tasks: Send + Sync + 'static {
         &self,
         cluster: Uuid,
         document: &Cluster,
-    ) -> impl Future<Output = Result<Contact, StepError>> + Send;
+    ) -> impl Future<Output = Result<ClusterProbe, StepError>> + Send;
 }
 
 /// One manifest to be worked.
 #[derive(Debug, Clone, Copy)]
-pub struct Errand<'a> {
+pub struct Assignment<'a> {
     /// What was asked.
     pub manifest: &'a Manifest,
     /// The cluster's identity.
@@ -48,7 +48,7 @@ pub struct Errand<'a> {
 
 /// A manifest that can be worked.
 #[derive(Debug)]
-pub struct Ready<C> {
+pub struct PreparedTask<C> {
     /// The task's name, for metrics.
     pub task: String,
     /// The task's version.
@@ -63,7 +63,7 @@ pub struct Ready<C> {
 
 /// What a cluster answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contact {
+pub struct ClusterProbe {
     /// The version of its API server.
     pub version: String,
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::crew::{ACTOR, Crew};
-use super::{Errand, Ready, Tasks, scout};
+use super::{Assignment, PreparedTask, Tasks, reachability};
 
 /// What is known of a manifest, and the name of its task once that is known.
 #[derive(Debug)]
@@ -91,16 +91,16 @@ pub(super) async fn run_plan<T: Tasks>(
         crew.metrics.lag(claimed.claimed_at.duration_since(claimed.run_after));
     }
     let version = facts.health.as_ref().and_then(|it| it.details.version.as_deref());
-    let errand =
-        Errand { manifest, cluster: claimed.lease.lane, document: cluster, version, journal: &journal };
-    let ready = AssertUnwindSafe(crew.tasks.ready(errand)).catch_unwind();
+    let assignment =
+        Assignment { manifest, cluster: claimed.lease.lane, document: cluster, version, journal: &journal };
+    let ready = AssertUnwindSafe(crew.tasks.ready(assignment)).catch_unwind();
     let ready = tokio::select! {
         biased;
         () = control.lost.cancelled() => return RunOutcome::LeaseLost,
         ready = ready => ready,
     };
     let panicked = |_| Err(StepError::terminal(ResultCode::PANIC, "making the task's plan panicked"));
-    let Ready { task, version, definition, plan, context } = match ready.unwrap_or_else(panicked) {
+    let PreparedTask { task, version, definition, plan, context } = match ready.unwrap_or_else(panicked) {
         Ok(ready) => ready,
         Err(error) => return refused(journal, PlanError::Step(error)).await,
     };
@@ -141,7 +141,7 @@ async fn after_end<T: Tasks>(
     // However it ended, its steps may have met a cluster that answers again.
     let unreachable = facts.health.as_ref().is_some_and(|it| !it.reachable);
     if let Some(cluster) = facts.cluster.as_ref().filter(|_| unreachable) {
-        Box::pin(scout::look(crew, manifest.cluster, cluster)).await;
+        Box::pin(reachability::look(crew, manifest.cluster, cluster)).await;
     }
 }
 

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use api::doc::{Manifest, WorkResult};
-use planner::schedule::{Known, Slot, Window};
+use planner::schedule::{ManifestStatus, Slot, Window};
 use store::{AuditContext, EnsureOutcome, PAGE_MAX};
 use uuid::Uuid;
 
-use super::{Error, Plan, Scheduler};
+use super::{Error, ManifestChanges, Scheduler};
 
 /// So many manifests are written before the next look at whether we are still wanted.
 const BLOCK: usize = 500;
@@ -24,7 +24,7 @@ impl Scheduler {
             return Ok((0, 0));
         }
         self.look_up_unknown().await?;
-        let Plan { withdraw, create } = self.fleet.plan();
+        let ManifestChanges { withdraw, create } = self.fleet.plan();
         let cancelled = self.withdraw(withdraw).await?;
         let created = self.create(create).await?;
         self.tell().await?;
@@ -49,7 +49,7 @@ impl Scheduler {
             for (schedule, cluster, manifest) in block {
                 // Over, or never made, and not to be made any more.
                 if self.fleet.known(*manifest).is_none() {
-                    self.fleet.learn(schedule, *cluster, *manifest, Known::Taken);
+                    self.fleet.learn(schedule, *cluster, *manifest, ManifestStatus::Closed);
                 }
             }
         }
@@ -63,11 +63,16 @@ impl Scheduler {
             let gone = self.deps.store.manifests().withdraw(&ids, WorkResult::superseded(), &by()).await?;
             for (schedule, cluster, manifest) in block {
                 // What was no longer pending has begun or ended meanwhile.
-                let known = if gone.contains(manifest) { Known::Superseded } else { Known::Taken };
+                let known =
+                    if gone.contains(manifest) { ManifestStatus::Superseded } else { ManifestStatus::Closed };
                 self.fleet.learn(schedule, *cluster, *manifest, known);
-                if let Some(desk) = self.fleet.desks.get_mut(schedule).filter(|_| known == Known::Superseded)
+                if let Some(record) = self
+                    .fleet
+                    .schedules_by_id
+                    .get_mut(schedule)
+                    .filter(|_| known == ManifestStatus::Superseded)
                 {
-                    desk.cancelled += 1;
+                    record.cancelled += 1;
                 }
             }
             count += gone.len();
@@ -99,15 +104,15 @@ impl Scheduler {
             match ensured {
                 EnsureOutcome::Created | EnsureOutcome::Revived => {
                     count += 1;
-                    let known = Known::Fresh(Window {
+                    let known = ManifestStatus::Fresh(Window {
                         run_after: slot.run_after,
                         run_before: slot.run_before,
                         priority: slot.priority,
                         parameters: slot.parameters,
                     });
                     self.fleet.learn(&schedule, cluster, slot.id, known);
-                    if let Some(desk) = self.fleet.desks.get_mut(&schedule) {
-                        desk.created += 1;
+                    if let Some(record) = self.fleet.schedules_by_id.get_mut(&schedule) {
+                        record.created += 1;
                     }
                 }
                 EnsureOutcome::Existed => {
@@ -129,10 +134,10 @@ impl Scheduler {
         self.learn(found).await?;
         for (manifest, (schedule, cluster)) in existed {
             match self.fleet.known(manifest) {
-                None => self.fleet.learn(&schedule, cluster, manifest, Known::Taken),
+                None => self.fleet.learn(&schedule, cluster, manifest, ManifestStatus::Closed),
                 // Withdrawn in this very moment, by another scheduler or at the end of the schedule.
-                Some(Known::Superseded) => self.again.push((schedule, cluster)),
-                Some(Known::Fresh(_) | Known::Taken) => {}
+                Some(ManifestStatus::Superseded) => self.again.push((schedule, cluster)),
+                Some(ManifestStatus::Fresh(_) | ManifestStatus::Closed) => {}
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use api::doc::{Cluster, Document, Manifest, Schedule, ScheduleOutlook, Subscription};
 use api::work::WorkKind;
 use jiff::{SignedDuration, Timestamp};
-use planner::schedule::{Known, parameters_mark};
+use planner::schedule::{ManifestStatus, parameters_hash};
 use serde::Deserialize as _;
 use store::{Change, DocumentQuery, FeedBatch, PAGE_MAX, StoredDocument, Subject, Transaction, WorkView};
 use uuid::Uuid;
@@ -110,10 +110,13 @@ impl Scheduler {
     pub(super) async fn learn(&mut self, works: Vec<WorkView>) -> Result<(), Error> {
         // Parameters are in the document; those of a manifest that is as we know it need not be read again.
         let same = |work: &WorkView| match self.fleet.known(work.id) {
-            Some(Known::Fresh(window)) => Known::of(work, window.parameters) == Known::Fresh(window),
+            Some(ManifestStatus::Fresh(window)) => {
+                ManifestStatus::from_work(work, window.parameters) == ManifestStatus::Fresh(window)
+            }
             _ => false,
         };
-        let is_fresh = |work: &WorkView| matches!(Known::of(work, 0), Known::Fresh(_));
+        let is_fresh =
+            |work: &WorkView| matches!(ManifestStatus::from_work(work, 0), ManifestStatus::Fresh(_));
         let wanted: Vec<Uuid> = works
             .iter()
             .filter(|work| work.origin.is_some() && is_fresh(work) && !same(work))
@@ -123,7 +126,7 @@ impl Scheduler {
         for block in wanted.chunks(PAGE_MAX) {
             for stored in self.deps.store.get_many(block.to_vec()).await? {
                 if let Ok(manifest) = Manifest::deserialize(&stored.body) {
-                    marks.insert(stored.uuid, parameters_mark(&manifest.parameters));
+                    marks.insert(stored.uuid, parameters_hash(&manifest.parameters));
                 }
             }
         }
@@ -133,11 +136,11 @@ impl Scheduler {
                 continue;
             };
             let before = match self.fleet.known(work.id) {
-                Some(Known::Fresh(window)) => window.parameters,
+                Some(ManifestStatus::Fresh(window)) => window.parameters,
                 _ => 0,
             };
-            let known = Known::of(&work, marks.get(&work.id).copied().unwrap_or(before));
-            if known == Known::Taken && self.fleet.known(work.id).is_none() {
+            let known = ManifestStatus::from_work(&work, marks.get(&work.id).copied().unwrap_or(before));
+            if known == ManifestStatus::Closed && self.fleet.known(work.id).is_none() {
                 self.pass_over(work.id); // it never comes back
                 continue;
             }
@@ -148,7 +151,7 @@ impl Scheduler {
 
     /// Whether what happens to a manifest may matter.
     fn is_of_interest(&self, manifest: Uuid) -> bool {
-        self.fleet.known(manifest) != Some(Known::Taken) && !self.foreign.contains(&manifest)
+        self.fleet.known(manifest) != Some(ManifestStatus::Closed) && !self.foreign.contains(&manifest)
     }
 
     /// Need not be looked at again, whatever the feed says of it.
@@ -195,7 +198,7 @@ impl Scheduler {
                 (Manifest::KIND, Subject::Document { deleted: true, .. }) => {
                     // Its slot is not made again.
                     if let Some((schedule, cluster)) = self.fleet.owner(change.uuid) {
-                        self.fleet.learn(&schedule, cluster, change.uuid, Known::Taken);
+                        self.fleet.learn(&schedule, cluster, change.uuid, ManifestStatus::Closed);
                     }
                 }
                 (Manifest::KIND, _) if self.is_of_interest(change.uuid) => {

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use api::doc::{Cluster, Schedule, SubscriptionState};
 use api::selector::Key;
 use jiff::Timestamp;
-use planner::schedule::{Changes, Known, Member, Rule, Slot, decide};
+use planner::schedule::{Changes, ManifestStatus, Member, Rule, Slot, decide};
 use uuid::Uuid;
 
-use super::desk::{Desk, Dirty, Standing};
+use super::schedule_record::{Dirty, RuleState, ScheduleRecord};
 
 /// All clusters and schedules, what the schedules have made, and what has changed since the last pass.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Fleet {
     subscriptions: HashMap<Uuid, String>,
     states: HashMap<String, SubscriptionState>,
     /// Schedules by their id.
-    pub(super) desks: HashMap<String, Desk>,
+    pub(super) schedules_by_id: HashMap<String, ScheduleRecord>,
     /// Ids of schedules by the uuid of their document.
     schedules: HashMap<Uuid, String>,
     /// Whose a manifest is: schedule and cluster.
@@ -39,7 +39,7 @@ struct Seat {
 
 /// What a pass has to write. Withdrawals go first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct ManifestChanges {
     /// To be withdrawn: the schedule, the cluster, the manifest.
     pub withdraw: Vec<(String, Uuid, Uuid)>,
     /// To be made or brought back: the schedule, the cluster, the slot; the soonest first.
@@ -103,7 +103,7 @@ impl Fleet {
 
     fn seat(&mut self, uuid: Uuid, cluster: Cluster, version: Option<String>) {
         let state = self.states.get(&cluster.subscription_id.to_lowercase()).copied();
-        let member = Member::of(uuid, &cluster, state, version.as_deref());
+        let member = Member::new(uuid, &cluster, state, version.as_deref());
         if self.seats.get(&uuid).is_none_or(|seat| seat.member != member) {
             self.changed.insert(uuid);
         }
@@ -114,39 +114,40 @@ impl Fleet {
     pub fn put_schedule(&mut self, uuid: Uuid, schedule: &Schedule, since: Timestamp) {
         self.schedules.insert(uuid, schedule.id.clone());
         self.kept.remove(&schedule.id);
-        let desk = self.desks.entry(schedule.id.clone()).or_default();
-        let standing = match Rule::read(schedule, since) {
-            Ok(rule) => Standing::Live(Box::new(rule)),
-            Err(refusal) => Standing::Broken(format!("{}: {}", refusal.target, refusal.message)),
+        let record = self.schedules_by_id.entry(schedule.id.clone()).or_default();
+        let rule_state = match Rule::read(schedule, since) {
+            Ok(rule) => RuleState::Valid(Box::new(rule)),
+            Err(refusal) => RuleState::Invalid(format!("{}: {}", refusal.target, refusal.message)),
         };
-        if let (Standing::Live(old), Standing::Live(new)) = (&desk.standing, &standing)
+        if let (RuleState::Valid(old), RuleState::Valid(new)) = (&record.rule_state, &rule_state)
             && old == new
         {
             return;
         }
-        (desk.standing, desk.horizon, desk.dirty) = (standing, None, Dirty::All);
+        (record.rule_state, record.horizon, record.dirty) = (rule_state, None, Dirty::All);
     }
 
     /// A schedule whose document cannot be read.
     pub(super) fn put_broken_schedule(&mut self, uuid: Uuid, id: &str, why: String) {
         self.schedules.insert(uuid, id.to_owned());
-        let desk = self.desks.entry(id.to_owned()).or_default();
-        (desk.standing, desk.horizon, desk.dirty) = (Standing::Broken(why), None, Dirty::All);
+        let record = self.schedules_by_id.entry(id.to_owned()).or_default();
+        (record.rule_state, record.horizon, record.dirty) = (RuleState::Invalid(why), None, Dirty::All);
     }
 
     /// A schedule is no longer there; its id, if it was.
     pub fn drop_schedule(&mut self, uuid: Uuid) -> Option<String> {
         let id = self.schedules.remove(&uuid)?;
-        if let Some(desk) = self.desks.get_mut(&id) {
-            (desk.standing, desk.horizon, desk.dirty) = (Standing::Gone, None, Dirty::All);
+        if let Some(record) = self.schedules_by_id.get_mut(&id) {
+            (record.rule_state, record.horizon, record.dirty) = (RuleState::Deleted, None, Dirty::All);
         }
         Some(id)
     }
 
     /// Forgets what a schedule that is gone has made: it stays as it is.
     pub(super) fn let_go(&mut self, id: &str) {
-        if self.desks.get(id).is_some_and(|desk| matches!(desk.standing, Standing::Gone)) {
-            self.desks.remove(id);
+        if self.schedules_by_id.get(id).is_some_and(|record| matches!(record.rule_state, RuleState::Deleted))
+        {
+            self.schedules_by_id.remove(id);
             self.kept.insert(id.to_owned());
             self.owners.retain(|_, (owner, _)| owner != id);
         }
@@ -154,41 +155,42 @@ impl Fleet {
 
     /// The ids of schedules that are not there but have made something.
     pub(super) fn gone(&self) -> Vec<String> {
-        let gone = self.desks.iter().filter(|(_, desk)| matches!(desk.standing, Standing::Gone));
+        let gone =
+            self.schedules_by_id.iter().filter(|(_, record)| matches!(record.rule_state, RuleState::Deleted));
         gone.map(|(id, _)| id.clone()).collect()
     }
 
     /// What is known of a manifest that a schedule has made.
-    pub fn learn(&mut self, schedule: &str, cluster: Uuid, manifest: Uuid, known: Known) {
+    pub fn learn(&mut self, schedule: &str, cluster: Uuid, manifest: Uuid, known: ManifestStatus) {
         if self.kept.contains(schedule) {
             return;
         }
-        let desk = self
-            .desks
+        let record = self
+            .schedules_by_id
             .entry(schedule.to_owned())
-            .or_insert_with(|| Desk { dirty: Dirty::All, ..Desk::default() });
-        if desk.known(cluster, manifest) == Some(known) {
+            .or_insert_with(|| ScheduleRecord { dirty: Dirty::All, ..ScheduleRecord::default() });
+        if record.known(cluster, manifest) == Some(known) {
             return;
         }
-        desk.learn(cluster, manifest, known);
+        record.learn(cluster, manifest, known);
         // What is taken is nobody's business any more; all else may want a decision.
-        if known != Known::Taken {
-            desk.dirty.add(cluster);
+        if known != ManifestStatus::Closed {
+            record.dirty.add(cluster);
         }
         self.owners.insert(manifest, (schedule.to_owned(), cluster));
     }
 
     /// Decides a schedule once more for a cluster.
     pub(super) fn mark(&mut self, schedule: &str, cluster: Uuid) {
-        if let Some(desk) = self.desks.get_mut(schedule) {
-            desk.dirty.add(cluster);
+        if let Some(record) = self.schedules_by_id.get_mut(schedule) {
+            record.dirty.add(cluster);
         }
     }
 
     /// What is known of a manifest; none when it is none of a schedule's, or is forgotten.
-    pub(super) fn known(&self, manifest: Uuid) -> Option<Known> {
+    pub(super) fn known(&self, manifest: Uuid) -> Option<ManifestStatus> {
         let (schedule, cluster) = self.owners.get(&manifest)?;
-        self.desks.get(schedule)?.known(*cluster, manifest)
+        self.schedules_by_id.get(schedule)?.known(*cluster, manifest)
     }
 
     /// The schedule and the cluster of a manifest.
@@ -198,14 +200,14 @@ impl Fleet {
 
     /// When the next period of any schedule begins.
     pub fn boundary(&self) -> Option<Timestamp> {
-        self.desks.values().filter_map(|desk| desk.horizon.as_ref()?.boundary).min()
+        self.schedules_by_id.values().filter_map(|record| record.horizon.as_ref()?.boundary).min()
     }
 
     /// Whether any schedule asks for the clusters' versions, which the feed does not tell.
     pub(super) fn asks_for_versions(&self) -> bool {
-        self.desks.values().any(|desk| match &desk.standing {
-            Standing::Live(rule) => rule.selectors.uses(&Key::Version),
-            Standing::Broken(_) | Standing::Gone => false,
+        self.schedules_by_id.values().any(|record| match &record.rule_state {
+            RuleState::Valid(rule) => rule.selectors.uses(&Key::Version),
+            RuleState::Invalid(_) | RuleState::Deleted => false,
         })
     }
 
@@ -221,16 +223,16 @@ impl Fleet {
         cluster: Uuid,
         slot: &Slot,
     ) -> Option<(api::doc::Manifest, Vec<String>)> {
-        match &self.desks.get(schedule)?.standing {
-            Standing::Live(rule) => Some(rule.manifest(slot, &self.seats.get(&cluster)?.member)),
-            Standing::Broken(_) | Standing::Gone => None,
+        match &self.schedules_by_id.get(schedule)?.rule_state {
+            RuleState::Valid(rule) => Some(rule.manifest(slot, &self.seats.get(&cluster)?.member)),
+            RuleState::Invalid(_) | RuleState::Deleted => None,
         }
     }
 
     /// Brings all periods up to `now`. To be called before what follows.
     pub fn roll(&mut self, now: Timestamp) {
-        for desk in self.desks.values_mut() {
-            desk.roll(now);
+        for record in self.schedules_by_id.values_mut() {
+            record.roll(now);
         }
     }
 
@@ -238,14 +240,14 @@ impl Fleet {
     /// not made but, once withdrawn, come back.
     pub fn unknown(&self) -> Vec<(String, Uuid, Uuid)> {
         let mut unknown = Vec::new();
-        for (id, desk) in &self.desks {
-            let Some(horizon) = &desk.horizon else { continue };
+        for (id, record) in &self.schedules_by_id {
+            let Some(horizon) = &record.horizon else { continue };
             if horizon.periods.iter().all(|period| period.at > horizon.now) {
                 continue;
             }
-            for cluster in self.dirty_of(desk) {
-                let kept = self.wanted(desk, cluster).into_iter().filter(|slot| !slot.made);
-                let kept = kept.filter(|slot| desk.known(cluster, slot.id).is_none());
+            for cluster in self.dirty_of(record) {
+                let kept = self.wanted(record, cluster).into_iter().filter(|slot| !slot.create);
+                let kept = kept.filter(|slot| record.known(cluster, slot.id).is_none());
                 unknown.extend(kept.map(|slot| (id.clone(), cluster, slot.id)));
             }
         }
@@ -254,33 +256,33 @@ impl Fleet {
 
     /// What must be written now, for all that has changed since [`Fleet::clean`]. It stays so until it is done and
     /// learnt.
-    pub fn plan(&mut self) -> Plan {
-        let mut plan = Plan::default();
-        let mut desks = std::mem::take(&mut self.desks);
-        for (id, desk) in &mut desks {
-            if matches!(desk.standing, Standing::Broken(_)) {
+    pub fn plan(&mut self) -> ManifestChanges {
+        let mut plan = ManifestChanges::default();
+        let mut schedules_by_id = std::mem::take(&mut self.schedules_by_id);
+        for (id, record) in &mut schedules_by_id {
+            if matches!(record.rule_state, RuleState::Invalid(_)) {
                 continue;
             }
-            for cluster in self.dirty_of(desk) {
-                let selected = match (&desk.standing, self.seats.get(&cluster)) {
-                    (Standing::Live(rule), Some(seat)) => rule.selects(&seat.member),
+            for cluster in self.dirty_of(record) {
+                let selected = match (&record.rule_state, self.seats.get(&cluster)) {
+                    (RuleState::Valid(rule), Some(seat)) => rule.selects(&seat.member),
                     _ => false,
                 };
                 match selected {
-                    true => desk.matched.insert(cluster),
-                    false => desk.matched.remove(&cluster),
+                    true => record.matched.insert(cluster),
+                    false => record.matched.remove(&cluster),
                 };
-                let wanted = self.wanted(desk, cluster);
-                for forgotten in desk.tidy(cluster, &wanted) {
+                let wanted = self.wanted(record, cluster);
+                for forgotten in record.tidy(cluster, &wanted) {
                     self.owners.remove(&forgotten);
                 }
-                let known = desk.shelves.get(&cluster).map_or(&[][..], Vec::as_slice);
-                let Changes { create, withdraw } = decide(known, &wanted, now_of(desk));
+                let known = record.manifests.get(&cluster).map_or(&[][..], Vec::as_slice);
+                let Changes { create, withdraw } = decide(known, &wanted, now_of(record));
                 plan.withdraw.extend(withdraw.into_iter().map(|manifest| (id.clone(), cluster, manifest)));
                 plan.create.extend(create.into_iter().map(|slot| (id.clone(), cluster, slot)));
             }
         }
-        self.desks = desks;
+        self.schedules_by_id = schedules_by_id;
         plan.create.sort_by_key(|(_, _, slot)| slot.run_after);
         plan
     }
@@ -288,31 +290,33 @@ impl Fleet {
     /// Everything that followed from what had changed is done.
     pub fn clean(&mut self) {
         self.changed.clear();
-        for desk in self.desks.values_mut() {
-            desk.dirty = Dirty::default();
+        for record in self.schedules_by_id.values_mut() {
+            record.dirty = Dirty::default();
         }
-        self.desks.retain(|_, desk| !(matches!(desk.standing, Standing::Gone) && desk.shelves.is_empty()));
+        self.schedules_by_id.retain(|_, record| {
+            !(matches!(record.rule_state, RuleState::Deleted) && record.manifests.is_empty())
+        });
     }
 
     /// Whether nothing has changed.
     pub fn is_clean(&self) -> bool {
-        self.changed.is_empty() && self.desks.values().all(|desk| desk.dirty.is_empty())
+        self.changed.is_empty() && self.schedules_by_id.values().all(|record| record.dirty.is_empty())
     }
 
     /// The clusters for which a schedule must be decided anew: those that are there, and those for which it has made
     /// something.
-    fn dirty_of(&self, desk: &Desk) -> Vec<Uuid> {
+    fn dirty_of(&self, record: &ScheduleRecord) -> Vec<Uuid> {
         let concerned = |cluster: &Uuid| {
             self.seats.contains_key(cluster)
-                || desk.shelves.contains_key(cluster)
-                || desk.matched.contains(cluster)
+                || record.manifests.contains_key(cluster)
+                || record.matched.contains(cluster)
         };
-        match &desk.dirty {
+        match &record.dirty {
             Dirty::All => {
-                let gone = desk
-                    .shelves
+                let gone = record
+                    .manifests
                     .keys()
-                    .chain(&desk.matched)
+                    .chain(&record.matched)
                     .filter(|cluster| !self.seats.contains_key(cluster));
                 let gone: HashSet<Uuid> = gone.copied().collect();
                 self.seats.keys().copied().chain(gone).collect()
@@ -324,15 +328,15 @@ impl Fleet {
         }
     }
 
-    fn wanted(&self, desk: &Desk, cluster: Uuid) -> Vec<Slot> {
-        match (&desk.standing, &desk.horizon, self.seats.get(&cluster)) {
-            (Standing::Live(rule), Some(horizon), Some(seat)) => rule.wanted(horizon, &seat.member),
+    fn wanted(&self, record: &ScheduleRecord, cluster: Uuid) -> Vec<Slot> {
+        match (&record.rule_state, &record.horizon, self.seats.get(&cluster)) {
+            (RuleState::Valid(rule), Some(horizon), Some(seat)) => rule.wanted(horizon, &seat.member),
             _ => Vec::new(),
         }
     }
 }
 
 /// The instant at which a schedule's periods were looked at; of one that is gone, none is too late to be withdrawn.
-fn now_of(desk: &Desk) -> Timestamp {
-    desk.horizon.as_ref().map_or(Timestamp::MIN, |horizon| horizon.now)
+fn now_of(record: &ScheduleRecord) -> Timestamp {
+    record.horizon.as_ref().map_or(Timestamp::MIN, |horizon| horizon.now)
 }

@@ -10,11 +10,11 @@
 //! What was begun is never withdrawn, because its undo would not run; and what a person cancelled is never made again.
 
 mod act;
-mod desk;
 mod feed;
 mod fleet;
 mod metrics;
 mod outlook;
+mod schedule_record;
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ use store::{FeedFollower, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use fleet::{Fleet, Plan};
+pub use fleet::{Fleet, ManifestChanges};
 pub use metrics::Metrics;
 
 /// The lease of the one who works.

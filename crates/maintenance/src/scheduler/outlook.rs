@@ -7,7 +7,7 @@ use store::{DesiredState, StoreError, Transaction};
 use uuid::Uuid;
 
 use super::act::by;
-use super::desk::{Desk, Standing};
+use super::schedule_record::{RuleState, ScheduleRecord};
 use super::{Error, Scheduler};
 
 /// So many of the next periods are told.
@@ -20,20 +20,20 @@ impl Scheduler {
         let now = self.deps.clock.now();
         let news: Vec<(String, ScheduleStatus)> = self
             .fleet
-            .desks
+            .schedules_by_id
             .iter()
-            .filter(|(_, desk)| {
-                !desk.dirty.is_empty() || desk.created + desk.cancelled > 0 || desk.told.is_none()
+            .filter(|(_, record)| {
+                !record.dirty.is_empty() || record.created + record.cancelled > 0 || record.told.is_none()
             })
-            .filter_map(|(id, desk)| Some((id.clone(), status(desk, now)?)))
+            .filter_map(|(id, record)| Some((id.clone(), status(record, now)?)))
             .collect();
         for (id, mut status) in news {
-            let told = self.fleet.desks.get(&id).and_then(|desk| desk.told.as_ref());
+            let told = self.fleet.schedules_by_id.get(&id).and_then(|record| record.told.as_ref());
             if told.is_none_or(|told| differs(told, &status)) {
                 status = self.write(&id, status).await?;
             }
-            if let Some(desk) = self.fleet.desks.get_mut(&id) {
-                (desk.told, desk.created, desk.cancelled) = (Some(status), 0, 0);
+            if let Some(record) = self.fleet.schedules_by_id.get_mut(&id) {
+                (record.told, record.created, record.cancelled) = (Some(status), 0, 0);
             }
         }
         Ok(())
@@ -69,20 +69,20 @@ impl Scheduler {
 }
 
 /// What is to be told; nothing of one that is gone.
-fn status(desk: &Desk, now: Timestamp) -> Option<ScheduleStatus> {
-    let changed = desk.created + desk.cancelled > 0;
-    let last = desk.told.as_ref().filter(|_| !changed);
+fn status(record: &ScheduleRecord, now: Timestamp) -> Option<ScheduleStatus> {
+    let changed = record.created + record.cancelled > 0;
+    let last = record.told.as_ref().filter(|_| !changed);
     let (created, cancelled) =
-        last.map_or((desk.created, desk.cancelled), |told| (told.created, told.cancelled));
-    let (errors, next_periods) = match &desk.standing {
-        Standing::Live(rule) if rule.enabled => {
+        last.map_or((record.created, record.cancelled), |told| (told.created, told.cancelled));
+    let (errors, next_periods) = match &record.rule_state {
+        RuleState::Valid(rule) if rule.enabled => {
             (Vec::new(), rule.calendars.after(now).take(NEXT_PERIODS).collect())
         }
-        Standing::Live(_) => (Vec::new(), Vec::new()),
-        Standing::Broken(why) => (vec![why.clone()], Vec::new()),
-        Standing::Gone => return None,
+        RuleState::Valid(_) => (Vec::new(), Vec::new()),
+        RuleState::Invalid(why) => (vec![why.clone()], Vec::new()),
+        RuleState::Deleted => return None,
     };
-    let matched = desk.matched.len() as u64;
+    let matched = record.matched.len() as u64;
     Some(ScheduleStatus { last_planned_at: Some(now), matched, created, cancelled, errors, next_periods })
 }
 

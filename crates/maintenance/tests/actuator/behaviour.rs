@@ -9,8 +9,8 @@ use api::clock::SharedClock;
 use api::doc::{Cluster, TaskStats};
 use api::work::{WorkKind, WorkState};
 use jiff::Timestamp;
-use maintenance::actuator::{self, Config, Contact, Deps, Errand, LEASE_PREFIX, Metrics};
-use maintenance::trial::{self, Scripted};
+use maintenance::actuator::{self, Assignment, ClusterProbe, Config, Deps, LEASE_PREFIX, Metrics};
+use maintenance::trial::{self, ScriptedTasks};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use steps::engine::fault_harness::VirtualClock;
@@ -37,7 +37,7 @@ struct Bed {
     shutdown: CancellationToken,
 }
 
-type Script = fn(Errand<'_>) -> Result<Plan<()>, StepError>;
+type Script = fn(Assignment<'_>) -> Result<Plan<()>, StepError>;
 
 impl Bed {
     async fn new() -> Bed {
@@ -73,10 +73,10 @@ impl Bed {
     }
 
     fn start(&mut self, script: Script) {
-        self.start_with(Scripted::new(Arc::new(()), script));
+        self.start_with(ScriptedTasks::new(Arc::new(()), script));
     }
 
-    fn start_with(&mut self, tasks: Scripted<()>) {
+    fn start_with(&mut self, tasks: ScriptedTasks<()>) {
         let deps = Deps {
             store: self.store.clone(),
             tasks: Arc::new(tasks),
@@ -159,24 +159,24 @@ impl Bed {
     }
 }
 
-fn noop(_: Errand<'_>) -> Result<Plan<()>, StepError> {
+fn noop(_: Assignment<'_>) -> Result<Plan<()>, StepError> {
     Ok(Plan::new()
         .step(Step::action("nothing", |_, _| async { Ok(StepOutcome::with_message("nothing to do")) })))
 }
 
-fn waits(_: Errand<'_>) -> Result<Plan<()>, StepError> {
+fn waits(_: Assignment<'_>) -> Result<Plan<()>, StepError> {
     let wait = Step::wait("for-ever", Duration::from_secs(3600), |_, _| async {
         Ok(PollStatus::Waiting("for ever".to_owned()))
     });
     Ok(Plan::new().step(wait))
 }
 
-fn endless(_: Errand<'_>) -> Result<Plan<()>, StepError> {
+fn endless(_: Assignment<'_>) -> Result<Plan<()>, StepError> {
     Ok(Plan::new()
         .step(Step::action("endless", |_, _| std::future::pending::<Result<StepOutcome, StepError>>())))
 }
 
-fn stuck(kind: StepErrorKind) -> impl Fn(Errand<'_>) -> Result<Plan<()>, StepError> {
+fn stuck(kind: StepErrorKind) -> impl Fn(Assignment<'_>) -> Result<Plan<()>, StepError> {
     move |_| Err(StepError::new(kind, "Why", "why not"))
 }
 
@@ -241,7 +241,7 @@ async fn what_cannot_be_run_ends_or_rests_with_its_reason() {
 #[tokio::test(start_paused = true)]
 async fn what_a_task_requires_is_waited_for_until_the_window_closes() {
     let mut bed = Bed::new().await;
-    bed.start_with(Scripted::new(Arc::new(()), stuck(StepErrorKind::Precondition)));
+    bed.start_with(ScriptedTasks::new(Arc::new(()), stuck(StepErrorKind::Precondition)));
     let id = bed.ask().await;
     let work = bed.until(id, |work| work.checkpoint.is_some()).await;
     let waiting = Journal::read(work.checkpoint.as_ref()).waiting.unwrap();
@@ -255,15 +255,15 @@ async fn an_unreachable_cluster_is_told_once_and_told_to_be_back_once() {
     let mut bed = Bed::new().await;
     let (there, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
     let (seen, counted) = (there.clone(), asked.clone());
-    let mut tasks = Scripted::new(Arc::new(()), move |errand| match seen.load(Ordering::SeqCst) {
-        true => noop(errand),
+    let mut tasks = ScriptedTasks::new(Arc::new(()), move |assignment| match seen.load(Ordering::SeqCst) {
+        true => noop(assignment),
         false => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
     });
     let answers = there.clone();
     tasks.answer = Box::new(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         match answers.load(Ordering::SeqCst) {
-            true => Ok(Contact { version: "v1.2.3".to_owned() }),
+            true => Ok(ClusterProbe { version: "v1.2.3".to_owned() }),
             false => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
         }
     });
@@ -313,7 +313,7 @@ async fn clusters_that_do_not_answer_are_waited_for_together() {
         write = write.create::<Cluster>(*id, &document, &AuditContext::service("test")).unwrap();
     }
     bed.store.commit(write).await.unwrap();
-    let mut tasks = Scripted::new(Arc::new(()), noop);
+    let mut tasks = ScriptedTasks::new(Arc::new(()), noop);
     tasks.takes = Box::new(|_| Duration::from_secs(10));
     tasks.answer = Box::new(|_| Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")));
     bed.start_with(tasks);
@@ -409,7 +409,7 @@ async fn an_actuator_that_has_more_to_do_than_slots_hears_that_it_is_to_end() {
     let mut bed = Bed::new().await;
     bed.ask_on_as_many(30 * Config::default().slots).await;
     let shutdown = bed.shutdown.clone();
-    bed.start_with(Scripted::new(Arc::new(()), move |_| {
+    bed.start_with(ScriptedTasks::new(Arc::new(()), move |_| {
         let shutdown = shutdown.clone();
         Ok(Plan::new().step(Step::action("ask-for-the-end", move |_, _| {
             shutdown.cancel();
@@ -433,7 +433,7 @@ async fn an_actuator_that_cannot_renew_stops_before_its_lease_runs_out() {
         }
     }
     let counted = alive.clone();
-    bed.start_with(Scripted::new(Arc::new(()), move |_| {
+    bed.start_with(ScriptedTasks::new(Arc::new(()), move |_| {
         let counted = counted.clone();
         Ok(Plan::new().step(Step::action("endless", move |_, _| {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -514,9 +514,9 @@ async fn a_cluster_that_answers_again_is_noticed_though_nothing_is_done_on_it() 
     let mut bed = Bed::new().await;
     let there = Arc::new(AtomicBool::new(false));
     let answers = there.clone();
-    let mut tasks = Scripted::new(Arc::new(()), noop);
+    let mut tasks = ScriptedTasks::new(Arc::new(()), noop);
     tasks.answer = Box::new(move |_| match answers.load(Ordering::SeqCst) {
-        true => Ok(Contact { version: "v1.2.3".to_owned() }),
+        true => Ok(ClusterProbe { version: "v1.2.3".to_owned() }),
         false => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
     });
     bed.start_with(tasks);
@@ -532,14 +532,14 @@ async fn a_failed_end_on_a_cluster_that_answers_again_tells_that_it_does() {
     let mut bed = Bed::new().await;
     let there = Arc::new(AtomicBool::new(false));
     let (seen, answers) = (there.clone(), there.clone());
-    let mut tasks = Scripted::new(Arc::new(()), move |_| match seen.load(Ordering::SeqCst) {
+    let mut tasks = ScriptedTasks::new(Arc::new(()), move |_| match seen.load(Ordering::SeqCst) {
         true => {
             Ok(Plan::new().step(Step::action("no", |_, _| async { Err(StepError::terminal("No", "no")) })))
         }
         false => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
     });
     tasks.answer = Box::new(move |_| match answers.load(Ordering::SeqCst) {
-        true => Ok(Contact { version: "v1.2.3".to_owned() }),
+        true => Ok(ClusterProbe { version: "v1.2.3".to_owned() }),
         false => Err(StepError::new(StepErrorKind::Unreachable, "Unreachable", "no answer")),
     });
     bed.start_with(tasks);
@@ -573,7 +573,7 @@ async fn begun_work_that_is_cancelled_while_its_plan_cannot_be_made_is_undone_wh
     let mut bed = Bed::new().await;
     let (marks, away) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let (seen, gone) = (marks.clone(), away.clone());
-    bed.start_with(Scripted::new(Arc::new(()), move |_| match gone.load(Ordering::SeqCst) {
+    bed.start_with(ScriptedTasks::new(Arc::new(()), move |_| match gone.load(Ordering::SeqCst) {
         true => Err(StepError::transient("Store", "the store gave no answer")),
         false => Ok(marked(&seen)),
     }));

@@ -7,5 +7,5 @@
 
 mod behaviour;
 mod chaos;
-mod foretold;
+mod plan_matches_runs;
 mod simulation;

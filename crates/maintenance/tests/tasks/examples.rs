@@ -33,7 +33,7 @@ fn there_are_five_examples_and_all_are_accepted() {
     assert_eq!(names.len(), 5, "{names:?}");
     for name in names {
         let task = example(&name);
-        assert_eq!(Definition::of_document(&task.document()).unwrap().form(), task.form());
+        assert_eq!(Definition::from_document(&task.document()).unwrap().form(), task.form());
     }
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kubelink::Link;
-use planner::task::{Definition, check, of_value};
+use planner::task::{Definition, check, from_value};
 use serde_json::{Value, json};
 
 use crate::effects::create;
@@ -18,7 +18,7 @@ const SECRET: &str = "correct-horse-battery";
 const SECRET_BASE64: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5";
 
 fn task(step: Value) -> Definition {
-    check(&of_value(json!({"name": "one", "title": "One step", "steps": [step]})).unwrap()).unwrap()
+    check(&from_value(json!({"name": "one", "title": "One step", "steps": [step]})).unwrap()).unwrap()
 }
 
 fn waiting(until: &str) -> Definition {

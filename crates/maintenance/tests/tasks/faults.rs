@@ -7,7 +7,7 @@ use api::clock::SystemClock;
 use api::work::WorkState;
 use kubelink::{AllowedRisks, Kubeconfig, Link, Timeouts};
 use kubesim::faults::Fault;
-use planner::task::{Definition, check, of_value};
+use planner::task::{Definition, check, from_value};
 use serde_json::{Value, json};
 use steps::engine::WaitingCode;
 use steps::engine::fault_harness::waiting_code;
@@ -37,7 +37,7 @@ fn every_kind() -> Vec<Value> {
 }
 
 fn task(step: Value) -> Definition {
-    check(&of_value(json!({"name": "one", "title": "One step", "steps": [step]})).unwrap()).unwrap()
+    check(&from_value(json!({"name": "one", "title": "One step", "steps": [step]})).unwrap()).unwrap()
 }
 
 async fn world() -> (kubesim::SimulatedCluster, Link) {

@@ -6,7 +6,7 @@ use api::admin::{Confidence, PlanDuration};
 use api::doc::TaskStats;
 use api::duration::TimeSpan;
 
-use crate::task::Expected;
+use crate::task::ExpectedDuration;
 
 /// From so many observed runs on an estimate is called measured.
 pub const MEASURED_FROM: u64 = 10;
@@ -18,7 +18,7 @@ const DERIVED_WEIGHT: f64 = 1.0;
 const UNKNOWN: Duration = Duration::from_secs(30 * 60);
 
 /// The estimate of a task: from the first observed run on, what was observed counts the more the more runs there were.
-pub fn estimate(stats: Option<&TaskStats>, expected: Option<Expected>) -> PlanDuration {
+pub fn estimate(stats: Option<&TaskStats>, expected: Option<ExpectedDuration>) -> PlanDuration {
     let runs = stats.map_or(0, TaskStats::runs);
     let at = |percent: usize| {
         let observed = stats.and_then(|it| it.percentile(percent)).map(|it| (it, runs));
@@ -28,13 +28,13 @@ pub fn estimate(stats: Option<&TaskStats>, expected: Option<Expected>) -> PlanDu
     let confidence = match (runs, expected) {
         (MEASURED_FROM.., _) => Confidence::Measured,
         (1.., _) => Confidence::FewRuns,
-        (0, Some(Expected { declared: true, .. })) => Confidence::Declared,
+        (0, Some(ExpectedDuration { declared: true, .. })) => Confidence::Declared,
         (0, _) => Confidence::Assumed,
     };
     PlanDuration { p50: at(50), p95: at(95), runs, confidence }
 }
 
-fn weight(expected: Expected) -> f64 {
+fn weight(expected: ExpectedDuration) -> f64 {
     if expected.declared { DECLARED_WEIGHT } else { DERIVED_WEIGHT }
 }
 
@@ -70,8 +70,8 @@ mod tests {
         stats
     }
 
-    fn declared(seconds: u64) -> Option<Expected> {
-        Some(Expected { duration: Duration::from_secs(seconds), declared: true })
+    fn declared(seconds: u64) -> Option<ExpectedDuration> {
+        Some(ExpectedDuration { duration: Duration::from_secs(seconds), declared: true })
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_nobody_declared_is_assumed_and_what_nobody_knows_is_only_observed() {
-        let derived = Some(Expected { duration: Duration::from_secs(10), declared: false });
+        let derived = Some(ExpectedDuration { duration: Duration::from_secs(10), declared: false });
         assert_eq!(estimate(None, derived).confidence, Confidence::Assumed);
         assert_eq!(estimate(None, None).p95, TimeSpan::minutes(30));
         let observed = estimate(Some(&stats(&[7000])), None);

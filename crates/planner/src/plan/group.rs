@@ -7,8 +7,8 @@ use api::admin::{PlanEntry, PlanGrouping, PlanOutcome, PlanRun};
 use api::duration::TimeSpan;
 use uuid::Uuid;
 
-use super::simulate::{Held, Micros, Placed};
-use super::world::{Board, Source};
+use super::model::{PlanModel, Source};
+use super::simulate::{Micros, PlannedRun, WaitCause};
 use super::{reason, time};
 
 /// So many runs of an entry are told one by one; the others are there when each run is asked for.
@@ -18,13 +18,13 @@ pub(super) const FIRST_MAX: usize = 5;
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     /// The first of them, by their starts.
-    first: Vec<&'a Placed>,
+    first: Vec<&'a PlannedRun>,
     runs: u64,
     misses: u64,
     end: Micros,
     lanes: HashSet<u32>,
     /// What runs waited for, with whether they began, and how many did.
-    held: Vec<((bool, Held), u64)>,
+    held: Vec<((bool, WaitCause), u64)>,
 }
 
 /// What runs must have in common to be one entry.
@@ -36,14 +36,14 @@ enum Key<'a> {
 
 /// The entries of these runs, in the order of their first starts.
 pub(super) fn groups<'a>(
-    board: &'a Board,
-    placed: impl Iterator<Item = &'a Placed>,
+    model: &'a PlanModel,
+    placed: impl Iterator<Item = &'a PlannedRun>,
     grouping: PlanGrouping,
 ) -> Vec<Group<'a>> {
     let mut found: Vec<Group<'a>> = Vec::new();
     let mut places: HashMap<Key<'a>, usize> = HashMap::new();
     for one in placed {
-        let source = board.source(one);
+        let source = model.source(one);
         let key = match (grouping, &source.schedule) {
             (PlanGrouping::Run, _) | (_, None) => None,
             (PlanGrouping::Schedule, Some(schedule)) => Some(Key::Schedule(schedule, source.task)),
@@ -73,7 +73,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    fn add(&mut self, placed: &'a Placed) {
+    fn add(&mut self, placed: &'a PlannedRun) {
         if self.first.len() < FIRST_MAX {
             self.first.push(placed);
         }
@@ -89,13 +89,13 @@ impl<'a> Group<'a> {
     }
 
     /// As it is told.
-    pub(super) fn entry(&self, board: &Board) -> Option<PlanEntry> {
+    pub(super) fn entry(&self, model: &PlanModel) -> Option<PlanEntry> {
         let placed = *self.first.first()?;
-        let source: &Source = board.source(placed);
-        let rhythm = source.schedule.as_deref().and_then(|it| board.rhythms.get(it));
+        let source: &Source = model.source(placed);
+        let recurrence = source.schedule.as_deref().and_then(|it| model.recurrences.get(it));
         let is_one = self.runs == 1;
         Some(PlanEntry {
-            cluster: (self.lanes.len() == 1).then(|| board.clusters[placed.lane as usize].clone()),
+            cluster: (self.lanes.len() == 1).then(|| model.clusters[placed.lane as usize].clone()),
             clusters: self.lanes.len() as u64,
             schedule: source.schedule.clone(),
             task: source.task,
@@ -105,44 +105,44 @@ impl<'a> Group<'a> {
             end: time(self.end),
             runs: self.runs,
             misses: self.misses,
-            every: rhythm.and_then(|it| it.every).map(TimeSpan::new),
-            calendars: rhythm.map(|it| it.calendars.clone()).unwrap_or_default(),
+            every: recurrence.and_then(|it| it.every).map(TimeSpan::new),
+            calendars: recurrence.map(|it| it.calendars.clone()).unwrap_or_default(),
             duration: source.duration.clone(),
             outcome: if self.misses == 0 { PlanOutcome::Runs } else { PlanOutcome::Misses },
-            reason: self.reason(board),
+            reason: self.reason(model),
             first: match is_one {
                 true => Vec::new(),
-                false => self.first.iter().map(|it| run(board, it)).collect(),
+                false => self.first.iter().map(|it| run(model, it)).collect(),
             },
         })
     }
 
     /// What most of those waited for that do not begin in time. Where all do, what at least half of them wait for.
-    fn reason(&self, board: &Board) -> Option<String> {
+    fn reason(&self, model: &PlanModel) -> Option<String> {
         let most = |runs: bool| {
             let held = self.held.iter().filter(move |((it, _), _)| *it == runs);
             held.max_by_key(|(_, count)| *count)
         };
         let late = most(false);
         let ((runs, held), _) = late.or_else(|| most(true).filter(|(_, count)| count * 2 >= self.runs))?;
-        reason(board, *runs, *held)
+        reason(model, *runs, *held)
     }
 }
 
-fn run(board: &Board, placed: &Placed) -> PlanRun {
+fn run(model: &PlanModel, placed: &PlannedRun) -> PlanRun {
     PlanRun {
-        cluster: board.clusters[placed.lane as usize].clone(),
-        manifest: board.source(placed).is_there.then_some(placed.piece.id),
+        cluster: model.clusters[placed.lane as usize].clone(),
+        manifest: model.source(placed).is_there.then_some(placed.piece.id),
         start: time(placed.start),
         end: time(placed.end),
         outcome: if placed.runs { PlanOutcome::Runs } else { PlanOutcome::Misses },
-        reason: reason(board, placed.runs, placed.held),
+        reason: reason(model, placed.runs, placed.held),
     }
 }
 
 /// How often a schedule fires.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Rhythm {
+pub(super) struct Recurrence {
     /// The time between two periods, where it is always the same.
     pub(super) every: Option<Duration>,
     pub(super) calendars: Vec<String>,

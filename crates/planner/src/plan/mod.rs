@@ -1,18 +1,18 @@
 //! What will run where and when over the coming time, by the rules that will run it.
 //!
-//! The caller reads [`FleetRecords`] from the store; [`answer`] builds a world from them, simulates it ([`mod@simulate`]) and
+//! The caller reads [`FleetRecords`] from the store; [`compute`] builds a world from them, simulates it ([`mod@simulate`]) and
 //! returns the page that was requested. The same function that the scheduler uses says what a schedule will want, and work
 //! runs in the order of the queue. A caller that no longer needs the plan can cancel the computation at any time.
 
 mod estimate;
 mod group;
+mod model;
 mod observe;
 mod reach;
 pub mod simulate;
-mod world;
 
 #[cfg(test)]
-mod answer_tests;
+mod compute_tests;
 #[cfg(test)]
 mod tests;
 
@@ -23,18 +23,18 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 pub use estimate::{MEASURED_FROM, blend, estimate};
-pub use observe::{FleetRecords, Observed};
+pub use observe::{FleetRecords, PlanInput};
 pub use reach::RUNS_MAX;
 
 use crate::task::Catalogue;
 use group::groups;
+use model::PlanModel;
 use reach::reach;
-use simulate::{Held, Placed, simulate_unless};
-use world::Board;
+use simulate::{PlannedRun, WaitCause, simulate_unless};
 
 /// What is asked of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct PlanRequest {
     /// How far ahead.
     pub horizon: Duration,
     /// Only this cluster, by its resource id in any spelling.
@@ -54,39 +54,39 @@ pub struct Question {
 }
 
 /// A page of the plan, and where the next one begins.
-pub type Page = (PlanForm, Option<usize>);
+pub type PlanPage = (PlanForm, Option<usize>);
 
 /// The plan that follows from what was seen; none when `is_cancelled` was true before it was computed.
-pub fn answer(
-    seen: &Observed,
+pub fn compute(
+    seen: &PlanInput,
     catalogue: &Catalogue,
-    question: &Question,
+    question: &PlanRequest,
     now: Timestamp,
     is_cancelled: &dyn Fn() -> bool,
-) -> Option<Page> {
-    answer_within(seen, catalogue, question, now, is_cancelled, RUNS_MAX)
+) -> Option<PlanPage> {
+    compute_within(seen, catalogue, question, now, is_cancelled, RUNS_MAX)
 }
 
-fn answer_within(
-    seen: &Observed,
+fn compute_within(
+    seen: &PlanInput,
     catalogue: &Catalogue,
-    question: &Question,
+    question: &PlanRequest,
     now: Timestamp,
     is_cancelled: &dyn Fn() -> bool,
     runs_max: u64,
-) -> Option<Page> {
+) -> Option<PlanPage> {
     let requested_to = end(now, question.horizon);
     let to = reach(seen, now, requested_to, runs_max, is_cancelled);
-    let mut board = Board::new(seen, catalogue, now, to, is_cancelled);
-    let world = std::mem::take(&mut board.world);
+    let mut model = PlanModel::new(seen, catalogue, now, to, is_cancelled);
+    let world = std::mem::take(&mut model.world);
     let placed = simulate_unless(world, now.as_microsecond(), to.as_microsecond(), is_cancelled)?;
     let wanted = question.cluster.as_ref().map(|it| it.to_lowercase());
     let lanes: Vec<bool> = match &wanted {
-        None => vec![true; board.clusters.len()],
-        Some(wanted) => board.clusters.iter().map(|it| *wanted == it.to_lowercase()).collect(),
+        None => vec![true; model.clusters.len()],
+        Some(wanted) => model.clusters.iter().map(|it| *wanted == it.to_lowercase()).collect(),
     };
-    let asked_for = |it: &&Placed| {
-        let source = board.source(it);
+    let asked_for = |it: &&PlannedRun| {
+        let source = model.source(it);
         !source.is_operation
             && lanes[it.lane as usize]
             && question.schedule.as_ref().is_none_or(|it| source.schedule.as_ref() == Some(it))
@@ -103,13 +103,13 @@ fn answer_within(
         // A group for each run would take more memory than the runs themselves.
         PlanGrouping::Run => {
             let page = placed.iter().filter(asked_for).skip(question.skip).take(question.limit);
-            let alone = groups(&board, page, PlanGrouping::Run);
-            (alone.iter().filter_map(|it| it.entry(&board)).collect(), runs)
+            let alone = groups(&model, page, PlanGrouping::Run);
+            (alone.iter().filter_map(|it| it.entry(&model)).collect(), runs)
         }
         grouping => {
-            let all = groups(&board, placed.iter().filter(asked_for), grouping);
+            let all = groups(&model, placed.iter().filter(asked_for), grouping);
             let page = all.iter().skip(question.skip).take(question.limit);
-            (page.filter_map(|it| it.entry(&board)).collect(), all.len() as u64)
+            (page.filter_map(|it| it.entry(&model)).collect(), all.len() as u64)
         }
     };
     let form = PlanForm {
@@ -134,16 +134,16 @@ fn truncation(to: Timestamp, requested_to: Timestamp, runs_max: u64) -> PlanTrun
 }
 
 /// Why a run begins late, or not at all.
-fn reason(board: &Board, runs: bool, held: Held) -> Option<String> {
+fn reason(model: &PlanModel, runs: bool, held: WaitCause) -> Option<String> {
     let held = match held {
-        Held::Nothing => None,
-        Held::Lane => Some("other work of the cluster goes first".to_owned()),
-        Held::Unreachable => Some("the cluster does not answer".to_owned()),
-        Held::Budget(key) => {
-            let (key, limit) = &board.budgets[usize::from(key)];
+        WaitCause::Nothing => None,
+        WaitCause::Lane => Some("other work of the cluster goes first".to_owned()),
+        WaitCause::Unreachable => Some("the cluster does not answer".to_owned()),
+        WaitCause::Budget(key) => {
+            let (key, limit) = &model.budgets[usize::from(key)];
             Some(format!("budget {key} lets {limit} run at once"))
         }
-        Held::Slots => Some("all slots of the actuators are taken".to_owned()),
+        WaitCause::Slots => Some("all slots of the actuators are taken".to_owned()),
     };
     match runs {
         true => held,

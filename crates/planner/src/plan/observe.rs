@@ -13,7 +13,7 @@ use crate::schedule::{Member, Rule};
 
 /// The fleet, its rules and its work, as read.
 #[derive(Debug, Clone, Default)]
-pub struct Observed {
+pub struct PlanInput {
     /// Every cluster, with its resource id as it was spelled.
     pub clusters: Vec<(Member, String)>,
     /// The clusters that do not answer.
@@ -43,7 +43,7 @@ pub struct FleetRecords {
     pub health: Vec<HealthSample>,
     /// Every schedule, with the time of its last change.
     pub schedules: Vec<(Schedule, Timestamp)>,
-    /// Observed durations of tasks.
+    /// PlanInput durations of tasks.
     pub stats: Vec<TaskStats>,
     /// All work that is pending or running.
     pub live: Vec<WorkView>,
@@ -53,9 +53,9 @@ pub struct FleetRecords {
     pub actuators: usize,
 }
 
-impl Observed {
+impl PlanInput {
     /// Combines what was read. Schedules that cannot be parsed or are disabled are left out.
-    pub fn new(records: FleetRecords) -> Observed {
+    pub fn new(records: FleetRecords) -> PlanInput {
         let FleetRecords { subscriptions, clusters, health, schedules, stats, live, budgets, actuators } =
             records;
         let states: HashMap<String, _> =
@@ -64,11 +64,11 @@ impl Observed {
             health.iter().filter_map(|it| Some((it.cluster, it.details.version.as_deref()?))).collect();
         let clusters = clusters.into_iter().map(|(uuid, cluster)| {
             let state = states.get(&cluster.subscription_id.to_lowercase()).copied();
-            let member = Member::of(uuid, &cluster, state, versions.get(&uuid).copied());
+            let member = Member::new(uuid, &cluster, state, versions.get(&uuid).copied());
             (member, cluster.id)
         });
         let rules = schedules.iter().filter_map(|(schedule, changed)| Rule::read(schedule, *changed).ok());
-        Observed {
+        PlanInput {
             clusters: clusters.collect(),
             unreachable: health.iter().filter(|it| !it.reachable).map(|it| it.cluster).collect(),
             rules: rules.filter(|rule| rule.enabled).collect(),
@@ -81,9 +81,9 @@ impl Observed {
     }
 
     /// Manifests that schedules want up to `now + horizon` and that are not live. Each was either never created, or has
-    /// finished and must not be planned again; [`Observed::settle`] takes the work that exists under these ids.
+    /// finished and must not be planned again; [`PlanInput::settle`] takes the work that exists under these ids.
     pub fn unsettled(&self, now: Timestamp, horizon: Duration) -> Vec<Uuid> {
-        super::world::doubtful(self, now, super::end(now, horizon))
+        super::model::doubtful(self, now, super::end(now, horizon))
     }
 
     /// Notes which of the unsettled manifests have finished. One that its schedule withdrew counts as never created.

@@ -5,14 +5,14 @@ use std::collections::BinaryHeap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Observed;
+use super::PlanInput;
 
 /// The most runs of schedules that a plan plays; each takes some 200 bytes while it is computed.
 pub const RUNS_MAX: u64 = 1_000_000;
 
 /// `to`, or the latest earlier time up to which the schedules want at most `runs_max` runs. One period is always within it.
 pub(super) fn reach(
-    seen: &Observed,
+    seen: &PlanInput,
     now: Timestamp,
     to: Timestamp,
     runs_max: u64,

@@ -24,7 +24,7 @@ pub struct Lane {
     /// What runs in it now.
     pub running: Option<Running>,
     /// What waits in it, now or later; in any order.
-    pub queue: Vec<Piece>,
+    pub queue: Vec<QueuedRun>,
 }
 
 /// What runs.
@@ -33,49 +33,49 @@ pub struct Running {
     /// When it will have ended.
     pub end: Micros,
     /// The budgets that count it.
-    pub keys: Keys,
+    pub keys: BudgetKeys,
     /// Whether it is a customer's operation: the backend works it, and no slot of an actuator is taken.
     pub is_operation: bool,
 }
 
 /// What goes before what in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Rank {
+pub enum RunPhase {
     /// A customer's operation: it takes no slot of an actuator.
     Operation,
     /// It has begun and is on its way to its end: no budget holds it up.
     Ending,
     /// It has begun: no window holds it up.
-    Begun,
+    Started,
     /// It has taken no effect yet.
     #[default]
     Fresh,
 }
 
-impl Rank {
+impl RunPhase {
     /// Its class in the queue, where all that has begun goes by its due time.
     fn class(self) -> u8 {
         match self {
-            Rank::Operation => 0,
-            Rank::Ending | Rank::Begun => 1,
-            Rank::Fresh => 2,
+            RunPhase::Operation => 0,
+            RunPhase::Ending | RunPhase::Started => 1,
+            RunPhase::Fresh => 2,
         }
     }
 }
 
-/// Places in [`World::budgets`]; a piece counts in four at most.
+/// Places in [`FleetModel::budgets`]; a piece counts in four at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Keys {
+pub struct BudgetKeys {
     keys: [u16; 4],
     count: u8,
     /// Bit by bit, which of them hold up this work only.
     own: u8,
 }
 
-impl Keys {
+impl BudgetKeys {
     /// With one more; a fifth is passed over.
     #[must_use]
-    pub fn with(mut self, key: u16) -> Keys {
+    pub fn with(mut self, key: u16) -> BudgetKeys {
         if let Some(place) = self.keys.get_mut(usize::from(self.count)) {
             *place = key;
             self.count += 1;
@@ -85,7 +85,7 @@ impl Keys {
 
     /// With one more that, when it is full, holds up this work and not its lane.
     #[must_use]
-    pub fn with_own(mut self, key: u16) -> Keys {
+    pub fn with_own(mut self, key: u16) -> BudgetKeys {
         if usize::from(self.count) < self.keys.len() {
             self.own |= 1 << self.count;
         }
@@ -112,11 +112,11 @@ impl Keys {
 
 /// Work that will be due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct QueuedRun {
     /// The manifest's id, now or once it is made.
     pub id: Uuid,
     /// What it goes before.
-    pub rank: Rank,
+    pub rank: RunPhase,
     /// When it can run.
     pub due: Micros,
     /// Never begun at or after.
@@ -126,14 +126,14 @@ pub struct Piece {
     /// How long it will take.
     pub duration: Micros,
     /// The budgets that count it.
-    pub keys: Keys,
+    pub keys: BudgetKeys,
     /// What the caller wants to find again.
     pub tag: u32,
 }
 
 /// All that decides what happens.
 #[derive(Debug, Clone, Default)]
-pub struct World {
+pub struct FleetModel {
     /// The lanes.
     pub lanes: Vec<Lane>,
     /// How much may run at once, of each budget. What runs already is counted by the lanes.
@@ -144,11 +144,11 @@ pub struct World {
 
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlannedRun {
     /// Its lane, by its place.
     pub lane: u32,
     /// The piece.
-    pub piece: Piece,
+    pub piece: QueuedRun,
     /// When it begins; when it is missed.
     pub start: Micros,
     /// When it ends.
@@ -156,12 +156,12 @@ pub struct Placed {
     /// Whether it begins at all.
     pub runs: bool,
     /// What it waited for last.
-    pub held: Held,
+    pub held: WaitCause,
 }
 
 /// What a piece waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Held {
+pub enum WaitCause {
     /// Nothing but its time.
     #[default]
     Nothing,
@@ -195,14 +195,14 @@ struct State {
     free: usize,
     /// So many operations have not begun; they are few.
     operations: usize,
-    placed: Vec<Placed>,
+    placed: Vec<PlannedRun>,
 }
 
 struct Queue {
     id: Uuid,
-    pieces: Vec<Piece>,
+    pieces: Vec<QueuedRun>,
     next: usize,
-    held: Held,
+    held: WaitCause,
     unreachable: bool,
     /// What a budget of its own holds up, by the budget.
     aside: BTreeMap<usize, SideQueue>,
@@ -212,23 +212,23 @@ struct Queue {
 
 #[derive(Default)]
 struct SideQueue {
-    pieces: BTreeMap<(Micros, i32, Uuid), Piece>,
+    pieces: BTreeMap<(Micros, i32, Uuid), QueuedRun>,
     /// What it shows while its budget is full.
     closed: Option<Head>,
 }
 
 /// Plays the world from `now` to `until`; what would begin later is not told. In the order of the starts.
-pub fn simulate(world: World, now: Micros, until: Micros) -> Vec<Placed> {
+pub fn simulate(world: FleetModel, now: Micros, until: Micros) -> Vec<PlannedRun> {
     simulate_unless(world, now, until, || false).unwrap_or_default()
 }
 
 /// The same, given up as soon as `is_stopped` says so: then there is no plan.
 pub fn simulate_unless(
-    world: World,
+    world: FleetModel,
     now: Micros,
     until: Micros,
     is_stopped: impl Fn() -> bool,
-) -> Option<Vec<Placed>> {
+) -> Option<Vec<PlannedRun>> {
     let mut state = State::new(world, now, until);
     while let Some(time) = state.next_event() {
         if time > until {
@@ -248,7 +248,7 @@ pub fn simulate_unless(
 }
 
 impl State {
-    fn new(world: World, now: Micros, until: Micros) -> State {
+    fn new(world: FleetModel, now: Micros, until: Micros) -> State {
         let lanes = world.lanes.len();
         let mut state = State {
             now,
@@ -267,12 +267,12 @@ impl State {
         };
         for (number, mut lane) in (0_u32..).zip(world.lanes) {
             lane.queue.sort_unstable_by_key(|it| (it.rank.class(), it.due, it.priority, it.id));
-            state.operations += lane.queue.iter().filter(|it| it.rank == Rank::Operation).count();
+            state.operations += lane.queue.iter().filter(|it| it.rank == RunPhase::Operation).count();
             state.queues.push(Queue {
                 id: lane.id,
                 pieces: lane.queue,
                 next: 0,
-                held: if lane.unreachable { Held::Unreachable } else { Held::Nothing },
+                held: if lane.unreachable { WaitCause::Unreachable } else { WaitCause::Nothing },
                 unreachable: lane.unreachable,
                 aside: BTreeMap::new(),
                 shown: None,
@@ -305,7 +305,7 @@ impl State {
 
     fn is_operation(&self, lane: u32) -> bool {
         let queue = &self.queues[lane as usize];
-        queue.pieces.get(queue.next).is_some_and(|piece| piece.rank == Rank::Operation)
+        queue.pieces.get(queue.next).is_some_and(|piece| piece.rank == RunPhase::Operation)
     }
 
     fn end_what_is_over(&mut self) {
@@ -322,7 +322,7 @@ impl State {
             }
             let queue = &mut self.queues[lane as usize];
             if !queue.unreachable && queue.pieces.get(queue.next).is_some_and(|it| it.due < self.now) {
-                queue.held = Held::Lane;
+                queue.held = WaitCause::Lane;
             }
             self.miss_what_is_late(lane);
             self.show(lane);
@@ -403,28 +403,30 @@ impl State {
             if piece.due > now {
                 return self.show(lane);
             }
-            let is_full = |key: &usize| self.used[*key] >= self.limits[*key] && piece.rank != Rank::Ending;
+            let is_full =
+                |key: &usize| self.used[*key] >= self.limits[*key] && piece.rank != RunPhase::Ending;
             let lane_wide = piece.keys.that_hold(false).find(is_full);
             let of_its_own = piece.keys.that_hold(true).find(is_full);
             match (lane_wide, of_its_own) {
-                (None, Some(key)) if piece.rank == Rank::Fresh => self.set_aside(lane, from, piece, key),
+                (None, Some(key)) if piece.rank == RunPhase::Fresh => self.set_aside(lane, from, piece, key),
                 (None, None) => {
                     let end = now.saturating_add(piece.duration);
                     self.place(lane, from, piece, now, Some(end));
                     self.open_side_queues(lane);
-                    let is_operation = piece.rank == Rank::Operation;
+                    let is_operation = piece.rank == RunPhase::Operation;
                     self.operations -= usize::from(is_operation);
                     return self.occupy(lane, Running { end, keys: piece.keys, is_operation });
                 }
                 (Some(key), _) | (None, Some(key)) => {
-                    self.queues[lane as usize].held = Held::Budget(u16::try_from(key).unwrap_or(u16::MAX));
+                    self.queues[lane as usize].held =
+                        WaitCause::Budget(u16::try_from(key).unwrap_or(u16::MAX));
                     return self.park(lane, key);
                 }
             }
         }
     }
 
-    fn set_aside(&mut self, lane: u32, from: Option<usize>, piece: Piece, key: usize) {
+    fn set_aside(&mut self, lane: u32, from: Option<usize>, piece: QueuedRun, key: usize) {
         self.remove(lane, from, &piece);
         let queue = &mut self.queues[lane as usize];
         let side = queue.aside.entry(key).or_default();
@@ -448,7 +450,7 @@ impl State {
 
     /// Whoever touches a lane closes what may no longer begin at its front.
     fn miss_what_is_late(&mut self, lane: u32) {
-        let is_late = |piece: &Piece, now| piece.rank == Rank::Fresh && now >= piece.before;
+        let is_late = |piece: &QueuedRun, now| piece.rank == RunPhase::Fresh && now >= piece.before;
         loop {
             let queue = &self.queues[lane as usize];
             let front = queue.pieces.get(queue.next).map(|piece| (None, *piece));
@@ -465,7 +467,7 @@ impl State {
     }
 
     /// The first piece of a lane, and the side queue that it stands in.
-    fn first(&self, lane: u32) -> Option<(Option<usize>, Piece)> {
+    fn first(&self, lane: u32) -> Option<(Option<usize>, QueuedRun)> {
         let queue = &self.queues[lane as usize];
         let front = queue.pieces.get(queue.next).map(|piece| (None, *piece));
         if queue.aside.is_empty() {
@@ -477,7 +479,7 @@ impl State {
     }
 
     /// Takes a piece out of its lane's queue, or out of a side queue.
-    fn remove(&mut self, lane: u32, from: Option<usize>, piece: &Piece) {
+    fn remove(&mut self, lane: u32, from: Option<usize>, piece: &QueuedRun) {
         let queue = &mut self.queues[lane as usize];
         match from.and_then(|key| queue.aside.get_mut(&key)) {
             Some(side) => drop(side.pieces.remove(&(piece.due, piece.priority, piece.id))),
@@ -485,19 +487,33 @@ impl State {
         }
     }
 
-    fn place(&mut self, lane: u32, from: Option<usize>, piece: Piece, start: Micros, end: Option<Micros>) {
+    fn place(
+        &mut self,
+        lane: u32,
+        from: Option<usize>,
+        piece: QueuedRun,
+        start: Micros,
+        end: Option<Micros>,
+    ) {
         self.remove(lane, from, &piece);
         let queue = &mut self.queues[lane as usize];
         // Whoever was held neither by its lane nor by a budget has waited for a slot.
         let held = match (from, queue.held) {
-            _ if start <= piece.due => Held::Nothing,
-            (Some(key), _) => Held::Budget(u16::try_from(key).unwrap_or(u16::MAX)),
-            (None, Held::Nothing) => Held::Slots,
+            _ if start <= piece.due => WaitCause::Nothing,
+            (Some(key), _) => WaitCause::Budget(u16::try_from(key).unwrap_or(u16::MAX)),
+            (None, WaitCause::Nothing) => WaitCause::Slots,
             (None, held) => held,
         };
-        self.placed.push(Placed { lane, piece, start, end: end.unwrap_or(start), runs: end.is_some(), held });
+        self.placed.push(PlannedRun {
+            lane,
+            piece,
+            start,
+            end: end.unwrap_or(start),
+            runs: end.is_some(),
+            held,
+        });
         if end.is_some() {
-            queue.held = Held::Nothing;
+            queue.held = WaitCause::Nothing;
         }
     }
 
@@ -546,16 +562,16 @@ impl State {
         // What is behind a run that is still under way then waits for that.
         for Reverse((_, lane)) in &self.ends {
             let held = &mut self.queues[*lane as usize].held;
-            *held = if *held == Held::Nothing { Held::Lane } else { *held };
+            *held = if *held == WaitCause::Nothing { WaitCause::Lane } else { *held };
         }
         for lane in 0..u32::try_from(self.queues.len()).unwrap_or(u32::MAX) {
             let queue = &self.queues[lane as usize];
             let aside =
                 queue.aside.iter().flat_map(|(key, side)| side.pieces.values().map(|it| (Some(*key), *it)));
             let rest = queue.pieces[queue.next..].iter().map(|it| (None, *it));
-            let late: Vec<(Option<usize>, Piece)> = rest
+            let late: Vec<(Option<usize>, QueuedRun)> = rest
                 .chain(aside)
-                .filter(|(_, it)| it.rank == Rank::Fresh && it.before <= self.until)
+                .filter(|(_, it)| it.rank == RunPhase::Fresh && it.before <= self.until)
                 .collect();
             for (from, piece) in late {
                 self.place(lane, from, piece, piece.before.max(piece.due), None);

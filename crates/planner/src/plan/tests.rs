@@ -4,196 +4,210 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::simulate::{
-    Held, Keys, Lane, Micros, Piece, Placed, Rank, Running, World, simulate, simulate_unless,
+    BudgetKeys, FleetModel, Lane, Micros, PlannedRun, QueuedRun, RunPhase, Running, WaitCause, simulate,
+    simulate_unless,
 };
 
 const HOUR: Micros = 3600;
 
-fn piece(id: u128, due: Micros, duration: Micros) -> Piece {
-    Piece {
+fn piece(id: u128, due: Micros, duration: Micros) -> QueuedRun {
+    QueuedRun {
         id: Uuid::from_u128(id),
-        rank: Rank::Fresh,
+        rank: RunPhase::Fresh,
         due,
         before: due + HOUR,
         priority: 0,
         duration,
-        keys: Keys::default(),
+        keys: BudgetKeys::default(),
         tag: 0,
     }
 }
 
-fn lane(id: u128, queue: Vec<Piece>) -> Lane {
+fn lane(id: u128, queue: Vec<QueuedRun>) -> Lane {
     Lane { id: Uuid::from_u128(id), queue, ..Lane::default() }
 }
 
-fn told(placed: &[Placed]) -> Vec<(u128, Micros, Micros, bool, Held)> {
+fn told(placed: &[PlannedRun]) -> Vec<(u128, Micros, Micros, bool, WaitCause)> {
     placed.iter().map(|it| (it.piece.id.as_u128(), it.start, it.end, it.runs, it.held)).collect()
 }
 
 #[test]
 fn a_cluster_runs_one_piece_after_another_by_due_time_priority_and_id() {
-    let urgent = Piece { priority: -1, ..piece(3, 10, 5) };
-    let world = World {
+    let urgent = QueuedRun { priority: -1, ..piece(3, 10, 5) };
+    let world = FleetModel {
         lanes: vec![lane(1, vec![piece(2, 10, 5), piece(1, 10, 5), urgent, piece(4, 0, 12)])],
         budgets: vec![],
         slots: 10,
     };
     let expected = [
-        (4, 0, 12, true, Held::Nothing),
-        (3, 12, 17, true, Held::Lane),
-        (1, 17, 22, true, Held::Lane),
-        (2, 22, 27, true, Held::Lane),
+        (4, 0, 12, true, WaitCause::Nothing),
+        (3, 12, 17, true, WaitCause::Lane),
+        (1, 17, 22, true, WaitCause::Lane),
+        (2, 22, 27, true, WaitCause::Lane),
     ];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
 
 #[test]
 fn what_cannot_begin_in_its_window_is_a_miss_and_lets_the_next_one_go() {
-    let narrow = Piece { before: 12, ..piece(2, 10, 5) };
-    let world = World {
+    let narrow = QueuedRun { before: 12, ..piece(2, 10, 5) };
+    let world = FleetModel {
         lanes: vec![lane(1, vec![piece(1, 0, 20), narrow, piece(3, 15, 5)])],
         budgets: vec![],
         slots: 1,
     };
-    let expected =
-        [(1, 0, 20, true, Held::Nothing), (2, 12, 12, false, Held::Lane), (3, 20, 25, true, Held::Lane)];
+    let expected = [
+        (1, 0, 20, true, WaitCause::Nothing),
+        (2, 12, 12, false, WaitCause::Lane),
+        (3, 20, 25, true, WaitCause::Lane),
+    ];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
 
 #[test]
 fn begun_work_goes_first_and_has_no_window() {
-    let begun = Piece { rank: Rank::Begun, before: 5, ..piece(9, 20, 5) };
-    let world = World { lanes: vec![lane(1, vec![piece(1, 10, 5), begun])], budgets: vec![], slots: 1 };
-    let expected = [(9, 20, 25, true, Held::Nothing), (1, 25, 30, true, Held::Lane)];
+    let begun = QueuedRun { rank: RunPhase::Started, before: 5, ..piece(9, 20, 5) };
+    let world = FleetModel { lanes: vec![lane(1, vec![piece(1, 10, 5), begun])], budgets: vec![], slots: 1 };
+    let expected = [(9, 20, 25, true, WaitCause::Nothing), (1, 25, 30, true, WaitCause::Lane)];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
 
 #[test]
 fn a_budget_lets_as_many_run_as_it_has_room_for() {
-    let key = Keys::default().with(0);
-    let of = |id: u128| lane(id, vec![Piece { keys: key, ..piece(id, 0, 10) }]);
-    let world = World { lanes: vec![of(1), of(2), of(3)], budgets: vec![2], slots: 10 };
+    let key = BudgetKeys::default().with(0);
+    let of = |id: u128| lane(id, vec![QueuedRun { keys: key, ..piece(id, 0, 10) }]);
+    let world = FleetModel { lanes: vec![of(1), of(2), of(3)], budgets: vec![2], slots: 10 };
     let expected = [
-        (1, 0, 10, true, Held::Nothing),
-        (2, 0, 10, true, Held::Nothing),
-        (3, 10, 20, true, Held::Budget(0)),
+        (1, 0, 10, true, WaitCause::Nothing),
+        (2, 0, 10, true, WaitCause::Nothing),
+        (3, 10, 20, true, WaitCause::Budget(0)),
     ];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
 
 #[test]
 fn a_stopped_budget_makes_misses_of_what_must_begin_within_the_time() {
-    let stopped = Piece { keys: Keys::default().with(0), ..piece(1, 0, 10) };
-    let world = World { lanes: vec![lane(1, vec![stopped])], budgets: vec![0], slots: 10 };
-    assert_eq!(told(&simulate(world.clone(), 0, 2 * HOUR)), [(1, HOUR, HOUR, false, Held::Budget(0))]);
+    let stopped = QueuedRun { keys: BudgetKeys::default().with(0), ..piece(1, 0, 10) };
+    let world = FleetModel { lanes: vec![lane(1, vec![stopped])], budgets: vec![0], slots: 10 };
+    assert_eq!(told(&simulate(world.clone(), 0, 2 * HOUR)), [(1, HOUR, HOUR, false, WaitCause::Budget(0))]);
     assert_eq!(told(&simulate(world, 0, HOUR / 2)), []);
 }
 
 #[test]
 fn what_runs_now_holds_its_lane_and_its_budget_until_its_end() {
-    let key = Keys::default().with(0);
+    let key = BudgetKeys::default().with(0);
     let busy = Lane {
         id: Uuid::from_u128(1),
         running: Some(Running { end: 30, keys: key, is_operation: false }),
-        queue: vec![Piece { keys: key, ..piece(1, 0, 10) }],
+        queue: vec![QueuedRun { keys: key, ..piece(1, 0, 10) }],
         ..Lane::default()
     };
-    let other = lane(2, vec![Piece { keys: key, ..piece(2, 5, 10) }]);
-    let world = World { lanes: vec![busy, other], budgets: vec![1], slots: 10 };
+    let other = lane(2, vec![QueuedRun { keys: key, ..piece(2, 5, 10) }]);
+    let world = FleetModel { lanes: vec![busy, other], budgets: vec![1], slots: 10 };
     // Both may begin at 30; the longest due goes first.
-    let expected = [(1, 30, 40, true, Held::Lane), (2, 40, 50, true, Held::Budget(0))];
+    let expected = [(1, 30, 40, true, WaitCause::Lane), (2, 40, 50, true, WaitCause::Budget(0))];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
 
 #[test]
 fn few_slots_make_the_rest_wait() {
     let of = |id: u128| lane(id, vec![piece(id, 0, 10)]);
-    let world = World { lanes: vec![of(1), of(2)], budgets: vec![], slots: 1 };
+    let world = FleetModel { lanes: vec![of(1), of(2)], budgets: vec![], slots: 1 };
     assert_eq!(
         told(&simulate(world, 0, 1000)),
-        [(1, 0, 10, true, Held::Nothing), (2, 10, 20, true, Held::Slots)]
+        [(1, 0, 10, true, WaitCause::Nothing), (2, 10, 20, true, WaitCause::Slots)]
     );
 }
 
 #[test]
 fn operations_take_no_slot_of_an_actuator() {
-    let operation = Piece { rank: Rank::Operation, before: Micros::MAX, ..piece(1, 0, 10) };
-    let running = Some(Running { end: 30, keys: Keys::default(), is_operation: true });
+    let operation = QueuedRun { rank: RunPhase::Operation, before: Micros::MAX, ..piece(1, 0, 10) };
+    let running = Some(Running { end: 30, keys: BudgetKeys::default(), is_operation: true });
     let busy = Lane { id: Uuid::from_u128(3), running, ..Lane::default() };
     let lanes =
         vec![lane(1, vec![operation]), lane(2, vec![piece(2, 0, 10)]), busy, lane(4, vec![piece(4, 0, 10)])];
-    let world = World { lanes, budgets: vec![], slots: 1 };
-    let expected =
-        [(1, 0, 10, true, Held::Nothing), (2, 0, 10, true, Held::Nothing), (4, 10, 20, true, Held::Slots)];
+    let world = FleetModel { lanes, budgets: vec![], slots: 1 };
+    let expected = [
+        (1, 0, 10, true, WaitCause::Nothing),
+        (2, 0, 10, true, WaitCause::Nothing),
+        (4, 10, 20, true, WaitCause::Slots),
+    ];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
 
 #[test]
 fn what_is_on_its_way_to_its_end_passes_a_full_budget_and_counts_in_it() {
-    let keys = Keys::default().with(0);
-    let ending = Piece { rank: Rank::Ending, keys, ..piece(1, 0, 10) };
-    let begun = Piece { rank: Rank::Begun, keys, ..piece(2, 0, 10) };
+    let keys = BudgetKeys::default().with(0);
+    let ending = QueuedRun { rank: RunPhase::Ending, keys, ..piece(1, 0, 10) };
+    let begun = QueuedRun { rank: RunPhase::Started, keys, ..piece(2, 0, 10) };
     let world =
-        World { lanes: vec![lane(1, vec![ending]), lane(2, vec![begun])], budgets: vec![0], slots: 9 };
-    assert_eq!(told(&simulate(world.clone(), 0, 1000)), [(1, 0, 10, true, Held::Nothing)]);
-    let world = World { budgets: vec![1], ..world };
-    let expected = [(1, 0, 10, true, Held::Nothing), (2, 10, 20, true, Held::Budget(0))];
+        FleetModel { lanes: vec![lane(1, vec![ending]), lane(2, vec![begun])], budgets: vec![0], slots: 9 };
+    assert_eq!(told(&simulate(world.clone(), 0, 1000)), [(1, 0, 10, true, WaitCause::Nothing)]);
+    let world = FleetModel { budgets: vec![1], ..world };
+    let expected = [(1, 0, 10, true, WaitCause::Nothing), (2, 10, 20, true, WaitCause::Budget(0))];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
 
 #[test]
 fn a_full_budget_of_a_task_holds_up_only_the_tasks_work() {
-    let own = Keys::default().with_own(0);
-    let stopped = |id, due| Piece { keys: own, ..piece(id, due, 10) };
+    let own = BudgetKeys::default().with_own(0);
+    let stopped = |id, due| QueuedRun { keys: own, ..piece(id, due, 10) };
     let others = |id, due| piece(id, due, 10);
     let queue = vec![stopped(1, 0), others(2, 1), stopped(3, 2), others(4, 3)];
-    let world = World { lanes: vec![lane(1, queue.clone())], budgets: vec![0], slots: 9 };
-    let expected = [(2, 1, 11, true, Held::Nothing), (4, 11, 21, true, Held::Lane)];
+    let world = FleetModel { lanes: vec![lane(1, queue.clone())], budgets: vec![0], slots: 9 };
+    let expected = [(2, 1, 11, true, WaitCause::Nothing), (4, 11, 21, true, WaitCause::Lane)];
     let placed = simulate(world.clone(), 0, 50);
     assert_eq!(told(&placed), expected);
     // Room that another lane frees goes to the longest waiting, which has its place before younger work.
     let running = Some(Running { end: 5, keys: own, is_operation: false });
     let busy = Lane { id: Uuid::from_u128(2), running, ..Lane::default() };
-    let world = World { lanes: vec![lane(1, queue), busy], budgets: vec![1], slots: 9 };
+    let world = FleetModel { lanes: vec![lane(1, queue), busy], budgets: vec![1], slots: 9 };
     let expected = [
-        (2, 1, 11, true, Held::Nothing),
-        (1, 11, 21, true, Held::Budget(0)),
-        (3, 21, 31, true, Held::Lane),
-        (4, 31, 41, true, Held::Lane),
+        (2, 1, 11, true, WaitCause::Nothing),
+        (1, 11, 21, true, WaitCause::Budget(0)),
+        (3, 21, 31, true, WaitCause::Lane),
+        (4, 31, 41, true, WaitCause::Lane),
     ];
     assert_eq!(told(&simulate(world, 0, 50)), expected);
 }
 
 #[test]
 fn what_became_too_late_in_a_side_queue_does_not_keep_its_lanes_turn() {
-    let keys = Keys::default().with_own(0);
-    let own = |id, due, before| Piece { keys, before, ..piece(id, due, 10) };
+    let keys = BudgetKeys::default().with_own(0);
+    let own = |id, due, before| QueuedRun { keys, before, ..piece(id, due, 10) };
     let running = Some(Running { end: 20, keys, is_operation: false });
     let busy = Lane { id: Uuid::from_u128(3), running, ..Lane::default() };
     let lanes = vec![lane(1, vec![own(1, 0, 15), own(2, 5, 99)]), lane(2, vec![own(3, 3, 99)]), busy];
-    let world = World { lanes, budgets: vec![1], slots: 9 };
+    let world = FleetModel { lanes, budgets: vec![1], slots: 9 };
     let expected = [
-        (1, 15, 15, false, Held::Budget(0)),
-        (3, 20, 30, true, Held::Budget(0)),
-        (2, 30, 40, true, Held::Budget(0)),
+        (1, 15, 15, false, WaitCause::Budget(0)),
+        (3, 20, 30, true, WaitCause::Budget(0)),
+        (2, 30, 40, true, WaitCause::Budget(0)),
     ];
     assert_eq!(told(&simulate(world, 0, 50)), expected);
 }
 
 #[test]
 fn a_budget_of_the_fleet_holds_the_lane_and_so_does_begun_work() {
-    let (fleet, own) = (Keys::default().with(0), Keys::default().with_own(0));
-    for keys in
-        [Piece { keys: fleet, ..piece(1, 0, 10) }, Piece { keys: own, rank: Rank::Begun, ..piece(1, 0, 10) }]
-    {
-        let world = World { lanes: vec![lane(1, vec![keys, piece(2, 1, 10)])], budgets: vec![0], slots: 9 };
+    let (fleet, own) = (BudgetKeys::default().with(0), BudgetKeys::default().with_own(0));
+    for keys in [
+        QueuedRun { keys: fleet, ..piece(1, 0, 10) },
+        QueuedRun { keys: own, rank: RunPhase::Started, ..piece(1, 0, 10) },
+    ] {
+        let world =
+            FleetModel { lanes: vec![lane(1, vec![keys, piece(2, 1, 10)])], budgets: vec![0], slots: 9 };
         assert_eq!(told(&simulate(world, 0, 50)), []);
     }
 }
 
-fn worlds() -> impl Strategy<Value = World> {
-    let rank =
-        prop::sample::select(vec![Rank::Fresh, Rank::Fresh, Rank::Begun, Rank::Ending, Rank::Operation]);
+fn worlds() -> impl Strategy<Value = FleetModel> {
+    let rank = prop::sample::select(vec![
+        RunPhase::Fresh,
+        RunPhase::Fresh,
+        RunPhase::Started,
+        RunPhase::Ending,
+        RunPhase::Operation,
+    ]);
     let one = (0_i64..60, 1_i64..20, 1_i64..40, -2_i32..3, rank, prop::bits::u8::between(0, 2));
     let queue = prop::collection::vec(one, 0..6);
     let budgets = prop::collection::vec(0_u32..4, 2);
@@ -203,21 +217,21 @@ fn worlds() -> impl Strategy<Value = World> {
             let pieces = queue.into_iter().map(|(due, duration, window, priority, rank, bits)| {
                 next += 1;
                 // No budget counts an operation.
-                let bits = if rank == Rank::Operation { 0 } else { bits };
+                let bits = if rank == RunPhase::Operation { 0 } else { bits };
                 // The second budget is one of a task.
-                let keys =
-                    (0..2_u16).filter(|bit| bits & (1 << bit) != 0).fold(Keys::default(), |keys, key| {
-                        match key {
-                            1 => keys.with_own(key),
-                            _ => keys.with(key),
-                        }
-                    });
+                let keys = (0..2_u16).filter(|bit| bits & (1 << bit) != 0).fold(
+                    BudgetKeys::default(),
+                    |keys, key| match key {
+                        1 => keys.with_own(key),
+                        _ => keys.with(key),
+                    },
+                );
                 let before = due + window;
-                Piece { rank, before, priority, duration, keys, ..piece(next, due, duration) }
+                QueuedRun { rank, before, priority, duration, keys, ..piece(next, due, duration) }
             });
             Lane { id: Uuid::from_u128(id), queue: pieces.collect(), ..Lane::default() }
         });
-        World { lanes: lanes.collect(), budgets, slots }
+        FleetModel { lanes: lanes.collect(), budgets, slots }
     })
 }
 
@@ -232,20 +246,20 @@ proptest! {
             let piece = one.piece;
             prop_assert!(one.start >= piece.due);
             prop_assert_eq!(one.runs, one.end > one.start);
-            if one.runs && piece.rank == Rank::Fresh {
+            if one.runs && piece.rank == RunPhase::Fresh {
                 prop_assert!(one.start < piece.before);
             }
         }
         for time in 0..until {
-            let running: Vec<&Placed> =
+            let running: Vec<&PlannedRun> =
                 placed.iter().filter(|it| it.runs && it.start <= time && time < it.end).collect();
-            let by_actuators = running.iter().filter(|it| it.piece.rank != Rank::Operation).count();
+            let by_actuators = running.iter().filter(|it| it.piece.rank != RunPhase::Operation).count();
             prop_assert!(by_actuators <= world.slots);
             for (lane, _) in (0_u32..).zip(&world.lanes) {
                 prop_assert!(running.iter().filter(|it| it.lane == lane).count() <= 1);
             }
             for (key, limit) in (0_u16..).zip(&world.budgets) {
-                let of_key = |it: &&&Placed| it.piece.keys.has(key) && it.piece.rank != Rank::Ending;
+                let of_key = |it: &&&PlannedRun| it.piece.keys.has(key) && it.piece.rank != RunPhase::Ending;
                 prop_assert!(running.iter().filter(of_key).count() <= *limit as usize);
             }
         }
@@ -264,8 +278,11 @@ fn a_simulation_is_given_up_in_the_middle() {
     let queue = |lane: u128| {
         (0_u8..100).map(move |number| piece(lane * 1000 + u128::from(number), i64::from(number) * 10, 5))
     };
-    let world =
-        World { lanes: (1..4).map(|id| lane(id, queue(id).collect())).collect(), budgets: vec![], slots: 9 };
+    let world = FleetModel {
+        lanes: (1..4).map(|id| lane(id, queue(id).collect())).collect(),
+        budgets: vec![],
+        slots: 9,
+    };
     let looks = Cell::new(0);
     let stopped = simulate_unless(world.clone(), 0, 10_000, || {
         looks.set(looks.get() + 1);

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::rule::{START_WITHIN, calendars_refused};
+use super::rule::{START_WITHIN, calendars_error};
 
 /// More periods ahead of time are no use: each is a manifest for every cluster.
 pub const LOOK_FORWARD_MAX: i64 = 100;
@@ -38,9 +38,9 @@ impl Default for Limits {
 /// Why a schedule is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct ScheduleError {
     /// The code for the answer.
-    pub code: RefusalCode,
+    pub code: ScheduleErrorCode,
     /// The member that it is about, as `selectors[2].values`.
     pub target: String,
     /// One sentence.
@@ -49,32 +49,36 @@ pub struct Refusal {
 
 /// The code of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusalCode {
+pub enum ScheduleErrorCode {
     /// The member is not as it must be.
     InvalidParameter,
     /// The member cannot be changed.
     PropertyChangeNotAllowed,
 }
 
-impl RefusalCode {
+impl ScheduleErrorCode {
     /// The code on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            RefusalCode::InvalidParameter => "InvalidParameter",
-            RefusalCode::PropertyChangeNotAllowed => "PropertyChangeNotAllowed",
+            ScheduleErrorCode::InvalidParameter => "InvalidParameter",
+            ScheduleErrorCode::PropertyChangeNotAllowed => "PropertyChangeNotAllowed",
         }
     }
 }
 
-impl Refusal {
+impl ScheduleError {
     /// The member is not as it must be.
-    pub fn invalid(target: impl Into<String>, message: impl Into<String>) -> Refusal {
-        Refusal { code: RefusalCode::InvalidParameter, target: target.into(), message: message.into() }
+    pub fn invalid(target: impl Into<String>, message: impl Into<String>) -> ScheduleError {
+        ScheduleError {
+            code: ScheduleErrorCode::InvalidParameter,
+            target: target.into(),
+            message: message.into(),
+        }
     }
 }
 
 /// Finds a task by id or name and looks whether the parameters are such as it takes; the task's id.
-pub type FindTask<'a> = &'a (dyn Fn(&str, &Map<String, Value>) -> Result<Uuid, Refusal> + Sync);
+pub type FindTask<'a> = &'a (dyn Fn(&str, &Map<String, Value>) -> Result<Uuid, ScheduleError> + Sync);
 
 /// What a schedule is checked against.
 #[derive(Clone, Copy)]
@@ -92,7 +96,7 @@ pub struct Check<'a> {
 }
 
 /// The schedule that a form describes, to be stored.
-pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Refusal> {
+pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, ScheduleError> {
     let id = id(form, check)?;
     let state = match form.state.as_str() {
         "Enabled" => ScheduleState::Enabled,
@@ -100,12 +104,12 @@ pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Refusal
         other => return Err(word("state", other, "Enabled or Disabled")),
     };
     if form.maintenance_task_id.is_empty() {
-        return Err(Refusal::invalid("maintenanceTaskID", "maintenanceTaskID must be provided"));
+        return Err(ScheduleError::invalid("maintenanceTaskID", "maintenanceTaskID must be provided"));
     }
     let task_id = (check.task)(&form.maintenance_task_id, &form.parameters)?;
     if check.stored.is_some_and(|stored| stored.task_id != task_id) {
-        return Err(Refusal {
-            code: RefusalCode::PropertyChangeNotAllowed,
+        return Err(ScheduleError {
+            code: ScheduleErrorCode::PropertyChangeNotAllowed,
             target: "maintenanceTaskID".to_owned(),
             message: "the task of a schedule cannot be changed; make another schedule".to_owned(),
         });
@@ -118,9 +122,10 @@ pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Refusal
         let (least, found) = (TimeSpan::new(check.limits.shortest_interval), TimeSpan::new(interval));
         let message =
             format!("the calendar fires {found} after it has fired; at least {least} must lie between");
-        return Err(Refusal::invalid(when, message));
+        return Err(ScheduleError::invalid(when, message));
     }
-    Selectors::parse(&form.selectors).map_err(|error| Refusal::invalid(error.place(), error.to_string()))?;
+    Selectors::parse(&form.selectors)
+        .map_err(|error| ScheduleError::invalid(error.place(), error.to_string()))?;
     Ok(Schedule {
         id,
         state,
@@ -182,12 +187,12 @@ pub fn form(schedule: &Schedule, status: Option<ScheduleStatus>) -> ScheduleForm
     }
 }
 
-fn word(target: &str, found: &str, accepted: &str) -> Refusal {
+fn word(target: &str, found: &str, accepted: &str) -> ScheduleError {
     let found: String = found.chars().take(60).collect();
-    Refusal::invalid(target, format!("{target} is {found:?}; it must be {accepted}"))
+    ScheduleError::invalid(target, format!("{target} is {found:?}; it must be {accepted}"))
 }
 
-fn id(form: &ScheduleForm, check: &Check<'_>) -> Result<String, Refusal> {
+fn id(form: &ScheduleForm, check: &Check<'_>) -> Result<String, ScheduleError> {
     let id = form.id.as_str();
     if id.is_empty() {
         return Ok(check.new_id.to_string());
@@ -197,7 +202,7 @@ fn id(form: &ScheduleForm, check: &Check<'_>) -> Result<String, Refusal> {
         let message = format!(
             "id must have at most {ID_BYTES_MAX} characters, which are lower-case letters, digits, -, _ and . (no . in front)"
         );
-        return Err(Refusal::invalid("id", message));
+        return Err(ScheduleError::invalid("id", message));
     }
     Ok(id.to_owned())
 }
@@ -207,17 +212,17 @@ fn texts(form: &ScheduleForm) -> Vec<String> {
     if form.calendars.is_empty() { vec![form.schedule.clone()] } else { form.calendars.clone() }
 }
 
-fn calendars(form: &ScheduleForm) -> Result<Calendars, Refusal> {
+fn calendars(form: &ScheduleForm) -> Result<Calendars, ScheduleError> {
     if form.schedule.is_empty() && form.calendars.is_empty() {
-        return Err(Refusal::invalid("schedule", "schedule (or calendars) must be provided"));
+        return Err(ScheduleError::invalid("schedule", "schedule (or calendars) must be provided"));
     }
     let both = !form.schedule.is_empty() && !form.calendars.is_empty();
     if both && form.calendars != [form.schedule.as_str()] {
-        return Err(Refusal::invalid("calendars", "give schedule or calendars, not both"));
+        return Err(ScheduleError::invalid("calendars", "give schedule or calendars, not both"));
     }
     let zone = Some(form.time_zone.as_str()).filter(|zone| !zone.is_empty());
     let texts = texts(form);
-    Calendars::parse(&texts, zone).map_err(|error| calendars_refused(error, texts.len()))
+    Calendars::parse(&texts, zone).map_err(|error| calendars_error(error, texts.len()))
 }
 
 /// Refuses a calendar that never fires again. One that the schedule has already may stay, as long as another still fires or
@@ -227,7 +232,7 @@ fn check_fires(
     calendars: &Calendars,
     state: ScheduleState,
     check: &Check<'_>,
-) -> Result<(), Refusal> {
+) -> Result<(), ScheduleError> {
     let texts = texts(form);
     let zone = calendars.zone();
     let is_spent: Vec<bool> =
@@ -242,48 +247,51 @@ fn check_fires(
     let now = check.now.strftime("%Y-%m-%dT%H:%M:%SZ");
     let message =
         format!("{target} is {text:?}, which never fires after {now}; name a date that is still to come");
-    Err(Refusal::invalid(target, message))
+    Err(ScheduleError::invalid(target, message))
 }
 
-fn look_forward(count: i64) -> Result<u32, Refusal> {
+fn look_forward(count: i64) -> Result<u32, ScheduleError> {
     match u32::try_from(count) {
         Ok(found) if count <= LOOK_FORWARD_MAX => Ok(found),
         _ => {
             let message = format!("lookForwardCount is {count}; it must be between 0 and {LOOK_FORWARD_MAX}");
-            Err(Refusal::invalid("lookForwardCount", message))
+            Err(ScheduleError::invalid("lookForwardCount", message))
         }
     }
 }
 
 /// The spread, as it was given: clients of the reference read it back with a parser that knows no days.
-fn across(text: &str, interval: Option<Duration>) -> Result<String, Refusal> {
+fn across(text: &str, interval: Option<Duration>) -> Result<String, ScheduleError> {
     let target = "scheduleAcross";
     if text.is_empty() {
         return Ok(DurationText::from(TimeSpan::default()).to_string());
     }
     let across: TimeSpan =
-        text.parse().map_err(|error| Refusal::invalid(target, format!("{target}: {error}")))?;
+        text.parse().map_err(|error| ScheduleError::invalid(target, format!("{target}: {error}")))?;
     match interval.map(TimeSpan::new) {
         // The clusters of a period would still be waiting when the next begins.
         Some(interval) if across > interval => {
             let message =
                 format!("{target} is {text}, longer than the calendar's shortest interval, {interval}");
-            Err(Refusal::invalid(target, message))
+            Err(ScheduleError::invalid(target, message))
         }
         _ => Ok(text.to_owned()),
     }
 }
 
 /// The start window, as it was given.
-fn start_within(text: &str) -> Result<Option<String>, Refusal> {
+fn start_within(text: &str) -> Result<Option<String>, ScheduleError> {
     let target = "startWithin";
     if text.is_empty() {
         return Ok(None);
     }
     let span: TimeSpan =
-        text.parse().map_err(|error| Refusal::invalid(target, format!("{target}: {error}")))?;
+        text.parse().map_err(|error| ScheduleError::invalid(target, format!("{target}: {error}")))?;
     if span < TimeSpan::seconds(1) || span > TimeSpan::days(366) {
-        return Err(Refusal::invalid(target, format!("{target} is {text}; it must be between 1s and 366d")));
+        return Err(ScheduleError::invalid(
+            target,
+            format!("{target} is {text}; it must be between 1s and 366d"),
+        ));
     }
     Ok(Some(text.to_owned()))
 }

@@ -10,28 +10,28 @@ use super::Slot;
 
 /// What is known of a manifest that a schedule has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum ManifestStatus {
     /// It waits and was never begun.
     Fresh(Window),
     /// Its schedule withdrew it; it comes back when it is wanted again.
     Superseded,
     /// It has begun or ended, or a person cancelled it: it is no longer the schedule's to make or to withdraw.
-    Taken,
+    Closed,
 }
 
-impl Known {
+impl ManifestStatus {
     /// Classifies the work of a manifest whose parameters have this hash.
-    pub fn of(work: &WorkView, parameters: u64) -> Known {
+    pub fn from_work(work: &WorkView, parameters: u64) -> ManifestStatus {
         let superseded = || work.result.as_ref().is_some_and(|it| it.has_code(&ResultCode::SUPERSEDED));
         match work.state {
-            WorkState::Pending if work.is_fresh() => Known::Fresh(Window {
+            WorkState::Pending if work.is_fresh() => ManifestStatus::Fresh(Window {
                 run_after: work.run_after,
                 run_before: work.run_before.unwrap_or(Timestamp::MAX),
                 priority: work.priority,
                 parameters,
             }),
-            WorkState::Cancelled if superseded() => Known::Superseded,
-            _ => Known::Taken,
+            WorkState::Cancelled if superseded() => ManifestStatus::Superseded,
+            _ => ManifestStatus::Closed,
         }
     }
 }
@@ -67,15 +67,15 @@ impl Changes {
 }
 
 /// Compares what is known of a schedule's manifests on a cluster with the slots that it wants there.
-pub fn decide(known: &[(Uuid, Known)], wanted: &[Slot], now: Timestamp) -> Changes {
+pub fn decide(known: &[(Uuid, ManifestStatus)], wanted: &[Slot], now: Timestamp) -> Changes {
     let mut changes = Changes::default();
     for slot in wanted {
         match known.iter().find(|(id, _)| *id == slot.id).map(|(_, known)| known) {
-            None if slot.made => changes.create.push(*slot),
-            None | Some(Known::Taken) => {}
-            Some(Known::Superseded) => changes.create.push(*slot),
-            Some(Known::Fresh(window)) if fits(window, slot) => {}
-            Some(Known::Fresh(_)) => {
+            None if slot.create => changes.create.push(*slot),
+            None | Some(ManifestStatus::Closed) => {}
+            Some(ManifestStatus::Superseded) => changes.create.push(*slot),
+            Some(ManifestStatus::Fresh(window)) if fits(window, slot) => {}
+            Some(ManifestStatus::Fresh(_)) => {
                 changes.withdraw.push(slot.id);
                 changes.create.push(*slot);
             }
@@ -83,7 +83,7 @@ pub fn decide(known: &[(Uuid, Known)], wanted: &[Slot], now: Timestamp) -> Chang
     }
     for (id, known) in known {
         // One whose time to begin has passed is left to time out, which is the truth about it.
-        if let Known::Fresh(window) = known
+        if let ManifestStatus::Fresh(window) = known
             && window.run_before > now
             && !wanted.iter().any(|slot| slot.id == *id)
         {

@@ -30,7 +30,7 @@ pub struct Member {
 
 impl Member {
     /// From a cluster's document, the state of its subscription and the version that was last seen in it.
-    pub fn of(
+    pub fn new(
         uuid: Uuid,
         cluster: &Cluster,
         subscription: Option<SubscriptionState>,

@@ -16,10 +16,10 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-pub use check::{Check, FindTask, LOOK_FORWARD_MAX, Limits, Refusal, RefusalCode, check, form};
-pub use decide::{Changes, Known, Window, decide};
+pub use check::{Check, FindTask, LOOK_FORWARD_MAX, Limits, ScheduleError, ScheduleErrorCode, check, form};
+pub use decide::{Changes, ManifestStatus, Window, decide};
 pub use member::Member;
 pub use preview::{PREVIEW_PERIODS_MAX, preview};
-pub use rule::{Rule, parameters_mark};
-pub use slots::{Horizon, Made, Period, Slot};
+pub use rule::{Rule, parameters_hash};
+pub use slots::{Creation, Horizon, Period, Slot};
 pub use spread::{offset, position_of};

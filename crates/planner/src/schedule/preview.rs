@@ -31,7 +31,7 @@ pub fn preview<'a>(
         if shown.len() < clusters {
             let slots = enabled.wanted(&horizon, member);
             let run_after =
-                slots.iter().filter(|slot| slot.made).map(|slot| slot.run_after.as_second()).collect();
+                slots.iter().filter(|slot| slot.create).map(|slot| slot.run_after.as_second()).collect();
             shown.push(PreviewCluster { id: member.path.clone(), run_after });
         }
     }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::check::Refusal;
+use super::check::ScheduleError;
 use super::{Member, Slot};
 
 /// How long after its time a scheduled manifest may begin, unless the schedule says otherwise; as MIMO.
@@ -47,16 +47,16 @@ pub struct Rule {
     /// Since when it is as it is; earlier periods were not missed, they were not wanted.
     pub since: Timestamp,
     /// By which the parameters are told from others.
-    pub(super) parameters_mark: u64,
+    pub(super) parameters_hash: u64,
     /// Under which the ids of its manifests are made.
     pub(super) namespace: Uuid,
 }
 
 impl Rule {
     /// Reads a stored schedule, which is as it is since `since`.
-    pub fn read(schedule: &Schedule, since: Timestamp) -> Result<Rule, Refusal> {
+    pub fn read(schedule: &Schedule, since: Timestamp) -> Result<Rule, ScheduleError> {
         let span = |target: &str, text: &str| {
-            text.parse::<TimeSpan>().map_err(|error| Refusal::invalid(target, error.to_string()))
+            text.parse::<TimeSpan>().map_err(|error| ScheduleError::invalid(target, error.to_string()))
         };
         let start_within =
             schedule.start_within.as_deref().map(|text| span("startWithin", text)).transpose()?;
@@ -64,7 +64,7 @@ impl Rule {
             enabled: schedule.state == ScheduleState::Enabled,
             task: schedule.task_id,
             calendars: Calendars::parse(&schedule.calendars, Some(&schedule.time_zone))
-                .map_err(|error| calendars_refused(error, schedule.calendars.len()))?,
+                .map_err(|error| calendars_error(error, schedule.calendars.len()))?,
             look_forward: usize::try_from(schedule.look_forward_count).unwrap_or(usize::MAX).max(1),
             across: span("scheduleAcross", &schedule.schedule_across)?.duration(),
             spread_by: schedule.spread_by,
@@ -72,10 +72,10 @@ impl Rule {
             missed: schedule.missed_policy,
             priority: schedule.priority,
             selectors: Selectors::parse(&schedule.selectors)
-                .map_err(|error| Refusal::invalid(error.place(), error.to_string()))?,
+                .map_err(|error| ScheduleError::invalid(error.place(), error.to_string()))?,
             parameters: schedule.parameters.clone(),
             since,
-            parameters_mark: parameters_mark(&schedule.parameters),
+            parameters_hash: parameters_hash(&schedule.parameters),
             namespace: Uuid::parse_str(&schedule.id)
                 .unwrap_or_else(|_| Uuid::new_v5(&Uuid::NAMESPACE_OID, schedule.id.as_bytes())),
             id: schedule.id.clone(),
@@ -113,7 +113,7 @@ impl Rule {
 }
 
 /// By which parameters are told apart without keeping them; only within one process.
-pub fn parameters_mark(parameters: &Map<String, Value>) -> u64 {
+pub fn parameters_hash(parameters: &Map<String, Value>) -> u64 {
     let mut hasher = DefaultHasher::new();
     // Objects are ordered by key in `serde_json` as we build it, so equal parameters give equal text.
     Value::Object(parameters.clone()).to_string().hash(&mut hasher);
@@ -121,7 +121,7 @@ pub fn parameters_mark(parameters: &Map<String, Value>) -> u64 {
 }
 
 /// The refusal of calendars, with the member that they came in.
-pub(super) fn calendars_refused(error: CalendarsError, count: usize) -> Refusal {
+pub(super) fn calendars_error(error: CalendarsError, count: usize) -> ScheduleError {
     let target = match &error {
         CalendarsError::Zone { .. } => "timeZone".to_owned(),
         CalendarsError::Calendar { index, .. } | CalendarsError::TwoZones { index, .. } if count > 1 => {
@@ -132,5 +132,5 @@ pub(super) fn calendars_refused(error: CalendarsError, count: usize) -> Refusal 
             "schedule".to_owned()
         }
     };
-    Refusal::invalid(target, error.to_string())
+    ScheduleError::invalid(target, error.to_string())
 }

@@ -37,16 +37,16 @@ pub struct Period {
     /// When its successor begins, where that matters.
     pub until: Option<Timestamp>,
     /// Whether its manifests are made when they are not there.
-    pub made: Made,
+    pub creation: Creation,
 }
 
 /// Whether the manifests of a period are made when they are not there. Those that are there are kept anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Made {
+pub enum Creation {
     /// It has not begun.
-    Yes,
+    Always,
     /// It has begun: whoever had none then gets none. As MIMO: half a fleet is no period.
-    No,
+    Never,
     /// It is the latest that has begun, and missed ones are made up for: by those who were there when it began.
     IfMissed,
 }
@@ -67,7 +67,7 @@ pub struct Slot {
     /// By which its parameters are told from others.
     pub parameters: u64,
     /// Whether it is made when it is not there; else it is only kept.
-    pub made: bool,
+    pub create: bool,
 }
 
 impl Rule {
@@ -87,12 +87,12 @@ impl Rule {
         let mut periods = Vec::with_capacity(open.len() + ahead.len());
         for at in open.iter().chain(&ahead).copied() {
             let until = if makes_up { self.calendars.next_after(at) } else { None };
-            let made = match at {
-                at if at > now => Made::Yes,
-                at if makes_up && Some(at) == latest => Made::IfMissed,
-                _ => Made::No,
+            let creation = match at {
+                at if at > now => Creation::Always,
+                at if makes_up && Some(at) == latest => Creation::IfMissed,
+                _ => Creation::Never,
             };
-            periods.push(Period { at, until, made });
+            periods.push(Period { at, until, creation });
         }
         Horizon { now, periods, boundary }
     }
@@ -145,11 +145,11 @@ impl Rule {
                 // What may be made up for may begin until its successor may.
                 run_before: period.until.map_or(closes, |until| closes.max(later(until, offset))),
                 priority: self.priority,
-                parameters: self.parameters_mark,
-                made: match period.made {
-                    Made::Yes => true,
-                    Made::No => false,
-                    Made::IfMissed => was_there(period.at),
+                parameters: self.parameters_hash,
+                create: match period.creation {
+                    Creation::Always => true,
+                    Creation::Never => false,
+                    Creation::IfMissed => was_there(period.at),
                 },
             }
         };

@@ -30,7 +30,7 @@ impl Catalogue {
     pub fn with_data(tasks: Vec<Task>) -> Catalogue {
         let mut catalogue = Catalogue::builtin();
         for task in tasks {
-            match Definition::of_document(&task) {
+            match Definition::from_document(&task) {
                 Ok(definition) if catalogue.find(&task.id.to_string()).is_none() => {
                     if catalogue.names.contains_key(definition.name()) {
                         tracing::warn!(task.id = %task.id, "Task {} has the name of a built-in one and is left out", task.id);

@@ -64,7 +64,7 @@ struct Document {
 
 /// Why a schema, or parameters, are refused: the place in the schema, and a sentence.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooMuch {
+pub(super) struct CostExceeded {
     /// A JSON pointer.
     pub(super) at: String,
     pub(super) why: String,
@@ -73,7 +73,7 @@ pub(super) struct TooMuch {
 impl Costs {
     /// Looks at a schema once. Refused are one of too many parts, patterns that are too large, and parts that refer to
     /// themselves for the same value.
-    pub(super) fn of(schema: &Value) -> Result<Costs, TooMuch> {
+    pub(super) fn new(schema: &Value) -> Result<Costs, CostExceeded> {
         let whole = Document { path: String::new(), names: Vec::new() };
         let mut costs = Costs { anchors: BTreeMap::new(), documents: vec![whole], patterns: HashMap::new() };
         let (mut parts, mut size) = (0, 0);
@@ -84,7 +84,7 @@ impl Costs {
                 let why = format!(
                     "the reference {reference:?} leads back to itself for the same value; a schema may refer to itself only for members or items"
                 );
-                Err(TooMuch { at: String::new(), why })
+                Err(CostExceeded { at: String::new(), why })
             }
             None => Ok(costs),
         }
@@ -141,7 +141,7 @@ impl Costs {
         at: &mut String,
         parts: &mut usize,
         size: &mut usize,
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), CostExceeded> {
         let members: Box<dyn Iterator<Item = (String, &Value)>> = match part {
             Value::Array(items) => {
                 Box::new(items.iter().enumerate().map(|(index, item)| (index.to_string(), item)))
@@ -150,7 +150,7 @@ impl Costs {
                 *parts += 1;
                 if *parts > PARTS_MAX {
                     let why = format!("the schema has more than {PARTS_MAX} parts");
-                    return Err(TooMuch { at: String::new(), why });
+                    return Err(CostExceeded { at: String::new(), why });
                 }
                 self.named(members, at);
                 self.compile(members, at, size)?;
@@ -193,7 +193,12 @@ impl Costs {
         }
     }
 
-    fn compile(&mut self, members: &Map<String, Value>, at: &str, size: &mut usize) -> Result<(), TooMuch> {
+    fn compile(
+        &mut self,
+        members: &Map<String, Value>,
+        at: &str,
+        size: &mut usize,
+    ) -> Result<(), CostExceeded> {
         let own = members.get("pattern").and_then(Value::as_str).map(|text| (text, "pattern"));
         let of_names = members.get("patternProperties").and_then(Value::as_object);
         let of_names =
@@ -202,7 +207,7 @@ impl Costs {
             if self.patterns.contains_key(text) {
                 continue;
             }
-            let refuse = |why: String| TooMuch { at: format!("{at}/{member}"), why };
+            let refuse = |why: String| CostExceeded { at: format!("{at}/{member}"), why };
             if text.len() > PATTERN_MAX {
                 let why =
                     format!("the pattern has {} bytes, and at most {PATTERN_MAX} are accepted", text.len());
@@ -223,22 +228,22 @@ impl Costs {
     }
 
     /// How much work it is to hold a value against the schema; refused beyond the limits.
-    pub(super) fn check(&self, schema: &Value, value: &Value) -> Result<u64, TooMuch> {
+    pub(super) fn check(&self, schema: &Value, value: &Value) -> Result<u64, CostExceeded> {
         self.sum(schema, Met::Value(value)).ok_or_else(|| {
             let why = format!(
                 "parts of the schema refer to each other so often that these parameters take more than {WORK_MAX} units of work"
             );
-            TooMuch { at: String::new(), why }
+            CostExceeded { at: String::new(), why }
         })
     }
 
     /// Refuses a schema whose parts lead to each other too often whatever it is held against.
-    pub(super) fn check_any(&self, schema: &Value) -> Result<(), TooMuch> {
+    pub(super) fn check_any(&self, schema: &Value) -> Result<(), CostExceeded> {
         self.sum(schema, Met::Anything).map(drop).ok_or_else(|| {
             let why = format!(
                 "parts of the schema refer to each other so often that parameters take more than {WORK_MAX} units of work"
             );
-            TooMuch { at: String::new(), why }
+            CostExceeded { at: String::new(), why }
         })
     }
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::TaskProblem;
 use super::builtin::{self, CodedTask};
-use super::expected::{Expected, expected};
+use super::expected::{ExpectedDuration, expected};
 use super::parameters::{Checker, checked};
 
 /// A task of a certain version. Cheap to clone.
@@ -56,13 +56,13 @@ impl Definition {
     }
 
     /// A task as it is stored. Its form was checked when it was stored.
-    pub fn of_document(task: &Task) -> Result<Definition, TaskProblem> {
+    pub fn from_document(task: &Task) -> Result<Definition, TaskProblem> {
         let mut whole = task.definition.clone();
         if let Some(members) = whole.as_object_mut() {
             members.insert("name".to_owned(), json!(task.name));
             members.insert("title".to_owned(), json!(task.title));
         }
-        let form = super::form::of_value(whole)?;
+        let form = super::form::from_value(whole)?;
         Ok(Definition::new(task.id, task.version, TaskSource::Data, form, StepSource::Forms))
     }
 
@@ -132,7 +132,7 @@ impl Definition {
     }
 
     /// How long a run usually takes, as far as the task itself says.
-    pub fn expected(&self) -> Expected {
+    pub fn expected(&self) -> ExpectedDuration {
         expected(&self.inner.form)
     }
 
@@ -181,7 +181,7 @@ impl Definition {
         if let Some(made) = self.inner.checker.get() {
             return Ok(Some(made));
         }
-        let made = Checker::of(schema)?;
+        let made = Checker::new(schema)?;
         Ok(Some(self.inner.checker.get_or_init(|| made)))
     }
 
@@ -216,7 +216,7 @@ impl Definition {
     }
 
     /// What a manifest keeps of the task that it began with.
-    pub fn frozen(&self) -> Value {
+    pub fn snapshot(&self) -> Value {
         match self.inner.source {
             TaskSource::Builtin => json!({"builtin": self.inner.id}),
             TaskSource::Data => json!({"data": self.document()}),
@@ -224,13 +224,13 @@ impl Definition {
     }
 
     /// The task that a manifest began with. A built-in one is that of this program: its steps are matched by name.
-    pub fn thaw(frozen: &Value) -> Result<Definition, TaskProblem> {
-        if let Some(task) = frozen.get("data") {
+    pub fn from_snapshot(snapshot: &Value) -> Result<Definition, TaskProblem> {
+        if let Some(task) = snapshot.get("data") {
             let task: Task = serde_json::from_value(task.clone())
                 .map_err(|error| TaskProblem::at("", format!("the frozen task cannot be read: {error}")))?;
-            return Definition::of_document(&task);
+            return Definition::from_document(&task);
         }
-        let id = frozen.get("builtin").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
+        let id = snapshot.get("builtin").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
         let found = id.and_then(|id| builtin::all().find(|it| it.id() == id));
         found.ok_or_else(|| TaskProblem::at("", "the frozen task is not one that this program knows"))
     }

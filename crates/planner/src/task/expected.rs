@@ -14,21 +14,21 @@ const WAIT: Duration = Duration::from_secs(2 * 60);
 
 /// How long a run usually takes, as far as its task says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedDuration {
     /// The length.
     pub duration: Duration,
     /// Whether the task's author wrote it; else it was derived from the steps.
     pub declared: bool,
 }
 
-pub(super) fn expected(form: &TaskForm) -> Expected {
+pub(super) fn expected(form: &TaskForm) -> ExpectedDuration {
     let limit = form.time_limit.as_ref().map_or(PLAN_TIME, DurationText::duration);
     match &form.expected_duration {
-        Some(declared) => Expected { duration: declared.duration().min(limit), declared: true },
+        Some(declared) => ExpectedDuration { duration: declared.duration().min(limit), declared: true },
         None => {
             let steps = form.steps.iter().map(|step| of_step(step, form.parameters.as_ref()));
             let sum = steps.fold(Duration::ZERO, Duration::saturating_add);
-            Expected { duration: sum.min(limit), declared: false }
+            ExpectedDuration { duration: sum.min(limit), declared: false }
         }
     }
 }
@@ -62,7 +62,7 @@ mod tests {
         let mut whole = json!({"name": "t", "title": "t", "steps": [{"uses": "assert"}]});
         whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let found = expected(&serde_json::from_value(whole).unwrap());
-        assert_eq!(found, Expected { duration: Duration::from_secs(seconds), declared }, "{more}");
+        assert_eq!(found, ExpectedDuration { duration: Duration::from_secs(seconds), declared }, "{more}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn read(body: &[u8], format: Format) -> Result<TaskForm, TaskProblem> {
             .map_err(|error| TaskProblem::at("", format!("the task is not JSON: {error}")))?,
         Format::Yaml => yaml(text)?,
     };
-    of_value(value)
+    from_value(value)
 }
 
 /// Aliases are for a few repeated lines, not for growth.
@@ -80,7 +80,7 @@ fn yaml(text: &str) -> Result<Value, TaskProblem> {
 }
 
 /// A task from data that was read already.
-pub fn of_value(value: Value) -> Result<TaskForm, TaskProblem> {
+pub fn from_value(value: Value) -> Result<TaskForm, TaskProblem> {
     if !value.is_object() {
         return Err(TaskProblem::at("", "a task is an object with name, title and steps"));
     }

@@ -16,8 +16,8 @@ mod requires;
 pub use builtin::CodedTask;
 pub use catalogue::Catalogue;
 pub use definition::Definition;
-pub use expected::Expected;
-pub use form::{BODY_MAX, Format, STEPS_MAX, check, of_value, read};
+pub use expected::ExpectedDuration;
+pub use form::{BODY_MAX, Format, STEPS_MAX, check, from_value, read};
 pub use parameters::check_parameters;
 pub use requires::requires_met;
 

@@ -10,7 +10,7 @@ use steps::{ClusterFacts, names_cluster};
 use uuid::Uuid;
 
 use super::TaskProblem;
-use super::cost::{Costs, TooMuch};
+use super::cost::{CostExceeded, Costs};
 use super::definition::Definition;
 
 /// The most parameters that a task may have.
@@ -74,7 +74,7 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), TaskProblem> {
         let place = dotted("parameters", &error.instance_path().to_string());
         return Err(TaskProblem::at(place, format!("it is not a JSON schema: {}", told(&error))));
     }
-    let checker = Checker::of(schema)?;
+    let checker = Checker::new(schema)?;
     checker.costs.check_any(schema).map_err(too_much)?;
     // A default that its own schema refuses would make every manifest fail.
     let defaults = Value::Object(with_defaults(Some(schema), &Map::new()));
@@ -99,8 +99,8 @@ pub(super) struct Checker {
 
 impl Checker {
     /// Patterns are those of linear time; nothing outside the schema is fetched.
-    pub(super) fn of(schema: &Value) -> Result<Checker, TaskProblem> {
-        let costs = Costs::of(schema).map_err(too_much)?;
+    pub(super) fn new(schema: &Value) -> Result<Checker, TaskProblem> {
+        let costs = Costs::new(schema).map_err(too_much)?;
         let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
         let built = on_a_large_stack(|| {
             options.build(schema).map_err(|error| {
@@ -126,7 +126,7 @@ impl Checker {
     }
 }
 
-fn too_much(TooMuch { at, why }: TooMuch) -> TaskProblem {
+fn too_much(CostExceeded { at, why }: CostExceeded) -> TaskProblem {
     TaskProblem::at(dotted("parameters", &at), why)
 }
 

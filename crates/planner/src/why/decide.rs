@@ -11,15 +11,15 @@ use uuid::Uuid;
 
 /// All that decides whether a manifest can begin.
 #[derive(Debug, Clone)]
-pub struct Observed {
+pub struct ManifestFacts {
     /// What was asked.
     pub manifest: Manifest,
     /// How it fares.
     pub work: WorkView,
     /// What runs on its cluster, if that is something else.
-    pub running: Option<Other>,
+    pub running: Option<OtherWork>,
     /// What is pending on its cluster and goes before it, in order.
-    pub ahead: Vec<Other>,
+    pub ahead: Vec<OtherWork>,
     /// Whether more goes before it than was looked at.
     pub more_ahead: bool,
     /// Every configured limit.
@@ -34,9 +34,9 @@ pub struct Observed {
     pub actuators: usize,
 }
 
-/// Other work on the same cluster.
+/// OtherWork work on the same cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Other {
+pub struct OtherWork {
     /// Its id.
     pub id: Uuid,
     /// Whose work it is.
@@ -49,11 +49,11 @@ pub struct Other {
     pub is_aside: bool,
 }
 
-impl Other {
+impl OtherWork {
     /// What matters of other work.
-    pub fn of(work: &WorkView, budgets: &[Budget]) -> Other {
+    pub fn new(work: &WorkView, budgets: &[Budget]) -> OtherWork {
         let is_aside = is_aside(work, budgets);
-        Other { id: work.id, kind: work.kind, due_at: work.due_at, started: work.started, is_aside }
+        OtherWork { id: work.id, kind: work.kind, due_at: work.due_at, started: work.started, is_aside }
     }
 }
 
@@ -67,7 +67,7 @@ fn is_aside(work: &WorkView, budgets: &[Budget]) -> bool {
 }
 
 /// Every blocker, not the first.
-pub fn decide(seen: &Observed, now: Timestamp) -> WhyForm {
+pub fn decide(seen: &ManifestFacts, now: Timestamp) -> WhyForm {
     let verdict = match seen.work.state {
         WorkState::Pending => None,
         WorkState::InProgress => Some(Verdict::Running),
@@ -100,7 +100,7 @@ pub fn decide(seen: &Observed, now: Timestamp) -> WhyForm {
 }
 
 /// What running work waits for, as it last reported; and the operation that it will let go first.
-fn obstacles(seen: &Observed, journal: &Journal, now: Timestamp) -> Vec<Blocker> {
+fn obstacles(seen: &ManifestFacts, journal: &Journal, now: Timestamp) -> Vec<Blocker> {
     let reported = journal.step.iter().flat_map(|step| &step.waiting_for).map(|it| Blocker {
         code: BlockerCode::StepWaiting,
         message: format!("{} {}", it.what, it.message),
@@ -116,7 +116,7 @@ fn obstacles(seen: &Observed, journal: &Journal, now: Timestamp) -> Vec<Blocker>
     all
 }
 
-fn blockers(seen: &Observed, now: Timestamp) -> Vec<Blocker> {
+fn blockers(seen: &ManifestFacts, now: Timestamp) -> Vec<Blocker> {
     let mut all = Vec::new();
     all.extend(time(seen, now));
     all.extend(busy(seen, now));
@@ -146,7 +146,7 @@ fn blockers(seen: &Observed, now: Timestamp) -> Vec<Blocker> {
 }
 
 /// Its time has not come, or it rests after a failed attempt.
-fn time(seen: &Observed, now: Timestamp) -> Option<Blocker> {
+fn time(seen: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
     if seen.work.due_at <= now {
         return None;
     }
@@ -187,8 +187,8 @@ fn time(seen: &Observed, now: Timestamp) -> Option<Blocker> {
     }
 }
 
-/// Other work runs on the cluster, or is due and goes first.
-fn busy(seen: &Observed, now: Timestamp) -> Option<Blocker> {
+/// OtherWork work runs on the cluster, or is due and goes first.
+fn busy(seen: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
     let (word, since) = match seen.running {
         Some(running) => (format!("{} {} runs on the cluster", running.kind, running.id), running.started),
         None => {
@@ -208,11 +208,11 @@ fn busy(seen: &Observed, now: Timestamp) -> Option<Blocker> {
 }
 
 /// The manifests that go first: not those that wait for a budget of their own.
-fn ahead(seen: &Observed) -> impl Iterator<Item = &Other> {
+fn ahead(seen: &ManifestFacts) -> impl Iterator<Item = &OtherWork> {
     seen.ahead.iter().filter(|it| it.kind == WorkKind::Manifest && !it.is_aside)
 }
 
-fn operation(seen: &Observed, now: Timestamp) -> Option<Blocker> {
+fn operation(seen: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
     let first = seen.ahead.iter().find(|it| it.kind == WorkKind::Operation && it.due_at <= now)?;
     Some(Blocker {
         code: BlockerCode::OperationPending,
@@ -224,7 +224,7 @@ fn operation(seen: &Observed, now: Timestamp) -> Option<Blocker> {
 }
 
 /// One for each limit that leaves no room.
-fn budgets(seen: &Observed) -> Vec<Blocker> {
+fn budgets(seen: &ManifestFacts) -> Vec<Blocker> {
     // What is on its way to its end passes a full budget, as in the queue.
     let counted = |it: &&Budget| !seen.work.ending && seen.work.budgets.contains(&it.key);
     let full = seen.budgets.iter().filter(counted).filter(|it| it.used >= it.limit);
@@ -245,7 +245,7 @@ fn budgets(seen: &Observed) -> Vec<Blocker> {
     .collect()
 }
 
-fn unreachable(seen: &Observed) -> Option<Blocker> {
+fn unreachable(seen: &ManifestFacts) -> Option<Blocker> {
     let health = seen.health.as_ref().filter(|it| !it.reachable)?;
     let why = health.details.message.as_deref().unwrap_or_default();
     let message = match why {

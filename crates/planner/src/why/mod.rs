@@ -5,4 +5,4 @@ mod decide;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Observed, Other, decide};
+pub use decide::{ManifestFacts, OtherWork, decide};

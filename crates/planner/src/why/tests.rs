@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
-use super::{Observed, Other, decide};
+use super::{ManifestFacts, OtherWork, decide};
 
 const NOW: i64 = 1_800_000_000;
 
@@ -18,10 +18,10 @@ fn at(offset: i64) -> Timestamp {
 }
 
 /// A manifest that nothing keeps from beginning.
-fn ready() -> Observed {
+fn ready() -> ManifestFacts {
     let (id, cluster) = (Uuid::from_u128(1), Uuid::from_u128(2));
     let keys = ["fleet", "region/west", "task/t"].map(str::to_owned).to_vec();
-    Observed {
+    ManifestFacts {
         manifest: Manifest {
             id,
             cluster,
@@ -74,11 +74,11 @@ fn ready() -> Observed {
     }
 }
 
-fn other(id: u128, kind: WorkKind) -> Other {
-    Other { id: Uuid::from_u128(id), kind, due_at: at(-100), started: Some(at(-30)), is_aside: false }
+fn other(id: u128, kind: WorkKind) -> OtherWork {
+    OtherWork { id: Uuid::from_u128(id), kind, due_at: at(-100), started: Some(at(-30)), is_aside: false }
 }
 
-type Change = fn(&mut Observed);
+type Change = fn(&mut ManifestFacts);
 
 /// What each blocker comes from.
 fn causes() -> Vec<(BlockerCode, Change)> {
@@ -140,7 +140,7 @@ fn a_parked_manifest_shows_what_it_is_parked_for_and_not_the_pause_between_two_l
         "waiting": {"code": "Unreachable", "message": "no route", "since": at(-300)}
     }));
     seen.health.as_mut().unwrap().reachable = false;
-    let codes = |seen: &Observed| -> Vec<BlockerCode> {
+    let codes = |seen: &ManifestFacts| -> Vec<BlockerCode> {
         decide(seen, at(0)).blockers.iter().map(|it| it.code).collect()
     };
     assert_eq!(codes(&seen), [BlockerCode::Unreachable]);
@@ -167,7 +167,7 @@ fn the_work_in_the_way_is_named_and_what_else_goes_before_is_counted() {
 #[test]
 fn manifests_ahead_that_are_not_due_themselves_are_no_blocker() {
     let mut seen = ready();
-    seen.ahead = vec![Other { due_at: at(5000), ..other(9, WorkKind::Manifest) }];
+    seen.ahead = vec![OtherWork { due_at: at(5000), ..other(9, WorkKind::Manifest) }];
     assert_eq!(decide(&seen, at(0)).verdict, Verdict::Ready);
 }
 
@@ -180,9 +180,9 @@ fn manifests_ahead_that_wait_for_their_tasks_budget_are_no_blocker() {
         ..seen.work.clone()
     };
     seen.budgets.push(Budget { key: "task/bad".to_owned(), limit: 0, used: 0, parked: 0 });
-    let aside = |work: &WorkView, seen: &Observed| Other::of(work, &seen.budgets).is_aside;
+    let aside = |work: &WorkView, seen: &ManifestFacts| OtherWork::new(work, &seen.budgets).is_aside;
     assert!(aside(&ahead, &seen));
-    seen.ahead = vec![Other::of(&ahead, &seen.budgets)];
+    seen.ahead = vec![OtherWork::new(&ahead, &seen.budgets)];
     assert_eq!(decide(&seen, at(0)).verdict, Verdict::Ready);
     // Begun work keeps its place, and a limit of the fleet holds all.
     let begun = WorkView { checkpoint: Some(json!({"done": [{"name": "cordon"}]})), ..ahead.clone() };

@@ -9,74 +9,74 @@ use serde_json::json;
 use store::PendingManifests;
 use uuid::Uuid;
 
-use super::bed::{Bed, by, calendar_at, cluster, daily, on_both_engines, turn};
+use super::fixture::{TestScheduler, by, calendar_at, cluster, daily, on_both_engines, turn};
 
 on_both_engines! {
-    async fn manifests_are_made_for_the_selected_clusters_and_nothing_is_written_twice(bed: &Bed) {
-        let (one, two) = (bed.import(&cluster("one")).await, bed.import(&cluster("two")).await);
+    async fn manifests_are_made_for_the_selected_clusters_and_nothing_is_written_twice(test: &TestScheduler) {
+        let (one, two) = (test.import(&cluster("one")).await, test.import(&cluster("two")).await);
         let mut other = cluster("other");
         other.labels.clear();
-        bed.import(&other).await;
-        bed.put(&daily("nightly", bed.now())).await;
-        let mut scheduler = bed.scheduler().await;
+        test.import(&other).await;
+        test.put(&daily("nightly", test.now())).await;
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (2, 0));
-        assert_eq!(bed.clusters_of("nightly").await, BTreeSet::from([one, two]));
+        assert_eq!(test.clusters_of("nightly").await, BTreeSet::from([one, two]));
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         // One that begins anew finds all in order.
-        assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
-        let told = bed.store.schedule_status("nightly").await.unwrap().unwrap();
+        assert_eq!(turn(&mut test.scheduler().await).await, (0, 0));
+        let told = test.store.schedule_status("nightly").await.unwrap().unwrap();
         assert_eq!((told.matched, told.created, told.cancelled, told.errors.len()), (2, 2, 0, 0));
         assert_eq!(told.next_periods.len(), 5);
-        let work = &bed.pending("nightly").await[0];
+        let work = &test.pending("nightly").await[0];
         assert_eq!(work.run_after, told.next_periods[0]);
         assert_eq!(work.budgets[..2], ["fleet".to_owned(), "region/here".to_owned()]);
-        assert_eq!(bed.schedule("nightly").await.etag.to_string(), "\"1\"");
+        assert_eq!(test.schedule("nightly").await.etag.to_string(), "\"1\"");
     }
 }
 
 on_both_engines! {
-    async fn a_new_cluster_a_label_and_a_forgotten_one_are_met_at_once(bed: &Bed) {
-        bed.put(&daily("nightly", bed.now())).await;
-        let mut scheduler = bed.scheduler().await;
+    async fn a_new_cluster_a_label_and_a_forgotten_one_are_met_at_once(test: &TestScheduler) {
+        test.put(&daily("nightly", test.now())).await;
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        let one = bed.import(&cluster("one")).await;
-        let two = bed.import(&cluster("two")).await;
+        let one = test.import(&cluster("one")).await;
+        let two = test.import(&cluster("two")).await;
         assert_eq!(turn(&mut scheduler).await, (2, 0));
-        bed.change_cluster(one, |it| it.labels.clear()).await;
+        test.change_cluster(one, |it| it.labels.clear()).await;
         assert_eq!(turn(&mut scheduler).await, (0, 1));
-        assert_eq!(bed.clusters_of("nightly").await, BTreeSet::from([two]));
+        assert_eq!(test.clusters_of("nightly").await, BTreeSet::from([two]));
         // What its schedule withdrew comes back, as the same manifest.
-        bed.change_cluster(one, |it| drop(it.labels.insert("ring".to_owned(), "1".to_owned()))).await;
+        test.change_cluster(one, |it| drop(it.labels.insert("ring".to_owned(), "1".to_owned()))).await;
         assert_eq!(turn(&mut scheduler).await, (1, 0));
-        assert_eq!(bed.clusters_of("nightly").await, BTreeSet::from([one, two]));
-        bed.store.clusters().forget(&bed.cluster(two).await, &by()).await.unwrap();
+        assert_eq!(test.clusters_of("nightly").await, BTreeSet::from([one, two]));
+        test.store.clusters().forget(&test.cluster(two).await, &by()).await.unwrap();
         assert_eq!(turn(&mut scheduler).await, (0, 0)); // the store has withdrawn it with the cluster
-        assert_eq!(bed.clusters_of("nightly").await, BTreeSet::from([one]));
+        assert_eq!(test.clusters_of("nightly").await, BTreeSet::from([one]));
         // A cluster that is being removed is none to be maintained.
-        bed.change_cluster(one, |it| it.provisioning_state = ProvisioningState::Deleting).await;
+        test.change_cluster(one, |it| it.provisioning_state = ProvisioningState::Deleting).await;
         assert_eq!(turn(&mut scheduler).await, (0, 1));
         // One of the same name is another cluster, with its own manifest.
-        let again = bed.import(&cluster("two")).await;
+        let again = test.import(&cluster("two")).await;
         assert_ne!(again, two);
         assert_eq!(turn(&mut scheduler).await, (1, 0));
     }
 }
 
 on_both_engines! {
-    async fn another_time_another_priority_and_other_parameters_replace_what_is_pending(bed: &Bed) {
-        bed.import(&cluster("one")).await;
-        let mut schedule = daily("nightly", bed.now());
-        bed.put(&schedule).await;
-        let mut scheduler = bed.scheduler().await;
+    async fn another_time_another_priority_and_other_parameters_replace_what_is_pending(test: &TestScheduler) {
+        test.import(&cluster("one")).await;
+        let mut schedule = daily("nightly", test.now());
+        test.put(&schedule).await;
+        let mut scheduler = test.scheduler().await;
         turn(&mut scheduler).await;
-        let first = bed.pending("nightly").await[0].clone();
-        schedule.calendars = vec![calendar_at(bed.now() + 5.hours())];
-        bed.put(&schedule).await;
+        let first = test.pending("nightly").await[0].clone();
+        schedule.calendars = vec![calendar_at(test.now() + 5.hours())];
+        test.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (1, 1));
-        let second = bed.pending("nightly").await;
+        let second = test.pending("nightly").await;
         assert_eq!(second.len(), 1);
         assert_ne!(second[0].id, first.id);
-        let ended = bed.store.work(first.id).await.unwrap().unwrap();
+        let ended = test.store.work(first.id).await.unwrap().unwrap();
         assert_eq!(ended.state, WorkState::Cancelled);
         assert_eq!(
             ended.result.unwrap().to_json(),
@@ -90,164 +90,164 @@ on_both_engines! {
                 2 => drop(schedule.parameters.insert("name".to_owned(), json!("web"))),
                 _ => schedule.schedule_across = "1h".to_owned(),
             }
-            bed.put(&schedule).await;
+            test.put(&schedule).await;
             assert_eq!(turn(&mut scheduler).await, (1, 1), "change {change}");
-            let pending = bed.pending("nightly").await;
+            let pending = test.pending("nightly").await;
             assert_eq!((pending.len(), pending[0].id, pending[0].priority), (1, second[0].id, 7));
             // Also to one that has just begun, and reads the parameters from the manifest.
-            assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0), "change {change}");
+            assert_eq!(turn(&mut test.scheduler().await).await, (0, 0), "change {change}");
         }
-        let manifest = bed.store.manifests().get(second[0].id).await.unwrap().unwrap().document;
+        let manifest = test.store.manifests().get(second[0].id).await.unwrap().unwrap().document;
         assert_eq!(manifest.parameters["name"], "web");
         assert_eq!(manifest.run_before.duration_since(manifest.run_after), SignedDuration::from_hours(3));
     }
 }
 
 on_both_engines! {
-    async fn a_disabled_schedules_work_is_withdrawn_and_comes_back(bed: &Bed) {
-        bed.import(&cluster("one")).await;
-        let two = bed.import(&cluster("two")).await;
-        let mut schedule = daily("nightly", bed.now());
+    async fn a_disabled_schedules_work_is_withdrawn_and_comes_back(test: &TestScheduler) {
+        test.import(&cluster("one")).await;
+        let two = test.import(&cluster("two")).await;
+        let mut schedule = daily("nightly", test.now());
         schedule.look_forward_count = 2;
-        bed.put(&schedule).await;
-        let mut scheduler = bed.scheduler().await;
+        test.put(&schedule).await;
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (4, 0));
         // A person cancels one slot.
-        let slot = bed.pending("nightly").await.into_iter().find(|work| work.lane == two).unwrap();
-        let read = bed.store.manifests().get(slot.id).await.unwrap().unwrap();
-        bed.store.manifests().cancel(&read, &by()).await.unwrap();
+        let slot = test.pending("nightly").await.into_iter().find(|work| work.lane == two).unwrap();
+        let read = test.store.manifests().get(slot.id).await.unwrap().unwrap();
+        test.store.manifests().cancel(&read, &by()).await.unwrap();
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         schedule.state = ScheduleState::Disabled;
-        bed.put(&schedule).await;
+        test.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (0, 3));
-        assert!(bed.pending("nightly").await.is_empty());
-        assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
+        assert!(test.pending("nightly").await.is_empty());
+        assert_eq!(turn(&mut test.scheduler().await).await, (0, 0));
         schedule.state = ScheduleState::Enabled;
-        bed.put(&schedule).await;
+        test.put(&schedule).await;
         // By one that was there all the time, or by one that comes fresh: what the person cancelled stays cancelled.
-        assert_eq!(turn(&mut bed.scheduler().await).await, (3, 0));
+        assert_eq!(turn(&mut test.scheduler().await).await, (3, 0));
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        assert_eq!(bed.state(slot.id).await, WorkState::Cancelled);
-        assert_eq!(bed.pending("nightly").await.len(), 3);
+        assert_eq!(test.state(slot.id).await, WorkState::Cancelled);
+        assert_eq!(test.pending("nightly").await.len(), 3);
     }
 }
 
 on_both_engines! {
-    async fn a_deleted_schedules_work_is_withdrawn_unless_it_is_kept(bed: &Bed) {
-        bed.import(&cluster("one")).await;
+    async fn a_deleted_schedules_work_is_withdrawn_unless_it_is_kept(test: &TestScheduler) {
+        test.import(&cluster("one")).await;
         for id in ["first", "second", "third"] {
-            bed.put(&daily(id, bed.now())).await;
+            test.put(&daily(id, test.now())).await;
         }
-        let mut scheduler = bed.scheduler().await;
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (3, 0));
-        bed.store.delete_schedule(&bed.schedule("first").await, PendingManifests::Cancel, &by()).await.unwrap();
-        assert!(bed.pending("first").await.is_empty());
-        bed.store.delete_schedule(&bed.schedule("second").await, PendingManifests::Keep, &by()).await.unwrap();
+        test.store.delete_schedule(&test.schedule("first").await, PendingManifests::Cancel, &by()).await.unwrap();
+        assert!(test.pending("first").await.is_empty());
+        test.store.delete_schedule(&test.schedule("second").await, PendingManifests::Keep, &by()).await.unwrap();
         // By somebody who removes only the document.
-        bed.store.schedules().delete(&bed.schedule("third").await, &by()).await.unwrap();
+        test.store.schedules().delete(&test.schedule("third").await, &by()).await.unwrap();
         assert_eq!(turn(&mut scheduler).await, (0, 1));
-        assert_eq!((bed.pending("second").await.len(), bed.pending("third").await.len()), (1, 0));
+        assert_eq!((test.pending("second").await.len(), test.pending("third").await.len()), (1, 0));
         // Nor does one that begins anew touch what is kept, or what happens to it later.
-        let mut fresh = bed.scheduler().await;
+        let mut fresh = test.scheduler().await;
         assert_eq!(turn(&mut fresh).await, (0, 0));
-        let kept = bed.pending("second").await[0].clone();
-        let read = bed.store.manifests().get(kept.id).await.unwrap().unwrap();
-        bed.store.manifests().expedite(&read, &by()).await.unwrap();
+        let kept = test.pending("second").await[0].clone();
+        let read = test.store.manifests().get(kept.id).await.unwrap().unwrap();
+        test.store.manifests().expedite(&read, &by()).await.unwrap();
         assert_eq!((turn(&mut fresh).await, turn(&mut scheduler).await), ((0, 0), (0, 0)));
-        assert_eq!(bed.state(kept.id).await, WorkState::Pending);
-        assert_eq!(bed.store.schedule_status("first").await.unwrap(), None);
+        assert_eq!(test.state(kept.id).await, WorkState::Pending);
+        assert_eq!(test.store.schedule_status("first").await.unwrap(), None);
     }
 }
 
 on_both_engines! {
-    async fn the_next_period_is_made_when_one_begins(bed: &Bed) {
-        bed.import(&cluster("one")).await;
-        bed.put(&daily("nightly", bed.now())).await;
-        let mut scheduler = bed.scheduler().await;
+    async fn the_next_period_is_made_when_one_begins(test: &TestScheduler) {
+        test.import(&cluster("one")).await;
+        test.put(&daily("nightly", test.now())).await;
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (1, 0));
         let boundary = scheduler.fleet.boundary().unwrap();
-        bed.clock.advance(boundary.duration_since(bed.now()) - SignedDuration::from_secs(1));
+        test.clock.advance(boundary.duration_since(test.now()) - SignedDuration::from_secs(1));
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        bed.clock.advance(SignedDuration::from_secs(1));
+        test.clock.advance(SignedDuration::from_secs(1));
         assert_eq!(turn(&mut scheduler).await, (1, 0));
-        let pending = bed.pending("nightly").await;
+        let pending = test.pending("nightly").await;
         assert_eq!(pending.len(), 2); // the open period is kept
         assert_eq!(pending[1].run_after.duration_since(pending[0].run_after), SignedDuration::from_hours(24));
         // A cluster that comes when the period has begun has its first manifest in the next.
-        bed.import(&cluster("late")).await;
+        test.import(&cluster("late")).await;
         assert_eq!(turn(&mut scheduler).await, (1, 0));
         // One that was withdrawn within an open period comes back into it.
-        let mut schedule = bed.schedule("nightly").await.document;
+        let mut schedule = test.schedule("nightly").await.document;
         schedule.state = ScheduleState::Disabled;
-        bed.put(&schedule).await;
+        test.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (0, 3));
         schedule.state = ScheduleState::Enabled;
-        bed.put(&schedule).await;
-        assert_eq!(turn(&mut bed.scheduler().await).await, (3, 0));
+        test.put(&schedule).await;
+        assert_eq!(turn(&mut test.scheduler().await).await, (3, 0));
     }
 }
 
 on_both_engines! {
-    async fn a_missed_period_is_made_up_for_once_when_that_is_wanted(bed: &Bed) {
-        let one = bed.import(&cluster("one")).await;
+    async fn a_missed_period_is_made_up_for_once_when_that_is_wanted(test: &TestScheduler) {
+        let one = test.import(&cluster("one")).await;
         for (id, missed_policy) in [("skips", MissedPolicy::Skip), ("catches-up", MissedPolicy::RunOnce)] {
-            let schedule = api::doc::Schedule { missed_policy, ..daily(id, bed.now()) };
-            bed.put(&schedule).await;
+            let schedule = api::doc::Schedule { missed_policy, ..daily(id, test.now()) };
+            test.put(&schedule).await;
         }
         // Nobody schedules for three days and five hours: three or four periods have passed.
-        bed.clock.advance(SignedDuration::from_hours(77));
-        let mut scheduler = bed.scheduler().await;
+        test.clock.advance(SignedDuration::from_hours(77));
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (3, 0));
-        let due = |works: Vec<store::WorkView>| works.into_iter().filter(|work| work.run_after <= bed.now()).count();
-        assert_eq!((due(bed.pending("skips").await), due(bed.pending("catches-up").await)), (0, 1));
+        let due = |works: Vec<store::WorkView>| works.into_iter().filter(|work| work.run_after <= test.now()).count();
+        assert_eq!((due(test.pending("skips").await), due(test.pending("catches-up").await)), (0, 1));
         // It is run and is not made again.
-        let late = bed.pending("catches-up").await[0].clone();
+        let late = test.pending("catches-up").await[0].clone();
         assert_eq!(late.lane, one);
-        let read = bed.store.manifests().get(late.id).await.unwrap().unwrap();
-        bed.store.manifests().cancel(&read, &by()).await.unwrap();
+        let read = test.store.manifests().get(late.id).await.unwrap().unwrap();
+        test.store.manifests().cancel(&read, &by()).await.unwrap();
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
+        assert_eq!(turn(&mut test.scheduler().await).await, (0, 0));
     }
 }
 
 on_both_engines! {
-    async fn what_has_begun_or_was_expedited_is_left_alone(bed: &Bed) {
-        let one = bed.import(&cluster("one")).await;
-        bed.import(&cluster("two")).await;
-        let mut schedule = daily("nightly", bed.now());
-        bed.put(&schedule).await;
-        let mut scheduler = bed.scheduler().await;
+    async fn what_has_begun_or_was_expedited_is_left_alone(test: &TestScheduler) {
+        let one = test.import(&cluster("one")).await;
+        test.import(&cluster("two")).await;
+        let mut schedule = daily("nightly", test.now());
+        test.put(&schedule).await;
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (2, 0));
-        for work in bed.pending("nightly").await {
-            let read = bed.store.manifests().get(work.id).await.unwrap().unwrap();
-            bed.store.manifests().expedite(&read, &by()).await.unwrap();
+        for work in test.pending("nightly").await {
+            let read = test.store.manifests().get(work.id).await.unwrap().unwrap();
+            test.store.manifests().expedite(&read, &by()).await.unwrap();
         }
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
+        assert_eq!(turn(&mut test.scheduler().await).await, (0, 0));
         // Both are claimed; one is given back to be tried again.
-        let claimed = bed.store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
+        let claimed = test.store.claim(WorkKind::Manifest, 10, Uuid::new_v4()).await.unwrap();
         assert_eq!(claimed.len(), 2);
         let back = claimed.iter().find(|it| it.lease.lane == one).unwrap();
-        let step = bed.store.checkpoint(back.lease, "cordon", json!({})).await;
+        let step = test.store.checkpoint(back.lease, "cordon", json!({})).await;
         step.unwrap();
         let rest = std::time::Duration::from_secs(600);
-        bed.store.release(store::Release::new(back.lease, rest, true)).await.unwrap();
+        test.store.release(store::Release::new(back.lease, rest, true)).await.unwrap();
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         schedule.state = ScheduleState::Disabled;
-        bed.put(&schedule).await;
+        test.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
-        assert_eq!(bed.state(back.lease.work).await, WorkState::Pending);
+        assert_eq!(turn(&mut test.scheduler().await).await, (0, 0));
+        assert_eq!(test.state(back.lease.work).await, WorkState::Pending);
     }
 }
 
 on_both_engines! {
-    async fn the_state_of_a_subscription_is_met_when_it_changes(bed: &Bed) {
-        let one = bed.import(&cluster("one")).await;
-        let mut schedule = daily("nightly", bed.now());
+    async fn the_state_of_a_subscription_is_met_when_it_changes(test: &TestScheduler) {
+        let one = test.import(&cluster("one")).await;
+        let mut schedule = daily("nightly", test.now());
         schedule.selectors = vec![json!({ "key": "subscriptionState", "operator": "in", "values": ["Registered", "Warned"] })];
-        bed.put(&schedule).await;
-        let mut scheduler = bed.scheduler().await;
+        test.put(&schedule).await;
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         let subscription = |state| Subscription {
             subscription_id: cluster("one").subscription_id,
@@ -262,53 +262,53 @@ on_both_engines! {
             (SubscriptionState::Suspended, (0, 1)),
             (SubscriptionState::Warned, (1, 0)),
         ] {
-            bed.store.subscriptions().put(&subscription(state), None, &by()).await.unwrap();
+            test.store.subscriptions().put(&subscription(state), None, &by()).await.unwrap();
             assert_eq!(turn(&mut scheduler).await, expect, "{state:?}");
         }
-        assert_eq!(bed.clusters_of("nightly").await, BTreeSet::from([one]));
+        assert_eq!(test.clusters_of("nightly").await, BTreeSet::from([one]));
     }
 }
 
 on_both_engines! {
-    async fn the_version_that_was_seen_in_a_cluster_selects_it(bed: &Bed) {
-        let one = bed.import(&cluster("one")).await;
-        let mut schedule = daily("nightly", bed.now());
+    async fn the_version_that_was_seen_in_a_cluster_selects_it(test: &TestScheduler) {
+        let one = test.import(&cluster("one")).await;
+        let mut schedule = daily("nightly", test.now());
         schedule.selectors = vec![json!({ "key": "version", "operator": "lt", "value": "1.38" })];
-        bed.put(&schedule).await;
-        let mut scheduler = bed.scheduler().await;
+        test.put(&schedule).await;
+        let mut scheduler = test.scheduler().await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
         for (version, expect) in [("v1.37.1", (1, 0)), ("v1.38.0", (0, 1))] {
             let sample = store::HealthSample {
                 cluster: one,
-                at: bed.now(),
+                at: test.now(),
                 reachable: true,
-                since: bed.now(),
+                since: test.now(),
                 details: json!({ "version": version }).into(),
             };
-            bed.store.health_writer().put(vec![sample]).await.unwrap();
-            bed.clock.advance(SignedDuration::from_secs(61));
+            test.store.health_writer().put(vec![sample]).await.unwrap();
+            test.clock.advance(SignedDuration::from_secs(61));
             assert_eq!(turn(&mut scheduler).await, expect, "{version}");
         }
     }
 }
 
 on_both_engines! {
-    async fn a_schedule_that_cannot_be_read_says_so_and_keeps_its_work(bed: &Bed) {
-        bed.import(&cluster("one")).await;
-        let mut schedule = daily("nightly", bed.now());
-        bed.put(&schedule).await;
-        let mut scheduler = bed.scheduler().await;
+    async fn a_schedule_that_cannot_be_read_says_so_and_keeps_its_work(test: &TestScheduler) {
+        test.import(&cluster("one")).await;
+        let mut schedule = daily("nightly", test.now());
+        test.put(&schedule).await;
+        let mut scheduler = test.scheduler().await;
         turn(&mut scheduler).await;
         schedule.calendars = vec!["every morning".to_owned()];
-        bed.put(&schedule).await;
+        test.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        assert_eq!(bed.pending("nightly").await.len(), 1);
-        let told = bed.store.schedule_status("nightly").await.unwrap().unwrap();
+        assert_eq!(test.pending("nightly").await.len(), 1);
+        let told = test.store.schedule_status("nightly").await.unwrap().unwrap();
         assert!(told.errors[0].starts_with("schedule: \"every morning\" is no calendar"), "{:?}", told.errors);
-        assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
-        schedule.calendars = vec![calendar_at(bed.now() + 2.hours())];
-        bed.put(&schedule).await;
+        assert_eq!(turn(&mut test.scheduler().await).await, (0, 0));
+        schedule.calendars = vec![calendar_at(test.now() + 2.hours())];
+        test.put(&schedule).await;
         assert_eq!(turn(&mut scheduler).await, (0, 0));
-        assert!(bed.store.schedule_status("nightly").await.unwrap().unwrap().errors.is_empty());
+        assert!(test.store.schedule_status("nightly").await.unwrap().unwrap().errors.is_empty());
     }
 }

@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use uuid::Uuid;
 
 use super::super::Scheduler;
-use super::bed::{Bed, block_on, by, calendar_at, cluster, daily, turn};
+use super::fixture::{TestScheduler, block_on, by, calendar_at, cluster, daily, turn};
 
 #[derive(Debug, Clone)]
 enum Edit {
@@ -59,25 +59,25 @@ struct Model {
 }
 
 impl Model {
-    async fn apply(&mut self, bed: &Bed, scheduler: &mut Scheduler, edit: Edit) {
+    async fn apply(&mut self, test: &TestScheduler, scheduler: &mut Scheduler, edit: Edit) {
         match edit {
             Edit::Calendar(at, hours) => {
-                self.edit(bed, at, |it, now| {
+                self.edit(test, at, |it, now| {
                     it.calendars = vec![calendar_at(now + i64::from(hours).hours() + 5.minutes())];
                 })
                 .await;
             }
             Edit::LookForward(at, count) => {
-                self.edit(bed, at, |it, _| it.look_forward_count = count.into()).await;
+                self.edit(test, at, |it, _| it.look_forward_count = count.into()).await;
             }
             Edit::Across(at, hours) => {
-                self.edit(bed, at, |it, _| {
+                self.edit(test, at, |it, _| {
                     (it.schedule_across, it.spread_by) = (format!("{hours}h"), SpreadBy::Schedule);
                 })
                 .await;
             }
             Edit::Toggle(at) => {
-                self.edit(bed, at, |it, _| {
+                self.edit(test, at, |it, _| {
                     it.state = match it.state {
                         ScheduleState::Enabled => ScheduleState::Disabled,
                         ScheduleState::Disabled => ScheduleState::Enabled,
@@ -86,20 +86,20 @@ impl Model {
                 .await;
             }
             Edit::Selector(at, ring) => {
-                self.edit(bed, at, |it, _| it.selectors[0]["value"] = ring.to_string().into()).await;
+                self.edit(test, at, |it, _| it.selectors[0]["value"] = ring.to_string().into()).await;
             }
             Edit::Delete(at) => {
                 if let Some(schedule) = self.schedules.remove(&at) {
-                    bed.store.schedules().delete(&bed.schedule(&schedule.id).await, &by()).await.unwrap();
+                    test.store.schedules().delete(&test.schedule(&schedule.id).await, &by()).await.unwrap();
                 }
             }
             Edit::Import(at) => {
-                let uuid = bed.import(&cluster(&format!("cluster-{at}"))).await;
+                let uuid = test.import(&cluster(&format!("cluster-{at}"))).await;
                 self.clusters.insert(at, uuid);
             }
             Edit::Ring(at, ring) => {
                 if let Some(uuid) = self.clusters.get(&at) {
-                    bed.change_cluster(*uuid, |it| {
+                    test.change_cluster(*uuid, |it| {
                         drop(it.labels.insert("ring".to_owned(), ring.to_string()));
                     })
                     .await;
@@ -107,39 +107,44 @@ impl Model {
             }
             Edit::Forget(at) => {
                 if let Some(uuid) = self.clusters.remove(&at) {
-                    bed.store.clusters().forget(&bed.cluster(uuid).await, &by()).await.unwrap();
+                    test.store.clusters().forget(&test.cluster(uuid).await, &by()).await.unwrap();
                 }
             }
             Edit::Cancel(index) => {
                 let mut pending = Vec::new();
                 for number in 0..3 {
-                    pending.extend(bed.pending(&name(number)).await);
+                    pending.extend(test.pending(&name(number)).await);
                 }
                 if !pending.is_empty() {
                     let id = index.get(&pending).id;
-                    let read = bed.store.manifests().get(id).await.unwrap().unwrap();
-                    bed.store.manifests().cancel(&read, &by()).await.unwrap();
+                    let read = test.store.manifests().get(id).await.unwrap().unwrap();
+                    test.store.manifests().cancel(&read, &by()).await.unwrap();
                     self.cancelled.insert(id);
                 }
             }
-            Edit::Wait(minutes) => bed.clock.advance(SignedDuration::from_mins(minutes.into())),
-            Edit::Restart => *scheduler = bed.scheduler().await,
+            Edit::Wait(minutes) => test.clock.advance(SignedDuration::from_mins(minutes.into())),
+            Edit::Restart => *scheduler = test.scheduler().await,
         }
     }
 
     /// Changes a schedule, which is made if it is not there.
-    async fn edit(&mut self, bed: &Bed, at: usize, change: impl FnOnce(&mut api::doc::Schedule, Timestamp)) {
-        let schedule = self.schedules.entry(at).or_insert_with(|| daily(&name(at), bed.now()));
-        change(schedule, bed.now());
-        bed.put(schedule).await;
+    async fn edit(
+        &mut self,
+        test: &TestScheduler,
+        at: usize,
+        change: impl FnOnce(&mut api::doc::Schedule, Timestamp),
+    ) {
+        let schedule = self.schedules.entry(at).or_insert_with(|| daily(&name(at), test.now()));
+        change(schedule, test.now());
+        test.put(schedule).await;
     }
 
     /// What is pending is wanted, and what is wanted and to be made is pending or was cancelled by a person.
-    async fn check(&mut self, bed: &Bed) {
-        let now = bed.now();
+    async fn check(&mut self, test: &TestScheduler) {
+        let now = test.now();
         for number in 0..3 {
             // The store's clock stands still beside the scheduler's: what is too late is not timed out here.
-            let pending: Vec<_> = bed
+            let pending: Vec<_> = test
                 .pending(&name(number))
                 .await
                 .into_iter()
@@ -151,8 +156,8 @@ impl Model {
                 let rule = Rule::read(schedule, now).unwrap();
                 let horizon = rule.horizon(now);
                 for uuid in self.clusters.values() {
-                    let cluster = bed.cluster(*uuid).await.document;
-                    for slot in rule.wanted(&horizon, &Member::of(*uuid, &cluster, None, None)) {
+                    let cluster = test.cluster(*uuid).await.document;
+                    for slot in rule.wanted(&horizon, &Member::new(*uuid, &cluster, None, None)) {
                         may.insert(slot.id);
                         if slot.made {
                             must.insert(slot.id);
@@ -179,18 +184,18 @@ fn name(number: usize) -> String {
     format!("schedule-{number}")
 }
 
-fn hold_after_every_edit(cases: u32, bed: impl AsyncFn() -> Option<Bed>) {
+fn hold_after_every_edit(cases: u32, test: impl AsyncFn() -> Option<TestScheduler>) {
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let edits = prop::collection::vec(edit(), 1..25);
     let outcome = runner.run(&edits, |edits| {
         block_on(async {
-            let Some(bed) = bed().await else { return };
+            let Some(test) = test().await else { return };
             let mut model = Model::default();
-            let mut scheduler = bed.scheduler().await;
+            let mut scheduler = test.scheduler().await;
             for edit in edits {
-                model.apply(&bed, &mut scheduler, edit).await;
+                model.apply(&test, &mut scheduler, edit).await;
                 turn(&mut scheduler).await;
-                model.check(&bed).await;
+                model.check(&test).await;
                 // A second pass finds nothing to do.
                 assert_eq!(turn(&mut scheduler).await, (0, 0));
             }
@@ -202,10 +207,10 @@ fn hold_after_every_edit(cases: u32, bed: impl AsyncFn() -> Option<Bed>) {
 
 #[test]
 fn after_random_edits_the_pending_set_is_the_wanted_set_on_sqlite() {
-    hold_after_every_edit(24, async || Some(Bed::sqlite().await));
+    hold_after_every_edit(24, async || Some(TestScheduler::sqlite().await));
 }
 
 #[test]
 fn after_random_edits_the_pending_set_is_the_wanted_set_on_postgresql() {
-    hold_after_every_edit(6, async || Bed::postgres().await);
+    hold_after_every_edit(6, async || TestScheduler::postgres().await);
 }

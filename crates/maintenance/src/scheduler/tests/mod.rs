@@ -1,5 +1,5 @@
-mod bed;
 mod converge;
 mod edits;
+mod fixture;
 mod races;
 mod service;

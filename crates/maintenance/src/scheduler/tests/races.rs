@@ -6,21 +6,23 @@ use api::doc::ScheduleState;
 use jiff::{SignedDuration, ToSpan};
 
 use super::super::Scheduler;
-use super::bed::{Bed, calendar_at, catch_up, cluster, daily, on_both_engines, opened, short_or_long, turn};
+use super::fixture::{
+    TestScheduler, calendar_at, catch_up, cluster, daily, on_both_engines, opened, short_or_long, turn,
+};
 
 on_both_engines! {
-    async fn two_that_race_make_one_manifest_for_each_schedule_period_and_cluster(bed: &Bed) {
+    async fn two_that_race_make_one_manifest_for_each_schedule_period_and_cluster(test: &TestScheduler) {
         const CLUSTERS: usize = 15;
         for number in 0..CLUSTERS {
-            bed.import(&cluster(&format!("cluster-{number}"))).await;
+            test.import(&cluster(&format!("cluster-{number}"))).await;
         }
         let mut schedules = Vec::new();
         for id in ["first", "second"] {
-            let mut schedule = daily(id, bed.now());
+            let mut schedule = daily(id, test.now());
             schedule.look_forward_count = 2;
             schedules.push(schedule);
         }
-        let deps = [bed.deps(bed.store.clone()), bed.deps(bed.another().await)];
+        let deps = [test.deps(test.store.clone()), test.deps(test.another().await)];
         let mut racers = Vec::new();
         for deps in &deps {
             racers.push(opened(deps).await);
@@ -30,15 +32,15 @@ on_both_engines! {
         for round in 0..short_or_long(12, 600_u32) {
             for schedule in &mut schedules {
                 match round % 4 {
-                    0 => schedule.calendars = vec![calendar_at(bed.now() + i64::from(2 + round % 5).hours())],
+                    0 => schedule.calendars = vec![calendar_at(test.now() + i64::from(2 + round % 5).hours())],
                     1 => schedule.priority += 1,
                     2 => schedule.state = ScheduleState::Disabled,
                     _ => schedule.state = ScheduleState::Enabled,
                 }
-                bed.put(schedule).await;
+                test.put(schedule).await;
             }
             if round % 3 == 2 {
-                bed.clock.advance(SignedDuration::from_hours(7));
+                test.clock.advance(SignedDuration::from_hours(7));
             }
             let race = async |scheduler: &mut Scheduler| {
                 catch_up(scheduler).await;
@@ -56,9 +58,9 @@ on_both_engines! {
         }
         let mut seen = HashSet::new();
         for schedule in &schedules {
-            let mut pending = bed.pending(&schedule.id).await;
-            pending.retain(|work| work.run_before.unwrap() > bed.now()); // the store's clock has not been moved
-            let ahead = pending.iter().filter(|work| work.run_after > bed.now()).count();
+            let mut pending = test.pending(&schedule.id).await;
+            pending.retain(|work| work.run_before.unwrap() > test.now()); // the store's clock has not been moved
+            let ahead = pending.iter().filter(|work| work.run_after > test.now()).count();
             assert_eq!(ahead, 2 * CLUSTERS, "{}", schedule.id);
             for work in &pending {
                 assert_eq!(work.priority, schedule.priority);
@@ -66,6 +68,6 @@ on_both_engines! {
             }
         }
         // One that begins anew has nothing to add.
-        assert_eq!(turn(&mut bed.scheduler().await).await, (0, 0));
+        assert_eq!(turn(&mut test.scheduler().await).await, (0, 0));
     }
 }

@@ -7,13 +7,13 @@ use store::Topic;
 use tokio_util::sync::CancellationToken;
 
 use super::super::{LEASE, Scheduler, run, turn};
-use super::bed::{Bed, cluster, daily, on_both_engines};
+use super::fixture::{TestScheduler, cluster, daily, on_both_engines};
 
 /// Waits until so much is pending of a schedule.
-async fn pending(bed: &Bed, schedule: &str, count: usize) {
-    let mut news = bed.store.notifications(Topic::Feed);
+async fn pending(test: &TestScheduler, schedule: &str, count: usize) {
+    let mut news = test.store.notifications(Topic::Feed);
     loop {
-        if bed.pending(schedule).await.len() == count {
+        if test.pending(schedule).await.len() == count {
             return;
         }
         tokio::select! {
@@ -24,34 +24,34 @@ async fn pending(bed: &Bed, schedule: &str, count: usize) {
 }
 
 on_both_engines! {
-    async fn it_follows_changes_and_the_clock_and_another_takes_over(bed: &Bed) {
+    async fn it_follows_changes_and_the_clock_and_another_takes_over(test: &TestScheduler) {
         let (first, second) = (CancellationToken::new(), CancellationToken::new());
         let mut services = tokio::task::JoinSet::new();
-        let deps = bed.deps(bed.store.clone());
+        let deps = test.deps(test.store.clone());
         let metrics = deps.metrics.clone();
         services.spawn(run(deps, first.clone()));
-        bed.import(&cluster("one")).await;
-        bed.put(&daily("nightly", bed.now())).await;
-        pending(bed, "nightly", 1).await;
-        services.spawn(run(bed.deps(bed.another().await), second.clone()));
-        bed.import(&cluster("two")).await;
-        pending(bed, "nightly", 2).await;
+        test.import(&cluster("one")).await;
+        test.put(&daily("nightly", test.now())).await;
+        pending(test, "nightly", 1).await;
+        services.spawn(run(test.deps(test.another().await), second.clone()));
+        test.import(&cluster("two")).await;
+        pending(test, "nightly", 2).await;
         // The next period begins: the service looks at the clock at least every few seconds.
-        bed.clock.advance(SignedDuration::from_hours(2));
-        pending(bed, "nightly", 4).await;
+        test.clock.advance(SignedDuration::from_hours(2));
+        pending(test, "nightly", 4).await;
         // It is told when all of the pass is done.
-        while bed.store.schedule_status("nightly").await.unwrap().is_none_or(|told| told.created != 2) {
+        while test.store.schedule_status("nightly").await.unwrap().is_none_or(|told| told.created != 2) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         // The first ends and gives its lease back; the second goes on.
         first.cancel();
         services.join_next().await.unwrap().unwrap().unwrap();
-        bed.import(&cluster("three")).await;
-        pending(bed, "nightly", 5).await;
-        assert_eq!(bed.store.leases(LEASE).await.unwrap().len(), 1);
+        test.import(&cluster("three")).await;
+        pending(test, "nightly", 5).await;
+        assert_eq!(test.store.leases(LEASE).await.unwrap().len(), 1);
         second.cancel();
         services.join_next().await.unwrap().unwrap().unwrap();
-        assert!(bed.store.leases(LEASE).await.unwrap().is_empty());
+        assert!(test.store.leases(LEASE).await.unwrap().is_empty());
         let mut registry = prometheus_client::registry::Registry::default();
         metrics.register(&mut registry);
         let mut text = String::new();
@@ -61,17 +61,17 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn one_that_fell_out_of_the_feed_lists_everything_again(bed: &Bed) {
-        let deps = bed.deps(bed.store.clone());
-        bed.import(&cluster("one")).await;
-        bed.put(&daily("nightly", bed.now())).await;
+    async fn one_that_fell_out_of_the_feed_lists_everything_again(test: &TestScheduler) {
+        let deps = test.deps(test.store.clone());
+        test.import(&cluster("one")).await;
+        test.put(&daily("nightly", test.now())).await;
         let mut scheduler = Scheduler::new(&deps);
         turn(&mut scheduler).await.unwrap();
-        pending(bed, "nightly", 1).await;
+        pending(test, "nightly", 1).await;
         // A position of another generation of the store, and a cluster that is only found by listing.
-        scheduler.feed = bed.store.follow_feed(["schedule"]).from_position("999-0-1".parse().unwrap());
-        bed.import(&cluster("two")).await;
+        scheduler.feed = test.store.follow_feed(["schedule"]).from_position("999-0-1".parse().unwrap());
+        test.import(&cluster("two")).await;
         turn(&mut scheduler).await.unwrap();
-        pending(bed, "nightly", 2).await;
+        pending(test, "nightly", 2).await;
     }
 }

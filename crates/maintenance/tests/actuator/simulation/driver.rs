@@ -8,8 +8,8 @@ use api::clock::{Clock as _, SharedClock};
 use api::doc::{Cluster, Manifest};
 use api::work::{Ending, WorkKind};
 use jiff::{SignedDuration, Timestamp};
-use maintenance::actuator::{self, Config, Deps, Errand, Metrics};
-use maintenance::trial::{self, Scripted};
+use maintenance::actuator::{self, Assignment, Config, Deps, Metrics};
+use maintenance::trial::{self, ScriptedTasks};
 use serde_json::json;
 use steps::engine::StepError;
 use store::{
@@ -235,13 +235,13 @@ impl Fleet {
             let slots = 1 + usize::try_from(self.random.below(3)).unwrap();
             self.world.slots.lock().unwrap().insert(owner, slots);
             let faults = self.faults.clone();
-            let plan = move |errand: Errand<'_>| match faults.hiccup() {
+            let plan = move |assignment: Assignment<'_>| match faults.hiccup() {
                 true => Err(StepError::transient("Simulated", "the plan cannot be made now")),
-                false => script::plan(errand),
+                false => script::plan(assignment),
             };
             let deps = Deps {
                 store: self.store.clone(),
-                tasks: Arc::new(Scripted::new(self.world.clone(), plan)),
+                tasks: Arc::new(ScriptedTasks::new(self.world.clone(), plan)),
                 clock: self.clock.clone(),
                 metrics: Metrics::default(),
                 config: Config { slots, ..Config::default() },

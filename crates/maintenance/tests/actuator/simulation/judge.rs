@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::admin::EntryEvent;
 use api::doc::ResultCode;
 use api::work::WorkState;
-use maintenance::actuator::Errand;
+use maintenance::actuator::Assignment;
 use serde_json::json;
 use steps::engine::Journal;
 use store::{Completion, CompletionOutcome, StoreError, WorkView};
@@ -101,14 +101,14 @@ fn steps_of(fleet: &Fleet, work: &WorkView) {
     if undone {
         let journal = Journal::default();
         let cluster = maintenance::trial::cluster("any");
-        let errand = Errand {
+        let assignment = Assignment {
             manifest,
             cluster: manifest.cluster,
             document: &cluster,
             version: None,
             journal: &journal,
         };
-        let undoable = script::plan(errand).map(|plan| script::undoable(&plan)).unwrap_or_default();
+        let undoable = script::plan(assignment).map(|plan| script::undoable(&plan)).unwrap_or_default();
         for ((_, step), _) in begun.iter().filter(|((_, step), _)| undoable.contains(step)) {
             if !seen.undone.contains_key(&(work.id, step.clone())) {
                 wrong.push(format!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maintenance::actuator::Errand;
+use maintenance::actuator::Assignment;
 use steps::engine::{Body, Plan, PollStatus, Step, StepContext, StepError, StepErrorKind, StepOutcome};
 use tokio::time::sleep;
 
@@ -19,8 +19,8 @@ enum Act {
 
 const NAMES: [&str; 4] = ["one", "two", "three", "four"];
 
-pub(super) fn plan(errand: Errand<'_>) -> Result<Plan<World>, StepError> {
-    let random = Random::new(errand.manifest.id.as_u64_pair().1);
+pub(super) fn plan(assignment: Assignment<'_>) -> Result<Plan<World>, StepError> {
+    let random = Random::new(assignment.manifest.id.as_u64_pair().1);
     if random.happens(30) {
         return Err(StepError::terminal("UnknownTask", "task ID not registered"));
     }

@@ -1,21 +1,21 @@
-use super::super::{Check, LOOK_FORWARD_MAX, Limits, Refusal, RefusalCode, Rule, check, form};
+use super::super::{Check, LOOK_FORWARD_MAX, Limits, Rule, ScheduleError, ScheduleErrorCode, check, form};
 use super::{TASK, at, schedule};
 use api::admin::ScheduleForm;
 use api::doc::{MissedPolicy, Schedule, ScheduleState, SpreadBy};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-fn find_task(name: &str, parameters: &Map<String, Value>) -> Result<Uuid, Refusal> {
+fn find_task(name: &str, parameters: &Map<String, Value>) -> Result<Uuid, ScheduleError> {
     if name != TASK.to_string() && name != "restart" {
-        return Err(Refusal::invalid("maintenanceTaskID", format!("there is no task {name}")));
+        return Err(ScheduleError::invalid("maintenanceTaskID", format!("there is no task {name}")));
     }
     match parameters.contains_key("bad") {
-        true => Err(Refusal::invalid("parameters.bad", "the task has no such parameter")),
+        true => Err(ScheduleError::invalid("parameters.bad", "the task has no such parameter")),
         false => Ok(TASK),
     }
 }
 
-fn sent(form: &ScheduleForm, stored: Option<&Schedule>) -> Result<Schedule, Refusal> {
+fn sent(form: &ScheduleForm, stored: Option<&Schedule>) -> Result<Schedule, ScheduleError> {
     let given = Check {
         now: at("2026-03-01T12:00:00Z"),
         limits: Limits::default(),
@@ -95,7 +95,7 @@ fn refusals_name_the_member_and_say_one_sentence() {
         let refusal = sent(&form, None).expect_err(begins);
         assert_eq!(
             (refusal.target.as_str(), refusal.code),
-            (target, RefusalCode::InvalidParameter),
+            (target, ScheduleErrorCode::InvalidParameter),
             "{refusal}"
         );
         assert!(refusal.message.starts_with(begins), "{refusal}");

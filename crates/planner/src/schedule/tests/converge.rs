@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::{Known, Member, Rule, Window, decide};
+use super::super::{ManifestStatus, Member, Rule, Window, decide};
 use super::{at, cluster, rule, schedule};
 use api::doc::{MissedPolicy, ScheduleState};
 use jiff::{Timestamp, ToSpan};
@@ -40,21 +40,21 @@ fn event() -> impl Strategy<Value = Event> {
 /// Manifests as the store would hold them.
 #[derive(Default)]
 struct Shelf {
-    known: HashMap<Uuid, Known>,
+    known: HashMap<Uuid, ManifestStatus>,
     made: Vec<Uuid>,
     cancelled: HashSet<Uuid>,
 }
 
 impl Shelf {
     fn pass(&mut self, rule: &Rule, member: &Member, now: Timestamp) {
-        let known: Vec<(Uuid, Known)> = self.known.iter().map(|(id, known)| (*id, *known)).collect();
+        let known: Vec<(Uuid, ManifestStatus)> = self.known.iter().map(|(id, known)| (*id, *known)).collect();
         let wanted = rule.wanted(&rule.horizon(now), member);
         let changes = decide(&known, &wanted, now);
         for id in changes.withdraw {
-            self.known.insert(id, Known::Superseded);
+            self.known.insert(id, ManifestStatus::Superseded);
         }
         for slot in changes.create {
-            if !matches!(self.known.get(&slot.id), None | Some(Known::Superseded)) {
+            if !matches!(self.known.get(&slot.id), None | Some(ManifestStatus::Superseded)) {
                 panic!("{slot:?} is there");
             }
             if !self.known.contains_key(&slot.id) {
@@ -66,12 +66,12 @@ impl Shelf {
                 priority: slot.priority,
                 parameters: slot.parameters,
             };
-            self.known.insert(slot.id, Known::Fresh(window));
+            self.known.insert(slot.id, ManifestStatus::Fresh(window));
         }
     }
 
     fn pending(&self) -> Vec<Uuid> {
-        let fresh = self.known.iter().filter(|(_, known)| matches!(known, Known::Fresh(_)));
+        let fresh = self.known.iter().filter(|(_, known)| matches!(known, ManifestStatus::Fresh(_)));
         let mut pending: Vec<Uuid> = fresh.map(|(id, _)| *id).collect();
         pending.sort();
         pending
@@ -80,8 +80,8 @@ impl Shelf {
     /// The store times out what was not begun in time.
     fn expire(&mut self, now: Timestamp) {
         for known in self.known.values_mut() {
-            if matches!(known, Known::Fresh(window) if window.run_before <= now) {
-                *known = Known::Taken;
+            if matches!(known, ManifestStatus::Fresh(window) if window.run_before <= now) {
+                *known = ManifestStatus::Closed;
             }
         }
     }
@@ -113,31 +113,31 @@ proptest! {
                 Event::Location(here) => cluster.location = if here { "westeurope" } else { "eastus" }.to_owned(),
                 Event::Cancel(index) if !pending.is_empty() => {
                     let id = *index.get(&pending);
-                    shelf.known.insert(id, Known::Taken);
+                    shelf.known.insert(id, ManifestStatus::Closed);
                     shelf.cancelled.insert(id);
                 }
                 Event::Begin(index) if !pending.is_empty() => {
-                    shelf.known.insert(*index.get(&pending), Known::Taken);
+                    shelf.known.insert(*index.get(&pending), ManifestStatus::Closed);
                 }
                 Event::Cancel(_) | Event::Begin(_) => {}
                 Event::Wait(seconds) => now += i64::from(seconds).seconds(),
             }
             shelf.expire(now);
             let rule = rule(&schedule);
-            let member = Member::of(Uuid::from_u128(5), &cluster, None, None);
+            let member = Member::new(Uuid::from_u128(5), &cluster, None, None);
             shelf.pass(&rule, &member, now);
             // What is pending is wanted, as it is wanted, and everything that is to be made is there unless it is taken.
             let wanted = rule.wanted(&rule.horizon(now), &member);
             for id in shelf.pending() {
                 let slot = wanted.iter().find(|slot| slot.id == id);
                 prop_assert!(slot.is_some(), "{id} is pending at {now} but not wanted");
-                let Some(Known::Fresh(window)) = shelf.known.get(&id) else { panic!("pending") };
+                let Some(ManifestStatus::Fresh(window)) = shelf.known.get(&id) else { panic!("pending") };
                 prop_assert_eq!(window.run_after, slot.unwrap().run_after);
                 prop_assert_eq!(window.priority, slot.unwrap().priority);
             }
-            for slot in wanted.iter().filter(|slot| slot.made) {
+            for slot in wanted.iter().filter(|slot| slot.create) {
                 let found = shelf.known.get(&slot.id);
-                prop_assert!(matches!(found, Some(Known::Fresh(_) | Known::Taken)), "{slot:?} is {found:?}");
+                prop_assert!(matches!(found, Some(ManifestStatus::Fresh(_) | ManifestStatus::Closed)), "{slot:?} is {found:?}");
             }
             // A second pass finds nothing to do.
             let before = shelf.pending();
@@ -145,7 +145,7 @@ proptest! {
             shelf.pass(&rule, &member, now);
             prop_assert_eq!((before, made), (shelf.pending(), shelf.made.len()));
             for id in &shelf.cancelled {
-                prop_assert_eq!(shelf.known.get(id), Some(&Known::Taken));
+                prop_assert_eq!(shelf.known.get(id), Some(&ManifestStatus::Closed));
             }
         }
         // Each slot was made once.

@@ -1,4 +1,4 @@
-use super::super::{Changes, Known, Slot, Window, decide};
+use super::super::{Changes, ManifestStatus, Slot, Window, decide};
 use super::{at, member, rule, schedule};
 use jiff::{Timestamp, ToSpan};
 use uuid::Uuid;
@@ -19,7 +19,7 @@ fn fresh(slot: &Slot) -> Window {
     }
 }
 
-fn check(known: &[(Uuid, Known)], wanted: &[Slot], create: &[Uuid], withdraw: &[Uuid]) {
+fn check(known: &[(Uuid, ManifestStatus)], wanted: &[Slot], create: &[Uuid], withdraw: &[Uuid]) {
     let Changes { create: found, withdraw: gone } = decide(known, wanted, at(NOW));
     let found: Vec<Uuid> = found.iter().map(|slot| slot.id).collect();
     assert_eq!((found.as_slice(), gone.as_slice()), (create, withdraw), "{known:?}");
@@ -30,18 +30,18 @@ fn what_is_missing_is_made_and_what_is_there_is_left() {
     let slot = slot();
     let id = slot.id;
     check(&[], &[slot], &[id], &[]);
-    check(&[(id, Known::Fresh(fresh(&slot)))], &[slot], &[], &[]);
+    check(&[(id, ManifestStatus::Fresh(fresh(&slot)))], &[slot], &[], &[]);
     // Begun, ended, cancelled by a person.
-    check(&[(id, Known::Taken)], &[slot], &[], &[]);
-    check(&[(id, Known::Superseded)], &[slot], &[id], &[]);
+    check(&[(id, ManifestStatus::Closed)], &[slot], &[], &[]);
+    check(&[(id, ManifestStatus::Superseded)], &[slot], &[id], &[]);
 }
 
 #[test]
 fn what_is_only_kept_is_never_made_but_comes_back() {
-    let slot = Slot { made: false, ..slot() };
+    let slot = Slot { create: false, ..slot() };
     check(&[], &[slot], &[], &[]);
-    check(&[(slot.id, Known::Fresh(fresh(&slot)))], &[slot], &[], &[]);
-    check(&[(slot.id, Known::Superseded)], &[slot], &[slot.id], &[]);
+    check(&[(slot.id, ManifestStatus::Fresh(fresh(&slot)))], &[slot], &[], &[]);
+    check(&[(slot.id, ManifestStatus::Superseded)], &[slot], &[slot.id], &[]);
 }
 
 #[test]
@@ -49,9 +49,14 @@ fn what_is_no_longer_wanted_is_withdrawn_unless_it_has_begun_or_is_about_to_time
     let slot = slot();
     let other = Uuid::from_u128(9);
     let window = fresh(&slot);
-    check(&[(slot.id, Known::Fresh(window)), (other, Known::Fresh(window))], &[slot], &[], &[other]);
-    check(&[(other, Known::Taken), (slot.id, Known::Superseded)], &[], &[], &[]);
-    check(&[(other, Known::Fresh(Window { run_before: at(NOW), ..window }))], &[], &[], &[]);
+    check(
+        &[(slot.id, ManifestStatus::Fresh(window)), (other, ManifestStatus::Fresh(window))],
+        &[slot],
+        &[],
+        &[other],
+    );
+    check(&[(other, ManifestStatus::Closed), (slot.id, ManifestStatus::Superseded)], &[], &[], &[]);
+    check(&[(other, ManifestStatus::Fresh(Window { run_before: at(NOW), ..window }))], &[], &[], &[]);
 }
 
 #[test]
@@ -59,7 +64,7 @@ fn what_is_wanted_otherwise_is_withdrawn_and_brought_back() {
     let slot = slot();
     let window = fresh(&slot);
     let replaced = |window: Window| {
-        check(&[(slot.id, Known::Fresh(window))], &[slot], &[slot.id], &[slot.id]);
+        check(&[(slot.id, ManifestStatus::Fresh(window))], &[slot], &[slot.id], &[slot.id]);
     };
     replaced(Window { run_after: window.run_after + 1.second(), ..window });
     replaced(Window { run_before: window.run_before + 1.second(), ..window });
@@ -67,5 +72,5 @@ fn what_is_wanted_otherwise_is_withdrawn_and_brought_back() {
     replaced(Window { parameters: window.parameters ^ 1, ..window });
     // What a person made the next of its cluster stays so.
     let expedited = Window { run_after: Timestamp::UNIX_EPOCH, ..window };
-    check(&[(slot.id, Known::Fresh(expedited))], &[slot], &[], &[]);
+    check(&[(slot.id, ManifestStatus::Fresh(expedited))], &[slot], &[], &[]);
 }

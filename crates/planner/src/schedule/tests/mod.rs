@@ -65,5 +65,5 @@ fn cluster(name: &str) -> Cluster {
 }
 
 fn member(name: &str) -> Member {
-    Member::of(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()), &cluster(name), None, None)
+    Member::new(Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()), &cluster(name), None, None)
 }

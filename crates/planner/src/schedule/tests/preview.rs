@@ -12,7 +12,7 @@ fn a_preview_shows_what_the_scheduler_makes() {
     let now = at("2026-03-01T12:00:00Z");
     let mut elsewhere = cluster("elsewhere");
     elsewhere.location = "eastus".to_owned();
-    let elsewhere = super::Member::of(Uuid::from_u128(1), &elsewhere, None, None);
+    let elsewhere = super::Member::new(Uuid::from_u128(1), &elsewhere, None, None);
     let fleet = [member("cluster1"), elsewhere, member("cluster2"), member("cluster3")];
     let shown = preview(&rule(&schedule), &fleet, now, 3, 2);
     assert_eq!((shown.matched, shown.of, shown.clusters.len()), (3, 4, 2));
@@ -22,7 +22,7 @@ fn a_preview_shows_what_the_scheduler_makes() {
     let made: Vec<i64> = rule
         .wanted(&rule.horizon(now), &fleet[0])
         .iter()
-        .filter(|slot| slot.made && slot.period > now)
+        .filter(|slot| slot.create && slot.period > now)
         .map(|slot| slot.run_after.as_second())
         .collect();
     assert_eq!(shown.clusters[0].run_after, made);

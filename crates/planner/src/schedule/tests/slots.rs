@@ -1,4 +1,4 @@
-use super::super::{Made, Slot};
+use super::super::{Creation, Slot};
 use super::{at, cluster, member, rule, schedule};
 use api::doc::{MissedPolicy, ProvisioningState, Schedule, ScheduleState};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ fn wanted(schedule: &Schedule, now: &str) -> Vec<Slot> {
 
 /// When the slots may begin, and whether each is made when it is not there.
 fn times(slots: &[Slot]) -> Vec<(String, bool)> {
-    slots.iter().map(|slot| (slot.run_after.to_string(), slot.made)).collect()
+    slots.iter().map(|slot| (slot.run_after.to_string(), slot.create)).collect()
 }
 
 #[test]
@@ -53,11 +53,11 @@ fn every_period_that_is_still_open_is_kept_however_many_have_begun_since() {
     // 5 h spread puts this cluster 51 minutes behind; it may begin an hour late.
     let offset = slots[0].run_after.duration_since(slots[0].period).as_secs();
     assert_eq!(offset, 3067);
-    let kept: Vec<Timestamp> = slots.iter().filter(|slot| !slot.made).map(|slot| slot.period).collect();
+    let kept: Vec<Timestamp> = slots.iter().filter(|slot| !slot.create).map(|slot| slot.period).collect();
     assert_eq!(kept, [at("2026-03-01T11:00:00Z"), at("2026-03-01T12:00:00Z")]);
     let rule = rule(&schedule);
     let open = rule.horizon(at("2026-03-01T12:30:00Z")).periods;
-    assert_eq!(open.iter().filter(|period| period.made == Made::No).count(), 6); // 07:00 to 12:00: others are further behind
+    assert_eq!(open.iter().filter(|period| period.creation == Creation::Never).count(), 6); // 07:00 to 12:00: others are further behind
 }
 
 #[test]
@@ -75,10 +75,10 @@ fn a_missed_period_is_made_up_for_once_by_those_who_were_there() {
     let rule = rule(&schedule);
     let mut late = cluster("cluster1");
     late.created_at = at("2026-03-05T03:00:00Z");
-    let late = super::Member::of(Uuid::from_u128(1), &late, None, None);
-    assert!(!rule.wanted(&rule.horizon(at(now)), &late)[0].made);
+    let late = super::Member::new(Uuid::from_u128(1), &late, None, None);
+    assert!(!rule.wanted(&rule.horizon(at(now)), &late)[0].create);
     let changed = super::Rule::read(&schedule, at("2026-03-05T03:00:00Z")).unwrap();
-    assert!(!changed.wanted(&changed.horizon(at(now)), &member("cluster1"))[0].made);
+    assert!(!changed.wanted(&changed.horizon(at(now)), &member("cluster1"))[0].create);
     // Rare calendars are looked for far back, but not beyond the time for which it is known what was made.
     schedule.calendars = vec!["*-2-10".to_owned()];
     assert_eq!(times(&wanted(&schedule, now))[0], ("2026-02-10T00:00:00Z".to_owned(), true));
@@ -93,7 +93,7 @@ fn nothing_is_wanted_of_clusters_that_are_not_selected_or_not_there() {
     let count = |change: &dyn Fn(&mut api::doc::Cluster)| {
         let mut cluster = cluster("cluster1");
         change(&mut cluster);
-        rule.wanted(&horizon, &super::Member::of(Uuid::from_u128(1), &cluster, None, None)).len()
+        rule.wanted(&horizon, &super::Member::new(Uuid::from_u128(1), &cluster, None, None)).len()
     };
     assert_eq!(count(&|_| {}), 1);
     assert_eq!(count(&|it| it.location = "eastus".to_owned()), 0);

@@ -163,7 +163,7 @@ mod tests {
             let schema = task.schema().expect("every one has a schema");
             crate::task::parameters::check_schema(schema)
                 .unwrap_or_else(|problem| panic!("{}: {problem}", task.name()));
-            assert_eq!(Definition::thaw(&task.frozen()).unwrap().id(), task.id());
+            assert_eq!(Definition::from_snapshot(&task.snapshot()).unwrap().id(), task.id());
         }
     }
 

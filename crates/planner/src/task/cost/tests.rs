@@ -14,7 +14,7 @@ fn stored(schema: &Value) -> Result<(), String> {
 
 /// What a task with this schema says of these parameters.
 fn given(schema: &Value, parameters: &Value) -> Result<(), TaskProblem> {
-    let task = form::of_value(json!({"name": "t", "title": "t", "parameters": schema,
+    let task = form::from_value(json!({"name": "t", "title": "t", "parameters": schema,
         "steps": [{"uses": "pause", "with": {"duration": "1s"}}]}));
     let task = form::check(&task.unwrap()).unwrap();
     check_parameters(&task, parameters.as_object().unwrap())
@@ -107,7 +107,7 @@ fn a_schema_that_refers_to_itself_for_the_same_value_is_refused() {
     for (schema, reference) in
         [(dense, "#/$defs/d0"), (itself, "#/properties/p"), (whole, "#"), (anchors, "#/%24defs/a")]
     {
-        let Err(refused) = Costs::of(&schema) else { panic!("{schema} is accepted") };
+        let Err(refused) = Costs::new(&schema) else { panic!("{schema} is accepted") };
         let expect = format!("the reference {reference:?} leads back to itself for the same value");
         assert!(refused.why.starts_with(&expect), "{}", refused.why);
         assert!(stored(&schema).unwrap_err().contains("leads back to itself"));
@@ -171,7 +171,7 @@ proptest! {
         let parts: Map<String, Value> =
             parts.into_iter().enumerate().map(|(n, part)| (format!("d{n}"), part)).collect();
         let schema = json!({"$ref": "#/$defs/d0", "$defs": parts});
-        let Ok(costs) = Costs::of(&schema) else { return Ok(()) };
+        let Ok(costs) = Costs::new(&schema) else { return Ok(()) };
         let Ok(work) = costs.check(&schema, &value) else { return Ok(()) };
         let visits = Arc::new(AtomicU64::new(0));
         let counter = visits.clone();

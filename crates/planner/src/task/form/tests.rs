@@ -30,9 +30,9 @@ fn a_good_task_is_taken_and_shows_its_steps_by_name() {
     let form = read(form.to_string().as_bytes(), Format::Json).unwrap();
     let definition = check(&form).unwrap();
     assert_eq!(definition.step_names(), ["pause", "steady", "map"]);
-    let again = Definition::of_document(&definition.at_version(7).document()).unwrap();
+    let again = Definition::from_document(&definition.at_version(7).document()).unwrap();
     assert_eq!((again.version(), again.form().steps.len()), (7, 3));
-    let thawed = Definition::thaw(&again.frozen()).unwrap();
+    let thawed = Definition::from_snapshot(&again.snapshot()).unwrap();
     assert_eq!(thawed.form(), again.form());
 }
 

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, json};
 use uuid::Uuid;
 
-use super::{Observed, Question, answer, answer_within};
+use super::{PlanInput, PlanRequest, compute, compute_within};
 use crate::schedule::{Member, Rule};
 use crate::task::Catalogue;
 
@@ -17,8 +17,8 @@ fn now() -> Timestamp {
     "2026-03-02T00:00:07Z".parse().unwrap()
 }
 
-fn question(hours: u64, grouping: PlanGrouping) -> Question {
-    Question {
+fn question(hours: u64, grouping: PlanGrouping) -> PlanRequest {
+    PlanRequest {
         horizon: Duration::from_secs(hours * 3600),
         cluster: None,
         schedule: None,
@@ -35,8 +35,8 @@ fn task() -> Uuid {
     Catalogue::builtin().find("cluster-health").unwrap().id()
 }
 
-fn fleet(clusters: usize, calendars: &[&str]) -> Observed {
-    let mut seen = Observed { actuators: 1, ..Observed::default() };
+fn fleet(clusters: usize, calendars: &[&str]) -> PlanInput {
+    let mut seen = PlanInput { actuators: 1, ..PlanInput::default() };
     for number in 0..clusters {
         let id = format!("/subscriptions/s/resourcegroups/g/providers/p/openshiftclusters/c{number}");
         let cluster = Cluster {
@@ -55,7 +55,7 @@ fn fleet(clusters: usize, calendars: &[&str]) -> Observed {
             created_at: "2026-01-01T00:00:00Z".parse().unwrap(),
             id: id.clone(),
         };
-        seen.clusters.push((Member::of(Uuid::from_u128(1 + number as u128), &cluster, None, None), id));
+        seen.clusters.push((Member::new(Uuid::from_u128(1 + number as u128), &cluster, None, None), id));
     }
     for (number, calendar) in calendars.iter().enumerate() {
         let schedule = Schedule {
@@ -78,8 +78,8 @@ fn fleet(clusters: usize, calendars: &[&str]) -> Observed {
     seen
 }
 
-fn plan(seen: &Observed, question: &Question) -> PlanForm {
-    answer(seen, &Catalogue::builtin(), question, now(), &|| false).unwrap().0
+fn plan(seen: &PlanInput, question: &PlanRequest) -> PlanForm {
+    compute(seen, &Catalogue::builtin(), question, now(), &|| false).unwrap().0
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn an_entry_says_why_most_of_its_runs_do_not_begin() {
     assert_eq!((entry.outcome, entry.misses), (PlanOutcome::Misses, 2 * 23));
     assert_eq!(entry.reason.as_deref(), Some("budget fleet lets 0 run at once"));
     let only = |outcome: PlanOutcome| {
-        plan(&seen, &Question { outcome: Some(outcome), ..question(24, PlanGrouping::Run) }).runs
+        plan(&seen, &PlanRequest { outcome: Some(outcome), ..question(24, PlanGrouping::Run) }).runs
     };
     assert_eq!((only(PlanOutcome::Misses), only(PlanOutcome::Runs)), (2 * 23, 0));
 }
@@ -187,11 +187,11 @@ fn an_entry_says_why_most_of_its_runs_do_not_begin() {
 #[test]
 fn a_page_goes_on_where_the_last_one_ended() {
     let seen = fleet(2, &["*-*-* *:00", "*-*-* *:30"]);
-    let asked = Question { limit: 3, ..question(3, PlanGrouping::Cluster) };
-    let (first, next) = answer(&seen, &Catalogue::builtin(), &asked, now(), &|| false).unwrap();
+    let asked = PlanRequest { limit: 3, ..question(3, PlanGrouping::Cluster) };
+    let (first, next) = compute(&seen, &Catalogue::builtin(), &asked, now(), &|| false).unwrap();
     assert_eq!((first.entries.len(), first.total, next), (3, 4, Some(3)));
     let (rest, next) =
-        answer(&seen, &Catalogue::builtin(), &Question { skip: 3, ..asked }, now(), &|| false).unwrap();
+        compute(&seen, &Catalogue::builtin(), &PlanRequest { skip: 3, ..asked }, now(), &|| false).unwrap();
     assert_eq!((rest.entries.len(), next), (1, None));
 }
 
@@ -200,7 +200,7 @@ fn a_plan_of_too_many_runs_ends_earlier_and_says_so() {
     let seen = fleet(4, &["*-*-* *:00", "*-*-* *:00/10"]);
     let within = |runs_max: u64| {
         let asked = question(24, PlanGrouping::Run);
-        answer_within(&seen, &Catalogue::builtin(), &asked, now(), &|| false, runs_max).unwrap().0
+        compute_within(&seen, &Catalogue::builtin(), &asked, now(), &|| false, runs_max).unwrap().0
     };
     let whole = within(10_000);
     assert_eq!((whole.runs, whole.truncated), (4 * (24 + 144), None));
@@ -213,10 +213,10 @@ fn a_plan_of_too_many_runs_ends_earlier_and_says_so() {
     assert_eq!(cut.entries, whole.entries[..cut.entries.len()]);
     // A second's calendar over a year is no more than that.
     let every_second =
-        Question { horizon: Duration::from_secs(400 * 86_400), ..question(1, PlanGrouping::Schedule) };
+        PlanRequest { horizon: Duration::from_secs(400 * 86_400), ..question(1, PlanGrouping::Schedule) };
     let seconds = fleet(4, &["*-*-* *:*:*"]);
     let cut =
-        answer_within(&seconds, &Catalogue::builtin(), &every_second, now(), &|| false, 1000).unwrap().0;
+        compute_within(&seconds, &Catalogue::builtin(), &every_second, now(), &|| false, 1000).unwrap().0;
     assert!(cut.runs <= 1000 && cut.truncated.is_some());
 }
 
@@ -224,7 +224,7 @@ fn a_plan_of_too_many_runs_ends_earlier_and_says_so() {
 fn a_calendar_that_selects_no_cluster_costs_nothing() {
     let seen = fleet(0, &["*-*-* *:*:*"]);
     let asked =
-        Question { horizon: Duration::from_secs(400 * 86_400), ..question(1, PlanGrouping::Schedule) };
+        PlanRequest { horizon: Duration::from_secs(400 * 86_400), ..question(1, PlanGrouping::Schedule) };
     let found = plan(&seen, &asked);
     assert_eq!((found.runs, found.truncated), (0, None));
 }
@@ -233,7 +233,7 @@ fn a_calendar_that_selects_no_cluster_costs_nothing() {
 fn a_plan_that_nobody_waits_for_is_given_up() {
     let seen = fleet(4, &["*-*-* *:00/5"]);
     assert_eq!(
-        answer(&seen, &Catalogue::builtin(), &question(24, PlanGrouping::Schedule), now(), &|| true),
+        compute(&seen, &Catalogue::builtin(), &question(24, PlanGrouping::Schedule), now(), &|| true),
         None
     );
 }

@@ -4,16 +4,16 @@ use std::collections::{HashMap, HashSet};
 
 use api::admin::ScheduleStatus;
 use jiff::Timestamp;
-use planner::schedule::{Horizon, Known, Rule, Slot};
+use planner::schedule::{Horizon, ManifestStatus, Rule, Slot};
 use uuid::Uuid;
 
 /// A schedule, whether it is there or only what it has made.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
-    pub(super) standing: Standing,
+pub(super) struct ScheduleRecord {
+    pub(super) rule_state: RuleState,
     pub(super) horizon: Option<Horizon>,
     /// What is known of its manifests, by cluster.
-    pub(super) shelves: HashMap<Uuid, Vec<(Uuid, Known)>>,
+    pub(super) manifests: HashMap<Uuid, Vec<(Uuid, ManifestStatus)>>,
     /// The clusters that it is for.
     pub(super) matched: HashSet<Uuid>,
     pub(super) dirty: Dirty,
@@ -26,14 +26,14 @@ pub(super) struct Desk {
 
 /// What there is of a schedule.
 #[derive(Debug, Default)]
-pub(super) enum Standing {
+pub(super) enum RuleState {
     /// It is there.
-    Live(Box<Rule>),
+    Valid(Box<Rule>),
     /// It is there but cannot be read; what it has made is left alone until somebody mends it.
-    Broken(String),
+    Invalid(String),
     /// It is not there: whatever it has made is no longer wanted.
     #[default]
-    Gone,
+    Deleted,
 }
 
 /// What must be decided anew.
@@ -63,10 +63,10 @@ impl Dirty {
     }
 }
 
-impl Desk {
+impl ScheduleRecord {
     /// Brings the periods that count up to date; when they are others now, all is to be decided anew.
     pub(super) fn roll(&mut self, now: Timestamp) {
-        let Standing::Live(rule) = &self.standing else { return };
+        let RuleState::Valid(rule) = &self.rule_state else { return };
         if let Some(horizon) = &mut self.horizon
             && horizon.boundary.is_none_or(|at| at > now)
             && horizon.now <= now
@@ -83,31 +83,31 @@ impl Desk {
     }
 
     /// What is known of one manifest.
-    pub(super) fn known(&self, cluster: Uuid, manifest: Uuid) -> Option<Known> {
-        self.shelves.get(&cluster)?.iter().find(|(id, _)| *id == manifest).map(|(_, known)| *known)
+    pub(super) fn known(&self, cluster: Uuid, manifest: Uuid) -> Option<ManifestStatus> {
+        self.manifests.get(&cluster)?.iter().find(|(id, _)| *id == manifest).map(|(_, known)| *known)
     }
 
-    pub(super) fn learn(&mut self, cluster: Uuid, manifest: Uuid, known: Known) {
-        let shelf = self.shelves.entry(cluster).or_default();
-        match shelf.iter_mut().find(|(id, _)| *id == manifest) {
-            Some((_, old)) => *old = known,
-            None => shelf.push((manifest, known)),
+    pub(super) fn learn(&mut self, cluster: Uuid, manifest: Uuid, status: ManifestStatus) {
+        let known = self.manifests.entry(cluster).or_default();
+        match known.iter_mut().find(|(id, _)| *id == manifest) {
+            Some((_, old)) => *old = status,
+            None => known.push((manifest, status)),
         }
     }
 
     /// Forgets what need not be known any more: what is neither waiting nor wanted. Which manifests these are.
     pub(super) fn tidy(&mut self, cluster: Uuid, wanted: &[Slot]) -> Vec<Uuid> {
-        let Some(shelf) = self.shelves.get_mut(&cluster) else { return Vec::new() };
+        let Some(known) = self.manifests.get_mut(&cluster) else { return Vec::new() };
         let mut forgotten = Vec::new();
-        shelf.retain(|(id, known)| {
-            let stays = matches!(known, Known::Fresh(_)) || wanted.iter().any(|slot| slot.id == *id);
+        known.retain(|(id, known)| {
+            let stays = matches!(known, ManifestStatus::Fresh(_)) || wanted.iter().any(|slot| slot.id == *id);
             if !stays {
                 forgotten.push(*id);
             }
             stays
         });
-        if shelf.is_empty() {
-            self.shelves.remove(&cluster);
+        if known.is_empty() {
+            self.manifests.remove(&cluster);
         }
         forgotten
     }

@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use steps::engine::{Journal, PLAN_TIME};
 use uuid::Uuid;
 
-use super::group::{Rhythm, interval};
-use super::simulate::{Keys, Lane, Micros, Piece, Placed, Rank, Running, World};
-use super::{Observed, estimate};
-use crate::schedule::{Horizon, Made, Period, Rule};
+use super::group::{Recurrence, interval};
+use super::simulate::{BudgetKeys, FleetModel, Lane, Micros, PlannedRun, QueuedRun, RunPhase, Running};
+use super::{PlanInput, estimate};
+use crate::schedule::{Creation, Horizon, Period, Rule};
 use crate::task::Catalogue;
 
 /// How long a customer's operation is taken to last; nobody can know.
@@ -24,8 +24,8 @@ const SLOTS: usize = 20;
 
 /// The world, and what its numbers stand for.
 #[derive(Debug)]
-pub(super) struct Board {
-    pub(super) world: World,
+pub(super) struct PlanModel {
+    pub(super) world: FleetModel,
     /// The resource ids of the lanes.
     pub(super) clusters: Vec<String>,
     /// The budgets' names and limits.
@@ -33,7 +33,7 @@ pub(super) struct Board {
     /// What the pieces' tags stand for.
     pub(super) sources: Vec<Source>,
     /// How often each schedule fires.
-    pub(super) rhythms: HashMap<String, Rhythm>,
+    pub(super) recurrences: HashMap<String, Recurrence>,
 }
 
 /// What pieces are made from.
@@ -56,20 +56,20 @@ impl Source {
     }
 }
 
-impl Board {
+impl PlanModel {
     /// The source of a run.
-    pub(super) fn source(&self, placed: &Placed) -> &Source {
+    pub(super) fn source(&self, placed: &PlannedRun) -> &Source {
         &self.sources[placed.piece.tag as usize]
     }
 
     /// The world from `now` to `to`; of no use to anybody when `is_cancelled` is true.
     pub(super) fn new(
-        seen: &Observed,
+        seen: &PlanInput,
         catalogue: &Catalogue,
         now: Timestamp,
         to: Timestamp,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> Board {
+    ) -> PlanModel {
         let mut builder = Builder::new(seen, catalogue);
         let live: HashSet<Uuid> = seen.live.iter().map(|it| it.id).collect();
         for work in &seen.live {
@@ -78,12 +78,12 @@ impl Board {
         for rule in &seen.rules {
             builder.add_rule(rule, &live, now, to, is_cancelled);
         }
-        builder.board
+        builder.model
     }
 }
 
 /// Wanted slots that would be there if they were not at their end: those of the periods whose manifests are made already.
-pub(super) fn doubtful(seen: &Observed, now: Timestamp, to: Timestamp) -> Vec<Uuid> {
+pub(super) fn doubtful(seen: &PlanInput, now: Timestamp, to: Timestamp) -> Vec<Uuid> {
     let live: HashSet<Uuid> = seen.live.iter().map(|it| it.id).collect();
     let mut found = Vec::new();
     for rule in &seen.rules {
@@ -91,29 +91,29 @@ pub(super) fn doubtful(seen: &Observed, now: Timestamp, to: Timestamp) -> Vec<Uu
         near.periods.retain(|it| it.at <= to);
         for (member, _) in &seen.clusters {
             let slots = rule.wanted(&near, member).into_iter();
-            found.extend(slots.filter(|it| it.made && !live.contains(&it.id)).map(|it| it.id));
+            found.extend(slots.filter(|it| it.create && !live.contains(&it.id)).map(|it| it.id));
         }
     }
     found
 }
 
 struct Builder<'a> {
-    seen: &'a Observed,
+    seen: &'a PlanInput,
     catalogue: &'a Catalogue,
     lanes: HashMap<Uuid, usize>,
     keys: HashMap<&'a str, u16>,
     tags: HashMap<(Option<String>, Uuid, bool, bool), u32>,
-    board: Board,
+    model: PlanModel,
 }
 
 impl<'a> Builder<'a> {
-    fn new(seen: &'a Observed, catalogue: &'a Catalogue) -> Builder<'a> {
+    fn new(seen: &'a PlanInput, catalogue: &'a Catalogue) -> Builder<'a> {
         let lanes = seen.clusters.iter().map(|(member, _)| Lane {
             id: member.uuid,
             unreachable: seen.unreachable.contains(&member.uuid),
             ..Lane::default()
         });
-        let world = World {
+        let world = FleetModel {
             lanes: lanes.collect(),
             budgets: seen.budgets.iter().map(|it| it.limit).collect(),
             slots: SLOTS * seen.actuators.max(1),
@@ -129,12 +129,12 @@ impl<'a> Builder<'a> {
                 .collect(),
             keys: seen.budgets.iter().zip(0_u16..).map(|(it, place)| (it.key.as_str(), place)).collect(),
             tags: HashMap::new(),
-            board: Board {
+            model: PlanModel {
                 world,
                 clusters: seen.clusters.iter().map(|(_, id)| id.clone()).collect(),
                 budgets: seen.budgets.iter().map(|it| (catalogue.budget_name(&it.key), it.limit)).collect(),
                 sources: Vec::new(),
-                rhythms: HashMap::new(),
+                recurrences: HashMap::new(),
             },
         }
     }
@@ -146,24 +146,24 @@ impl<'a> Builder<'a> {
         // The budgets of a manifest name its task.
         let task = work.budgets.iter().find_map(|key| key.strip_prefix("task/")?.parse().ok());
         let tag = self.tag(work.origin.clone(), task.unwrap_or_default(), true, is_operation);
-        let duration = self.board.sources[tag as usize].length();
+        let duration = self.model.sources[tag as usize].length();
         let keys = self.keys_of(work.budgets.iter().map(String::as_str));
         let limit =
             task.and_then(|it| self.catalogue.get(it)).map_or(PLAN_TIME, crate::task::Definition::time_limit);
-        let lane = &mut self.board.world.lanes[place];
+        let lane = &mut self.model.world.lanes[place];
         if work.state == WorkState::InProgress {
             let end = end_of_running(work, duration, limit, now);
             lane.running = Some(Running { end, keys, is_operation });
             return;
         }
-        lane.queue.push(Piece {
+        lane.queue.push(QueuedRun {
             id: work.id,
             // As the engine leaves it: what is parked before its first step has a checkpoint, and has not begun.
             rank: match is_operation {
-                true => Rank::Operation,
-                false if work.ending => Rank::Ending,
-                false if Journal::read(work.checkpoint.as_ref()).has_begun() => Rank::Begun,
-                false => Rank::Fresh,
+                true => RunPhase::Operation,
+                false if work.ending => RunPhase::Ending,
+                false if Journal::read(work.checkpoint.as_ref()).has_begun() => RunPhase::Started,
+                false => RunPhase::Fresh,
             },
             due: work.due_at.as_microsecond(),
             before: work.run_before.map_or(Micros::MAX, Timestamp::as_microsecond),
@@ -191,9 +191,9 @@ impl<'a> Builder<'a> {
         let horizon = up_to(rule, rule.horizon(now), to);
         let calendars = rule.calendars.iter().map(ToString::to_string).collect();
         let every = interval(horizon.periods.iter().map(|it| it.at.as_second()));
-        self.board.rhythms.insert(rule.id.clone(), Rhythm { every, calendars });
+        self.model.recurrences.insert(rule.id.clone(), Recurrence { every, calendars });
         let tag = self.tag(Some(rule.id.clone()), rule.task, false, false);
-        let duration = self.board.sources[tag as usize].length();
+        let duration = self.model.sources[tag as usize].length();
         for (place, (member, _)) in seen.clusters.iter().enumerate() {
             if is_cancelled() {
                 return;
@@ -206,12 +206,12 @@ impl<'a> Builder<'a> {
             let keys = self.keys_of(budgets.iter().map(String::as_str));
             for slot in slots {
                 let is_there = live.contains(&slot.id) || seen.settled.contains(&slot.id);
-                if !slot.made || is_there || slot.run_after > to {
+                if !slot.create || is_there || slot.run_after > to {
                     continue;
                 }
-                self.board.world.lanes[place].queue.push(Piece {
+                self.model.world.lanes[place].queue.push(QueuedRun {
                     id: slot.id,
-                    rank: Rank::Fresh,
+                    rank: RunPhase::Fresh,
                     due: slot.run_after.as_microsecond(),
                     before: slot.run_before.as_microsecond(),
                     priority: slot.priority,
@@ -223,9 +223,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn keys_of<'b>(&self, names: impl Iterator<Item = &'b str>) -> Keys {
+    fn keys_of<'b>(&self, names: impl Iterator<Item = &'b str>) -> BudgetKeys {
         let known = names.filter_map(|name| Some((*self.keys.get(name)?, holds_lane(name))));
-        known.fold(Keys::default(), |keys, (key, holds_lane)| match holds_lane {
+        known.fold(BudgetKeys::default(), |keys, (key, holds_lane)| match holds_lane {
             true => keys.with(key),
             false => keys.with_own(key),
         })
@@ -239,8 +239,8 @@ impl<'a> Builder<'a> {
         let expected = self.catalogue.get(task).map(crate::task::Definition::expected);
         let duration = estimate(self.seen.stats.get(&task), expected);
         let source = Source { schedule: key.0.clone(), task, is_there, is_operation, duration };
-        let tag = u32::try_from(self.board.sources.len()).unwrap_or(u32::MAX);
-        self.board.sources.push(source);
+        let tag = u32::try_from(self.model.sources.len()).unwrap_or(u32::MAX);
+        self.model.sources.push(source);
         self.tags.insert(key, tag);
         tag
     }
@@ -267,7 +267,7 @@ fn up_to(rule: &Rule, near: Horizon, to: Timestamp) -> Horizon {
     let makes_up = rule.missed == MissedPolicy::RunOnce;
     for at in rule.calendars.after(last).take_while(|at| *at <= to) {
         let until = if makes_up { rule.calendars.next_after(at) } else { None };
-        horizon.periods.push(Period { at, until, made: Made::Yes });
+        horizon.periods.push(Period { at, until, creation: Creation::Always });
     }
     horizon.periods.retain(|it| it.at <= to);
     horizon

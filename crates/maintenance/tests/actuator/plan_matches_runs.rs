@@ -10,10 +10,10 @@ use api::clock::SharedClock;
 use api::doc::{Document, Manifest, MissedPolicy, Schedule, ScheduleState, SpreadBy, TaskStats};
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::{SignedDuration, Timestamp};
-use maintenance::actuator::{self, Config, Errand};
+use maintenance::actuator::{self, Assignment, Config};
 use maintenance::scheduler;
-use maintenance::trial::{self, Scripted};
-use planner::plan::{FleetRecords, Observed, Question, answer};
+use maintenance::trial::{self, ScriptedTasks};
+use planner::plan::{FleetRecords, PlanInput, PlanRequest, compute};
 use planner::task::Catalogue;
 use proptest::prelude::*;
 use serde_json::{Map, json};
@@ -220,8 +220,8 @@ fn schedule(number: usize, rule: &Rule) -> Schedule {
 }
 
 /// Every task is one step that takes as long as its task does.
-fn script(errand: Errand<'_>) -> Result<Plan<()>, steps::engine::StepError> {
-    let number = (0..TASKS.len()).find(|it| task(*it) == errand.manifest.task_id).unwrap();
+fn script(assignment: Assignment<'_>) -> Result<Plan<()>, steps::engine::StepError> {
+    let number = (0..TASKS.len()).find(|it| task(*it) == assignment.manifest.task_id).unwrap();
     let span = Duration::from_secs(TASKS[number]);
     let work = Step::action("work", move |_: Arc<()>, _| async move {
         tokio::time::sleep(span).await;
@@ -256,7 +256,7 @@ async fn end_after(store: Store, hold: WorkLease, span: Duration) {
 }
 
 /// Everything that the plan is computed from.
-async fn observed(store: &Store, now: Timestamp) -> Observed {
+async fn observed(store: &Store, now: Timestamp) -> PlanInput {
     async fn all<T: Document>(store: &Store) -> Vec<VersionedDocument<T>> {
         let mut found = Vec::new();
         store.documents::<T>().for_each(|read| found.push(read)).await.unwrap();
@@ -267,7 +267,7 @@ async fn observed(store: &Store, now: Timestamp) -> Observed {
     for kind in WorkKind::ALL {
         live.extend(store.live(kind, None, 1000).await.unwrap());
     }
-    let mut seen = Observed::new(FleetRecords {
+    let mut seen = PlanInput::new(FleetRecords {
         subscriptions: Vec::new(),
         health: store.health(clusters.iter().map(|it| it.0).collect()).await.unwrap(),
         clusters,
@@ -305,7 +305,7 @@ async fn run_for_real(store: &Store, clock: &SharedClock) -> HashMap<Key, WorkVi
     services.spawn(async move { scheduler::run(deps, token).await.unwrap() });
     let deps = actuator::Deps {
         store: store.clone(),
-        tasks: Arc::new(Scripted::new(Arc::new(()), script)),
+        tasks: Arc::new(ScriptedTasks::new(Arc::new(()), script)),
         clock: clock.clone(),
         metrics: actuator::Metrics::default(),
         config: Config::default(),
@@ -342,7 +342,7 @@ async fn compare(fleet: Fleet) -> Result<(), TestCaseError> {
     let start: Timestamp = "2026-03-02T00:00:07Z".parse().unwrap();
     let clock: SharedClock = Arc::new(VirtualClock::from(start));
     let store = found(&fleet, &clock).await;
-    let question = Question {
+    let question = PlanRequest {
         horizon: HORIZON,
         cluster: None,
         schedule: None,
@@ -353,7 +353,7 @@ async fn compare(fleet: Fleet) -> Result<(), TestCaseError> {
         limit: 10_000,
     };
     let seen = observed(&store, clock.now()).await;
-    let (foretold, _) = answer(&seen, &Catalogue::builtin(), &question, clock.now(), &|| false).unwrap();
+    let (foretold, _) = compute(&seen, &Catalogue::builtin(), &question, clock.now(), &|| false).unwrap();
     let at_work: Vec<Uuid> =
         store.running(WorkKind::Manifest, 100).await.unwrap().iter().map(|it| it.id).collect();
     let mut happened = run_for_real(&store, &clock).await;

@@ -16,12 +16,12 @@ use store::{Etag, Reader, Store};
 use uuid::Uuid;
 
 use super::crew::SERVICE;
-use super::{Contact, Errand, Ready, Tasks};
+use super::{Assignment, ClusterProbe, PreparedTask, Tasks};
 use crate::tasks;
 
 /// The catalogue of the product, and the links to its clusters.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct TaskCatalog {
     reader: Reader,
     connections: ClusterConnections,
     clock: SharedClock,
@@ -42,17 +42,17 @@ pub struct Provider {
     pub store: Store,
 }
 
-impl Fleet {
+impl TaskCatalog {
     /// The tasks and clusters of a store.
-    pub fn new(reader: Reader, connections: ClusterConnections, clock: SharedClock) -> Fleet {
+    pub fn new(reader: Reader, connections: ClusterConnections, clock: SharedClock) -> TaskCatalog {
         let (builtin, read) = (Catalogue::builtin(), Mutex::default());
-        Fleet { reader, connections, clock, builtin, provider: None, read }
+        TaskCatalog { reader, connections, clock, builtin, provider: None, read }
     }
 
     /// The same, with what the tasks for clusters that we made need.
     #[must_use]
-    pub fn with_provider(self, provider: Provider) -> Fleet {
-        Fleet { provider: Some(provider), ..self }
+    pub fn with_provider(self, provider: Provider) -> TaskCatalog {
+        TaskCatalog { provider: Some(provider), ..self }
     }
 
     /// What tasks on a managed cluster need besides the connection to it.
@@ -66,7 +66,7 @@ impl Fleet {
     /// The task that a manifest began with, or the one that it names.
     async fn definition(&self, task: Uuid, journal: &Journal) -> Result<Definition, StepError> {
         if let Some(frozen) = &journal.plan {
-            return Definition::thaw(frozen)
+            return Definition::from_snapshot(frozen)
                 .map_err(|problem| StepError::terminal("UnknownTask", problem.to_string()));
         }
         if let Some(builtin) = self.builtin.get(task) {
@@ -86,7 +86,7 @@ impl Fleet {
         if let Some((_, definition)) = known.filter(|(etag, _)| *etag == stored.etag) {
             return Ok(definition);
         }
-        let definition = Definition::of_document(&stored.document)
+        let definition = Definition::from_document(&stored.document)
             .map_err(|problem| StepError::terminal("InvalidTask", problem.to_string()))?;
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.insert(task, (stored.etag, definition.clone()));
@@ -94,11 +94,11 @@ impl Fleet {
     }
 }
 
-impl Tasks for Fleet {
+impl Tasks for TaskCatalog {
     type Context = ClusterContext;
 
-    async fn ready(&self, errand: Errand<'_>) -> Result<Ready<ClusterContext>, StepError> {
-        let Errand { manifest, cluster, document, version, journal } = errand;
+    async fn ready(&self, assignment: Assignment<'_>) -> Result<PreparedTask<ClusterContext>, StepError> {
+        let Assignment { manifest, cluster, document, version, journal } = assignment;
         let definition = self.definition(manifest.task_id, journal).await?;
         let link = self.connections.link(cluster).await?;
         let mut version = version.map(str::to_owned);
@@ -123,10 +123,10 @@ impl Tasks for Fleet {
         if let Some(managed) = self.managed(cluster, document) {
             context = context.with_managed(managed);
         }
-        Ok(Ready {
+        Ok(PreparedTask {
             task: definition.name().to_owned(),
             version: definition.version(),
-            definition: Some(definition.frozen()),
+            definition: Some(definition.snapshot()),
             plan,
             context: Arc::new(context),
         })
@@ -137,9 +137,9 @@ impl Tasks for Fleet {
         Some(definition.name().to_owned())
     }
 
-    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<Contact, StepError> {
+    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<ClusterProbe, StepError> {
         let link = self.connections.link(cluster).await?;
-        Ok(Contact { version: facts::version(&link).await.map_err(StepError::from)? })
+        Ok(ClusterProbe { version: facts::version(&link).await.map_err(StepError::from)? })
     }
 }
 

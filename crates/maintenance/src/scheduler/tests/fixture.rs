@@ -18,7 +18,7 @@ use super::super::{Deps, Metrics, Scheduler, Timing};
 
 pub(super) const TASK: Uuid = Uuid::from_u128(0x7a5c);
 
-pub(super) struct Bed {
+pub(super) struct TestScheduler {
     pub(super) store: Store,
     pub(super) options: Options,
     pub(super) clock: Arc<ManualClock>,
@@ -30,28 +30,28 @@ enum Place {
     Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::TestDatabase),
 }
 
-impl Bed {
-    pub(super) async fn sqlite() -> Bed {
+impl TestScheduler {
+    pub(super) async fn sqlite() -> TestScheduler {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(directory.path().join("store.db"));
-        Bed::open(location, Place::Directory(directory)).await
+        TestScheduler::open(location, Place::Directory(directory)).await
     }
 
-    pub(super) async fn postgres() -> Option<Bed> {
+    pub(super) async fn postgres() -> Option<TestScheduler> {
         let Some(server) = postgres::shared() else {
             prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
             return None;
         };
         let database = server.database().unwrap();
-        Some(Bed::open(database.url().parse().unwrap(), Place::Database(database)).await)
+        Some(TestScheduler::open(database.url().parse().unwrap(), Place::Database(database)).await)
     }
 
-    async fn open(location: Location, place: Place) -> Bed {
+    async fn open(location: Location, place: Place) -> TestScheduler {
         let truth: SharedClock = Arc::new(SystemClock);
         let options = Options::new(location, Keyring::ephemeral().unwrap(), truth);
         let store = Store::open(options.clone()).await.unwrap();
         // The scheduler's clock is moved; the store's goes its way.
-        Bed { store, options, clock: ManualClock::at(SystemClock.now()), _place: place }
+        TestScheduler { store, options, clock: ManualClock::at(SystemClock.now()), _place: place }
     }
 
     /// The store as another process has it; on SQLite, which is for one process, the same.
@@ -219,30 +219,30 @@ pub(super) fn short_or_long<T>(short: T, long: T) -> T {
 
 /// One test, on both engines; afterwards every promise of the store is verified.
 macro_rules! on_both_engines {
-    ($(#[$meta:meta])* async fn $name:ident($bed:ident: &Bed) $body:block) => {
+    ($(#[$meta:meta])* async fn $name:ident($test:ident: &TestScheduler) $body:block) => {
         $(#[$meta])*
         mod $name {
             use super::*;
 
-            async fn on($bed: &Bed) $body
+            async fn on($test: &TestScheduler) $body
 
-            async fn run_and_check(bed: Bed) {
-                on(&bed).await;
-                let findings = bed.store.check().await.unwrap();
+            async fn run_and_check(test: TestScheduler) {
+                on(&test).await;
+                let findings = test.store.check().await.unwrap();
                 let broken: Vec<_> = findings.into_iter().filter(|it| !it.faults.is_empty()).collect();
                 assert!(broken.is_empty(), "{broken:#?}");
             }
 
             #[test]
             fn on_sqlite() {
-                $crate::scheduler::tests::bed::block_on(async { run_and_check(Bed::sqlite().await).await });
+                $crate::scheduler::tests::fixture::block_on(async { run_and_check(TestScheduler::sqlite().await).await });
             }
 
             #[test]
             fn on_postgresql() {
-                $crate::scheduler::tests::bed::block_on(async {
-                    if let Some(bed) = Bed::postgres().await {
-                        run_and_check(bed).await;
+                $crate::scheduler::tests::fixture::block_on(async {
+                    if let Some(test) = TestScheduler::postgres().await {
+                        run_and_check(test).await;
                     }
                 });
             }

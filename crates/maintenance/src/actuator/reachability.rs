@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::crew::Crew;
-use super::{Contact, Tasks};
+use super::{ClusterProbe, Tasks};
 
 /// Between two looks at the feed when no wake-up came.
 const POLL: Duration = Duration::from_secs(15);
@@ -33,9 +33,9 @@ const AGAIN_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// The clusters that did not answer this process: when each is asked again, and the pause that led there.
 #[derive(Debug, Default)]
-pub(super) struct Away(Mutex<BTreeMap<Uuid, (Instant, Duration)>>);
+pub(super) struct UnreachableClusters(Mutex<BTreeMap<Uuid, (Instant, Duration)>>);
 
-impl Away {
+impl UnreachableClusters {
     fn clusters(&self) -> MutexGuard<'_, BTreeMap<Uuid, (Instant, Duration)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,7 +180,7 @@ pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) 
     }
     let seen = before.as_ref().map(|it| it.details.clone()).unwrap_or_default();
     let (reachable, details) = match answer {
-        Ok(Contact { version }) => (true, seen.answered(version)),
+        Ok(ClusterProbe { version }) => (true, seen.answered(version)),
         Err(error) => (false, seen.unreachable(Some(error.full_message()))),
     };
     if before.is_none_or(|it| it.reachable != reachable || it.details != details) {
