@@ -159,7 +159,7 @@ impl Model {
                     let cluster = test.cluster(*uuid).await.document;
                     for slot in rule.wanted(&horizon, &Member::new(*uuid, &cluster, None, None)) {
                         may.insert(slot.id);
-                        if slot.made {
+                        if slot.create {
                             must.insert(slot.id);
                         }
                     }
