@@ -185,7 +185,7 @@ fn load_for_up(cli: &Cli, up: &UpFlags, environment: &Environment) -> Result<Loa
 #[cfg(feature = "sim")]
 fn demo_defaults(up: &UpFlags, data_dir: &Path) -> Vec<Flag> {
     match up.demo().is_some() || demo::was_started_in(data_dir) {
-        true => demo::defaults().into(),
+        true => demo::defaults(),
         false => Vec::new(),
     }
 }

@@ -39,9 +39,9 @@ async fn an_unsupported_schema_is_rejected_in_one_sentence() {
             .ends_with("its schema is 0, this release needs 8; run `shipshape store migrate`")
     );
     let schema = Postgres::schema(&options(database.url())).await.unwrap();
-    assert_eq!((schema.found, schema.known), (0, 7));
+    assert_eq!((schema.found, schema.known), (0, 8));
     database.psql("create table theirs (x int)").unwrap();
-    assert!(refusal(options(database.url())).await.contains("not Shipshape's"));
+    assert!(refusal(options(database.url())).await.contains("tables of another program"));
     database.psql("drop table theirs").unwrap();
     Postgres::open(&options(database.url())).await.unwrap().close().await;
     database.psql("update schema set checksum = 'x'").unwrap();
