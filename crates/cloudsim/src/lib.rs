@@ -36,7 +36,7 @@
 //!
 //! # Installations
 //!
-//! [`SimInstaller::order`] wants the group, the subnets and the internal load balancer to be there. It makes the machines
+//! [`SimInstaller`] expects the group, the subnets and the internal load balancer to be there. It makes the machines
 //! `INFRA-bootstrap`, `INFRA-master-N` and `INFRA-POOL-LOCATIONZONE-XXXXX`, each with a disk `MACHINE_OSDisk`, in the managed
 //! group, puts masters and bootstrap behind the load balancer, and starts a [`kubesim`] cluster whose nodes are named
 //! as the machines are. Stages follow in the order of [`api::install::InstallStage`]; `api_url` and the credentials are there from
