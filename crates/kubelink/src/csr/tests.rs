@@ -130,7 +130,7 @@ fn other_requests_are_left_with_the_reason() {
         RequestFixture { groups: vec!["system:authenticated"], ..first() },
         "\"system:bootstrap:abcdef\" may not request a client certificate of node node-2",
     );
-    let other = "\"alice\" asks for a serving certificate of node node-1, which only the node itself may";
+    let other = "\"alice\" requests a serving certificate of node node-1, which only the node itself may";
     rejected(RequestFixture { username: "alice", ..serving() }, other);
     rejected(
         RequestFixture { names: vec![dns("kubernetes")], ..serving() },

@@ -242,7 +242,7 @@ fn a_real_cluster_is_imported_worked_on_and_left_as_it_was_after_a_cancel() {
     until_in_step(&home, manifest, "pause");
     assert!(is_cordoned());
     let why = done(&home, &["why", manifest]);
-    assert!(why.contains("is InProgress: in step rest (3 of 4)") && why.contains("may take until"), "{why}");
+    assert!(why.contains("is InProgress: in step pause (3 of 4)") && why.contains("may take until"), "{why}");
     let cancelled =
         home.run(&["manifest", "cancel", manifest, "--yes", "--wait", "--reason", "no longer needed"]);
     assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
@@ -372,7 +372,7 @@ fn an_insecure_api_says_so_and_is_only_for_this_machine() {
     assert!(done(&home, &["task", "list"]).starts_with("NAME"));
     up.signal("TERM");
     let answer = up.end();
-    assert!(answer.stderr.contains("INSECURE: the API asks nobody who they are"), "{answer:?}");
+    assert!(answer.stderr.contains("INSECURE: the API requires no authentication"), "{answer:?}");
     let answer = home.run(&["up", "--insecure", "--api", "0.0.0.0:0"]);
     assert_eq!(answer.code, Some(2), "{answer:?}");
     assert!(answer.stderr.contains("can be reached from elsewhere"), "{answer:?}");
@@ -402,7 +402,7 @@ fn a_shell_completes_names_that_the_server_knows() {
     let home = Home::new();
     let _up = home.up(&[]);
     done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
-    let mut command = home.shipshape(&["--", "shipshape", "task", "show", "rest-"]);
+    let mut command = home.shipshape(&["--", "shipshape", "task", "show", "cordon-"]);
     command.env("SHIPSHAPE_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "3").env("_CLAP_IFS", "\n");
     let answer = Answer::of(command.output().unwrap());
     assert!(answer.stdout.contains("cordon-node"), "{answer:?}");

@@ -400,7 +400,7 @@ fn a_database_of_a_newer_release_is_rejected_and_left_untouched() {
         let before = raw.rows("select key, value from meta order by key").await;
         let told = server_refusal(url.expose(), None).await;
         assert!(
-            told.ends_with(": its schema is 10, this release knows up to 8; run a newer release"),
+            told.ends_with(": its schema is 10, this release supports up to 8; run a newer release"),
             "{told}"
         );
         raw.execute("delete from schema where number > 8; update schema set checksum = 'other'").await;
