@@ -130,7 +130,7 @@ fn showing_a_cluster_tells_how_far_its_operation_is_and_why_it_failed() {
 
     done(&home, &["cloud", "fault", "set", "throttled=1", "--verb", "put", "--about", "harbour-managed"]);
     done(&home, &["cluster", "create", "harbour"]);
-    let shown = described("harbour", ", Create, Creating, begun ");
+    let shown = described("harbour", ", Create, Creating, started ");
     let operation = id(&shown);
     // It goes on until the cloud holds it up, so both looks agree only then for certain.
     wait_until("the cluster is shown with the step of its operation", PATIENCE, || {

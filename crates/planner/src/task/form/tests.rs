@@ -155,7 +155,7 @@ fn what_is_wrong_with_a_step_is_told_with_its_place() {
     let undo = json!({"uses": "pause", "with": {"duration": "1s"}, "undo": {"uses": "pause", "with": {"duration": "1s"}}});
     check(
         json!({"uses": "node/cordon", "with": {"node": "a"}, "undo": undo}),
-        "steps[1].undo.undo: what takes a step back",
+        "steps[1].undo.undo: an undo cannot have an undo",
     );
     check(json!({"uses": "node/cordon", "with": ["node"]}), "steps[1].with: an object is expected");
 }
