@@ -300,7 +300,7 @@ fn refusals_say_what_would_be_accepted() {
     check(&["cluster", "create", "harbour", "--worker-count", "1"], &["count"]);
     check(
         &["cluster", "create", "harbour", "--dry-run", "--worker-count", "99"],
-        &["would be refused", "count"],
+        &["would be rejected", "count"],
     );
     check(&["cluster", "update", "harbour", "--reconcile"], &["there is no cluster \"harbour\""]);
     check(&["cluster", "delete", "harbour", "--yes"], &["there is no cluster \"harbour\""]);
