@@ -3,7 +3,7 @@
 use api::doc::Verb;
 use api::install::{InstallFailure, InstallRequest, Installation, MachinePool};
 use api::rest::Semver;
-use cloud::Fault;
+use cloud::ResourceFailure;
 use steps::engine::StepError;
 use steps::lifecycle::{ClusterSnapshot, fault, resource_id};
 
@@ -60,8 +60,10 @@ pub(crate) fn request(ours: &ClusterSnapshot) -> Result<InstallRequest, StepErro
 pub(crate) fn failure(installation: &Installation) -> Option<StepError> {
     let InstallFailure { code, message } = installation.failure.clone()?;
     let stage = installation.stage.as_str();
-    let error =
-        fault::from_fault(&Fault { code, message }, format!("the installation failed at stage \"{stage}\""));
+    let error = fault::from_fault(
+        &ResourceFailure { code, message },
+        format!("the installation failed at stage \"{stage}\""),
+    );
     let customer = error.customer_error().cloned();
     let terminal = StepError::terminal(error.code().to_owned(), error.full_message());
     Some(customer.into_iter().fold(terminal, StepError::with_customer_error))

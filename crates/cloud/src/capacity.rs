@@ -1,91 +1,91 @@
-//! Whether a subscription can have what a cluster needs: sizes, a feature, quotas, providers. Pure: the API asks a cloud before it
-//! takes a cluster in, the backend again before it makes one, and both judge the answers here.
+//! Checks whether a subscription offers what a cluster needs: VM sizes, features, quotas, resource providers. Pure functions: the
+//! frontend checks before it accepts a cluster, the backend again before it creates one, and both evaluate the responses here.
 
 use std::collections::BTreeMap;
 
 use api::rest::find_size;
 
-use crate::{Availability, Provider, Size, Usage};
+use crate::{Availability, ProviderRegistration, Size, Usage};
 
-/// The control plane, and the machine that brings it up.
+/// Machines of the control plane, and the bootstrap machine.
 const MASTERS: u64 = 3;
 const BOOTSTRAP: u64 = 1;
-/// For the API server and the ingress; those of outgoing traffic come to these.
+/// Public addresses of the API server and the ingress, without those of outbound traffic.
 const PUBLIC_IPS: u64 = 2;
 
 const PROVIDERS: [&str; 4] =
     ["Microsoft.Authorization", "Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage"];
 
-/// The feature that a subscription must have registered for encryption at host.
+/// The feature that encryption at host requires.
 pub const ENCRYPTION_FEATURE: &str = "Microsoft.Compute/EncryptionAtHost";
 
-/// One pool of machines.
+/// The demand of one pool of machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// The size of each.
+    /// The VM size.
     pub size: String,
-    /// Whether their disks are to be encrypted where they run.
+    /// Whether encryption at host is requested.
     pub is_encrypted: bool,
-    /// The member of a request that describes it.
+    /// The request member that describes the pool.
     pub target: String,
-    /// How many.
+    /// The number of machines.
     pub machines: u64,
 }
 
 impl Pool {
-    /// The control plane of a cluster, with the machine that brings it up.
+    /// The control plane of a cluster, with the bootstrap machine.
     pub fn masters(size: &str, is_encrypted: bool) -> Pool {
         let (size, target) = (size.to_owned(), "properties.masterProfile".to_owned());
         Pool { size, is_encrypted, target, machines: MASTERS + BOOTSTRAP }
     }
 
-    /// The workers at that place of a cluster's list.
+    /// The worker pool at an index of the cluster's list.
     pub fn workers(at: usize, size: &str, is_encrypted: bool, machines: u64) -> Pool {
         let target = format!("properties.workerProfiles[{at}]");
         Pool { size: size.to_owned(), is_encrypted, target, machines }
     }
 }
 
-/// What is lacking, by the code of the contract.
+/// The error code of a problem, as the API contract defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LackCode {
-    /// A size or a feature.
+pub enum CapacityCode {
+    /// A size or a feature is unavailable.
     InvalidParameter,
-    /// Room within a quota.
+    /// A quota does not suffice.
     ResourceQuotaExceeded,
-    /// A provider.
+    /// A resource provider is not registered.
     ResourceProviderNotRegistered,
 }
 
-impl LackCode {
-    /// As it is written.
+impl CapacityCode {
+    /// The code in responses.
     pub fn as_str(self) -> &'static str {
         match self {
-            LackCode::InvalidParameter => "InvalidParameter",
-            LackCode::ResourceQuotaExceeded => "ResourceQuotaExceeded",
-            LackCode::ResourceProviderNotRegistered => "ResourceProviderNotRegistered",
+            CapacityCode::InvalidParameter => "InvalidParameter",
+            CapacityCode::ResourceQuotaExceeded => "ResourceQuotaExceeded",
+            CapacityCode::ResourceProviderNotRegistered => "ResourceProviderNotRegistered",
         }
     }
 }
 
-/// Something that a subscription cannot have, for the customer.
+/// An unmet requirement of a cluster, with a message for the customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lack {
-    /// Its code.
-    pub code: LackCode,
-    /// In a sentence.
+pub struct CapacityProblem {
+    /// The error code.
+    pub code: CapacityCode,
+    /// The reason, in a sentence.
     pub message: String,
-    /// The member of the request at fault, if it is one.
+    /// The request member that causes it.
     pub target: Option<String>,
 }
 
-/// The first size that cannot be had there, or not as wanted.
-pub fn lacking_size(sizes: &[Size], pools: &[Pool], location: &str) -> Option<Lack> {
-    let code = LackCode::InvalidParameter;
+/// The first size that the location does not offer as requested.
+pub fn unavailable_size(sizes: &[Size], pools: &[Pool], location: &str) -> Option<CapacityProblem> {
+    let code = CapacityCode::InvalidParameter;
     pools.iter().find_map(|pool| {
         let refused = |why: &str| {
             let message = format!("The selected SKU '{}' is {why} in location '{location}'.", pool.size);
-            Some(Lack { code, message, target: Some(format!("{}.VMSize", pool.target)) })
+            Some(CapacityProblem { code, message, target: Some(format!("{}.VMSize", pool.target)) })
         };
         let Some(size) = sizes.iter().find(|size| size.name.eq_ignore_ascii_case(&pool.size)) else {
             return refused("unavailable");
@@ -95,22 +95,26 @@ pub fn lacking_size(sizes: &[Size], pools: &[Pool], location: &str) -> Option<La
         }
         if pool.is_encrypted && !size.encryption_at_host {
             let message = format!("The selected SKU '{}' does not support encryption at host.", pool.size);
-            return Some(Lack { code, message, target: Some(format!("{}.encryptionAtHost", pool.target)) });
+            return Some(CapacityProblem {
+                code,
+                message,
+                target: Some(format!("{}.encryptionAtHost", pool.target)),
+            });
         }
         None
     })
 }
 
-/// What is said when [`ENCRYPTION_FEATURE`] is not registered.
-pub fn lacking_feature() -> Lack {
+/// The problem of a subscription without [`ENCRYPTION_FEATURE`].
+pub fn unregistered_feature() -> CapacityProblem {
     let message = format!(
         "The feature {ENCRYPTION_FEATURE} is not registered in the subscription; register it or disable encryption at host."
     );
-    Lack { code: LackCode::InvalidParameter, message, target: None }
+    CapacityProblem { code: CapacityCode::InvalidParameter, message, target: None }
 }
 
-/// The first quota that does not suffice for these machines and so many addresses of outgoing traffic.
-pub fn lacking_quota(usages: &[Usage], pools: &[Pool], outbound_ips: u32) -> Option<Lack> {
+/// The first quota that does not suffice for the pools and the outbound addresses.
+pub fn exceeded_quota(usages: &[Usage], pools: &[Pool], outbound_ips: u32) -> Option<CapacityProblem> {
     let machines: u64 = pools.iter().map(|pool| pool.machines).sum();
     let mut wanted: BTreeMap<&str, u64> = BTreeMap::from([
         ("virtualMachines", machines),
@@ -124,24 +128,24 @@ pub fn lacking_quota(usages: &[Usage], pools: &[Pool], outbound_ips: u32) -> Opt
         }
     }
     wanted.into_iter().find_map(|(quota, wanted)| {
-        // A limit that the cloud does not tell of is none.
+        // A quota that the cloud does not report has no limit.
         let usage = usages.iter().find(|usage| usage.quota.eq_ignore_ascii_case(quota))?;
         let message = format!(
             "Resource quota of {quota} exceeded. Maximum allowed: {}, Current in use: {}, Additional requested: {wanted}.",
             usage.limit, usage.used
         );
         let is_full = wanted > usage.limit.saturating_sub(usage.used);
-        is_full.then_some(Lack { code: LackCode::ResourceQuotaExceeded, message, target: None })
+        is_full.then_some(CapacityProblem { code: CapacityCode::ResourceQuotaExceeded, message, target: None })
     })
 }
 
-/// The first provider that is needed and not registered.
-pub fn lacking_provider(providers: &[Provider]) -> Option<Lack> {
+/// The first required provider that is not registered.
+pub fn unregistered_provider(providers: &[ProviderRegistration]) -> Option<CapacityProblem> {
     let is_registered =
         |name: &&str| providers.iter().any(|it| it.namespace.eq_ignore_ascii_case(name) && it.registered);
     let missing = PROVIDERS.into_iter().find(|name| !is_registered(name))?;
     let message = format!("The resource provider '{missing}' is not registered.");
-    Some(Lack { code: LackCode::ResourceProviderNotRegistered, message, target: None })
+    Some(CapacityProblem { code: CapacityCode::ResourceProviderNotRegistered, message, target: None })
 }
 
 #[cfg(test)]
@@ -152,7 +156,7 @@ mod tests {
     #[test]
     fn addresses_of_outgoing_traffic_count_against_the_quota_as_many_as_are_asked_for() {
         let full = |limit| [Usage { quota: "PublicIPAddresses".to_owned(), used: 1, limit }];
-        let is_lacking = |limit, outbound| lacking_quota(&full(limit), &[], outbound).is_some();
+        let is_lacking = |limit, outbound| exceeded_quota(&full(limit), &[], outbound).is_some();
         assert!(!is_lacking(4, 1));
         assert!(is_lacking(3, 1));
         assert!(!is_lacking(8, 5));
@@ -175,7 +179,7 @@ mod tests {
         let sizes = [size("good", true, None), size("plain", false, None), size("closed", true, Some("No"))];
         let target = |name: &str, encrypted| {
             let pools = [Pool::masters("good", false), Pool::workers(0, name, encrypted, 3)];
-            lacking_size(&sizes, &pools, "here").and_then(|it| it.target)
+            unavailable_size(&sizes, &pools, "here").and_then(|it| it.target)
         };
         assert_eq!(target("GOOD", true), None);
         assert_eq!(target("absent", false).as_deref(), Some("properties.workerProfiles[0].VMSize"));

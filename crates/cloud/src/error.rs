@@ -1,36 +1,36 @@
-//! What goes wrong with a cloud, and what may be done about it.
+//! Errors of a cloud, with their class.
 
 use std::error::Error;
 use std::time::Duration;
 
 use api::error::{Class, Classify};
 
-/// Why a cloud did not do what was asked.
+/// The cloud did not carry out a call.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
-    /// There is no such thing.
+    /// The resource, principal, certificate or token does not exist.
     #[error("{what} was not found")]
     NotFound {
-        /// What.
+        /// The subject.
         what: String,
     },
-    /// It is as somebody else wants it: another put of the same token with another shape, a group managed by another cluster.
+    /// The call contradicts an earlier one: a put with the same token and other properties, a group that another cluster manages.
     #[error("{what}: {why}")]
     Conflict {
-        /// What.
+        /// The subject.
         what: String,
-        /// In a sentence.
+        /// The reason, in a sentence.
         why: String,
     },
-    /// The request itself is wrong; the cloud's own words.
+    /// The request is invalid; the message is the cloud's.
     #[error("{why}")]
     Invalid {
         /// The cloud's code.
         code: String,
-        /// In a sentence.
+        /// The reason, in a sentence.
         why: String,
     },
-    /// Whoever asked may not. Rights that were just given take minutes to spread, so it may help to ask again for a while.
+    /// The principal lacks the permission. Granted permissions take minutes to propagate, so a later attempt may succeed.
     #[error("{who} may not {action} on {what}")]
     Denied {
         /// The principal.
@@ -40,63 +40,63 @@ pub enum CloudError {
         /// The resource.
         what: String,
     },
-    /// The credential is not (or no longer) good.
+    /// The credential is invalid or has expired.
     #[error("the credential of {who} was not accepted: {why}")]
     Credential {
         /// The principal.
         who: String,
-        /// In a sentence.
+        /// The reason, in a sentence.
         why: String,
     },
-    /// A limit of the subscription is reached.
-    #[error("the quota {quota} is exceeded: {used} of {limit} are used and {wanted} more are wanted")]
+    /// A quota of the subscription is exceeded.
+    #[error("the quota {quota} is exceeded: {used} of {limit} are used and {wanted} more are requested")]
     Quota {
-        /// Its name.
+        /// The quota's name.
         quota: String,
         /// The limit.
         limit: u64,
         /// In use.
         used: u64,
-        /// Wanted besides.
+        /// Requested in addition.
         wanted: u64,
     },
-    /// The thing is needed by another: it goes after that.
+    /// Another resource uses this one, so it cannot be deleted yet.
     #[error("{what} is in use by {by}")]
     InUse {
-        /// What.
+        /// The subject.
         what: String,
-        /// By what.
+        /// The user.
         by: String,
     },
-    /// Somebody has locked it.
+    /// A lock protects the resource.
     #[error("{what} is locked against {action}")]
     Locked {
-        /// What.
+        /// The subject.
         what: String,
-        /// Against what.
+        /// The action that the lock prevents.
         action: String,
     },
     /// Too many requests.
-    #[error("the cloud asks us to slow down")]
+    #[error("the cloud throttles requests")]
     Throttled {
-        /// For so long.
+        /// How long the cloud asks to wait.
         after: Option<Duration>,
     },
-    /// The cloud failed by itself, or did not answer in time.
-    #[error("the cloud did not answer {what} as it should")]
+    /// The cloud failed internally or did not respond in time.
+    #[error("the cloud did not respond to {what}")]
     Unavailable {
-        /// What was asked.
+        /// The call.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
-    /// An answer that this release does not understand.
-    #[error("the cloud's answer to {what} is not as this release understands it")]
-    Strange {
-        /// What was asked.
+    /// The response does not have the expected form.
+    #[error("the cloud's response to {what} has an unexpected form")]
+    UnexpectedResponse {
+        /// The call.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
@@ -115,13 +115,13 @@ impl Classify for CloudError {
             | CloudError::Credential { .. }
             | CloudError::Quota { .. }
             | CloudError::Locked { .. }
-            | CloudError::Strange { .. } => Class::Terminal,
+            | CloudError::UnexpectedResponse { .. } => Class::Terminal,
         }
     }
 }
 
 impl CloudError {
-    /// How long the cloud asked us to wait.
+    /// How long the cloud asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             CloudError::Throttled { after } => *after,
@@ -129,17 +129,17 @@ impl CloudError {
         }
     }
 
-    /// Whether the thing is simply not there.
+    /// Whether the subject does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, CloudError::NotFound { .. })
     }
 }
 
-/// Why a resource came to a bad end after the cloud had accepted it.
+/// The failure of a resource after the cloud had accepted the request.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Fault {
+pub struct ResourceFailure {
     /// The cloud's code.
     pub code: String,
-    /// In a sentence.
+    /// The reason, in a sentence.
     pub message: String,
 }

@@ -28,31 +28,31 @@ pub trait Identities: std::fmt::Debug + Send + Sync + 'static {
     async fn identity_certificate(&self, identity: &ResourceId) -> Result<IssuedCertificate, CloudError>;
 }
 
-/// As whom something is asked.
+/// The identity that a call is made with.
 #[derive(Debug, Clone)]
 pub enum Credential {
-    /// As this service itself.
+    /// This service itself.
     Service,
-    /// As a principal with a secret.
+    /// A service principal with a secret.
     Client {
-        /// Its client id.
+        /// The client id.
         client_id: String,
-        /// Its secret.
+        /// The secret.
         secret: Secret<String>,
     },
-    /// As a managed identity.
+    /// A managed identity.
     Identity(ResourceId),
 }
 
-/// A principal, as its token tells.
+/// A principal, by the claims of its token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Principal {
-    /// Its client id.
+    /// The client id.
     pub client_id: String,
-    /// Its object id.
+    /// The object id.
     pub object_id: String,
-    /// Its tenant.
+    /// The tenant id.
     pub tenant_id: String,
     /// The claims of its token.
     pub claims: Vec<String>,
@@ -61,25 +61,25 @@ pub struct Principal {
     pub directory_roles: Vec<String>,
 }
 
-/// One question about rights, and its answer.
+/// The result of a permission check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permission {
-    /// The action, as `Microsoft.Network/virtualNetworks/join/action`.
+    /// The action, such as `Microsoft.Network/virtualNetworks/join/action`.
     pub action: String,
     /// Whether it is allowed.
     pub allowed: bool,
 }
 
-/// That a principal has a role over a scope.
+/// The assignment of a role to a principal at a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleAssignment {
-    /// The assignment's own name; the same for every repetition.
+    /// The assignment's name; the same for every repetition.
     pub name: String,
     /// The object id of the principal.
     pub principal: String,
-    /// The role, as `Contributor`.
+    /// The role, such as `Contributor`.
     pub role: String,
-    /// Over what: a resource or a group.
+    /// The scope: a resource or a group.
     pub scope: ResourceId,
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{CloudError, Provider, Put, Resource, ResourceId, Size, Usage};
+use crate::{CloudError, ProviderRegistration, Resource, ResourceId, ResourceRequest, Size, Usage};
 
 /// Resource groups, networks, DNS, storage, endpoints, load balancers and machines as resources, and the offers and limits of a
 /// subscription. Every call has a time limit of its own, can be repeated at any moment, and returns as soon as the cloud has
@@ -10,7 +10,7 @@ use crate::{CloudError, Provider, Put, Resource, ResourceId, Size, Usage};
 #[async_trait]
 pub trait Infrastructure: std::fmt::Debug + Send + Sync + 'static {
     /// Creates or updates a resource and returns its current state, which may still be in progress.
-    async fn put(&self, put: Put) -> Result<Resource, CloudError>;
+    async fn put(&self, put: ResourceRequest) -> Result<Resource, CloudError>;
     /// The current state of a resource; `None` when it does not exist.
     async fn get(&self, id: &ResourceId) -> Result<Option<Resource>, CloudError>;
     /// The resources of a group, ordered by id; empty when the group does not exist.
@@ -22,7 +22,7 @@ pub trait Infrastructure: std::fmt::Debug + Send + Sync + 'static {
     /// The quotas of a subscription in a location, with their current usage.
     async fn usages(&self, subscription: &str, location: &str) -> Result<Vec<Usage>, CloudError>;
     /// The registration state of the resource providers that clusters need.
-    async fn providers(&self, subscription: &str) -> Result<Vec<Provider>, CloudError>;
+    async fn providers(&self, subscription: &str) -> Result<Vec<ProviderRegistration>, CloudError>;
     /// Whether a subscription has registered a feature, such as `Microsoft.Compute/EncryptionAtHost`; `None` when the feature is
     /// unknown.
     async fn feature(&self, subscription: &str, feature: &str) -> Result<Option<bool>, CloudError>;

@@ -3,8 +3,8 @@
 //! A provider implements the roles that it has: [`Infrastructure`] (resources of a cluster, sizes, quotas), [`Machines`], [`Vault`],
 //! [`Registry`] and [`Identities`]. [`Cloud`] bundles the roles of one provider; each service takes the roles that it needs.
 //!
-//! Most of what a cluster needs are *resources*: objects with an id, a desired shape and a state that follows slowly. They share
-//! four verbs (put, get, list, delete); a new kind is a variant of [`Shape`].
+//! Most of what a cluster needs are *resources*: objects with an id, desired properties and a state that follows slowly. They share
+//! four verbs (put, get, list, delete); a new kind is a variant of [`Properties`].
 //!
 //! Every call can be repeated at any moment: a put compares, a delete of a missing resource succeeds. Errors have a class
 //! ([`CloudError`]). Nothing here retries, waits for a state or reads the clock.
@@ -21,12 +21,15 @@ mod sizes;
 mod vault;
 
 pub use api::resource_id::{ResourceId, ResourceIdError};
-pub use error::{CloudError, Fault};
+pub use error::{CloudError, ResourceFailure};
 pub use identities::{Credential, Identities, Permission, Principal, RoleAssignment};
 pub use infrastructure::Infrastructure;
 pub use machines::{Machine, Machines};
 pub use provider::Cloud;
-pub use registry::{IssuedToken, Registry, Token};
-pub use resource::{Backend, Frontend, Kind, Put, Resource, Rule, Shape, State};
-pub use sizes::{Availability, Provider, Restriction, Size, Usage};
-pub use vault::{Certificate, CertificateWish, IssuedCertificate, Vault, VaultSecret};
+pub use registry::{IssuedPullToken, PullToken, Registry};
+pub use resource::{
+    LoadBalancerBackend, LoadBalancerFrontend, Properties, Resource, ResourceKind, ResourceRequest,
+    ResourceState, SecurityRule,
+};
+pub use sizes::{Availability, ProviderRegistration, Restriction, Size, Usage};
+pub use vault::{CertificateSpec, IssuedCertificate, Vault, VaultCertificate, VaultSecret};

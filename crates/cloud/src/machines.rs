@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{CloudError, ResourceId, State};
+use crate::{CloudError, ResourceId, ResourceState};
 
 /// Lists, starts and stops the instances of a cluster. As in every role, calls return as soon as the cloud has accepted them.
 #[async_trait]
@@ -29,5 +29,5 @@ pub struct Machine {
     /// Whether it is started.
     pub running: bool,
     /// The provisioning state.
-    pub state: State,
+    pub state: ResourceState,
 }

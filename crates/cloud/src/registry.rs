@@ -11,11 +11,11 @@ use crate::CloudError;
 #[async_trait]
 pub trait Registry: std::fmt::Debug + Send + Sync + 'static {
     /// Creates a token without a password, unless one of that name exists.
-    async fn ensure_token(&self, name: &str) -> Result<Token, CloudError>;
+    async fn ensure_token(&self, name: &str) -> Result<PullToken, CloudError>;
     /// A token; `None` when it does not exist.
-    async fn token(&self, name: &str) -> Result<Option<Token>, CloudError>;
+    async fn token(&self, name: &str) -> Result<Option<PullToken>, CloudError>;
     /// Issues a password for a token. The previous password stays valid until the next one is issued.
-    async fn issue_password(&self, name: &str) -> Result<IssuedToken, CloudError>;
+    async fn issue_password(&self, name: &str) -> Result<IssuedPullToken, CloudError>;
     /// Deletes a token.
     async fn delete_token(&self, name: &str) -> Result<(), CloudError>;
 }
@@ -23,24 +23,24 @@ pub trait Registry: std::fmt::Debug + Send + Sync + 'static {
 /// A token, without its password.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Token {
-    /// Its name.
+pub struct PullToken {
+    /// The name.
     pub name: String,
     /// The registry's host.
     pub registry: String,
-    /// When its present password was issued.
+    /// When the current password was issued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued: Option<Timestamp>,
-    /// Until when its present password is good.
+    /// When the current password expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
 }
 
-/// A token with the password that was just issued; the registry does not tell it again.
+/// A token with a newly issued password. The registry does not reveal it again.
 #[derive(Debug, Clone)]
-pub struct IssuedToken {
-    /// What is known of it.
-    pub token: Token,
+pub struct IssuedPullToken {
+    /// The token.
+    pub token: PullToken,
     /// The password.
     pub password: Secret<String>,
 }

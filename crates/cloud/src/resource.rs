@@ -1,73 +1,76 @@
-//! Resources: things with an id, a wanted shape, and a state that follows slowly.
+//! Resources: objects with an id, desired properties, and a state that follows slowly.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{Fault, ResourceId};
+use crate::{ResourceFailure, ResourceId};
 
-/// What is wanted of a resource. Saying it again with the same shape changes nothing.
+/// The desired state of a resource. Repeating a put with the same properties changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Put {
-    /// Which.
+pub struct ResourceRequest {
+    /// The id.
     pub id: ResourceId,
-    /// Where.
+    /// The location.
     pub location: String,
-    /// Its tags.
+    /// The tags.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// How it should be.
-    pub shape: Shape,
-    /// The same for every repetition of one wish, so that the cloud answers the second as it did the first; with another
-    /// shape it is a conflict, and so it is once the resource has been removed: whoever repeats the wish then has missed
-    /// the deletion. Without one, puts are only compared with what is there.
+    /// The desired properties.
+    #[serde(rename = "shape")]
+    pub properties: Properties,
+    /// An idempotency key, the same for every repetition of one request. With other properties it is a conflict; so is a
+    /// repetition after the resource has been deleted, because its sender has missed the deletion. Without a token, puts are
+    /// only compared with the current properties.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Uuid>,
 }
 
-/// A resource as it is.
+/// A resource with its current state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
-    /// Which.
+    /// The id.
     pub id: ResourceId,
-    /// Where.
+    /// The location.
     pub location: String,
-    /// Its tags.
+    /// The tags.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// How it is, with what the cloud filled in (addresses, link ids).
-    pub shape: Shape,
-    /// How far it is.
-    pub state: State,
+    /// The current properties, with those that the cloud assigns (addresses, link ids).
+    #[serde(rename = "shape")]
+    pub properties: Properties,
+    /// The provisioning state.
+    pub state: ResourceState,
 }
 
-/// How far a resource is.
+/// The provisioning state of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
-pub enum State {
-    /// Accepted, and being made.
+pub enum ResourceState {
+    /// Accepted, creation in progress.
     Creating,
-    /// Being changed.
+    /// Update in progress.
     Updating,
-    /// Being removed; once gone it is not found.
+    /// Deletion in progress; a deleted resource is not found.
     Deleting,
-    /// As wanted.
+    /// As requested.
     Succeeded,
-    /// It came to a bad end. A further put tries again.
+    /// Provisioning failed. A further put tries again.
     Failed {
-        /// Why.
-        fault: Fault,
+        /// The failure.
+        #[serde(rename = "fault")]
+        failure: ResourceFailure,
     },
 }
 
 /// The kinds of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the names say what they are; `Shape` says what each has")]
-pub enum Kind {
+#[allow(missing_docs, reason = "the names are those of Azure; `Properties` documents each")]
+pub enum ResourceKind {
     ResourceGroup,
     VirtualNetwork,
     Subnet,
@@ -86,138 +89,138 @@ pub enum Kind {
     Identity,
 }
 
-/// How a resource should be, or is. What the cloud fills in is absent from a wish; a put keeps what was filled in.
+/// The properties of a resource by its kind. Requests leave out what the cloud assigns; a put keeps assigned values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", rename_all_fields = "camelCase")]
-pub enum Shape {
-    /// Holds resources; whoever deletes it deletes them, unless one is in use from outside.
+pub enum Properties {
+    /// A group of resources. Deleting it deletes them, unless a resource outside uses one of them.
     ResourceGroup {
-        /// The resource on whose behalf it is managed; another manager is a conflict.
+        /// The resource that manages the group; another manager is a conflict.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         managed_by: Option<String>,
     },
-    /// A network.
+    /// A virtual network.
     VirtualNetwork {
-        /// Its ranges of addresses.
+        /// The address ranges.
         address_space: Vec<String>,
     },
-    /// A part of a network.
+    /// A subnet of a virtual network.
     Subnet {
-        /// Its range of addresses.
+        /// The address range.
         address_prefix: String,
-        /// The security group that guards it.
+        /// The network security group.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         security_group: Option<ResourceId>,
-        /// Its routes.
+        /// The route table.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         route_table: Option<ResourceId>,
-        /// What hides its machines behind a few addresses on the way out.
+        /// The NAT gateway for outbound traffic.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         nat_gateway: Option<ResourceId>,
-        /// Services of the cloud that are reached directly from it.
+        /// The service endpoints.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         service_endpoints: Vec<String>,
         /// Whether network policies apply to private links in it.
         #[serde(default)]
         private_link_policies: bool,
     },
-    /// Rules about traffic.
+    /// A network security group.
     SecurityGroup {
         /// The rules, by priority.
-        rules: Vec<Rule>,
+        rules: Vec<SecurityRule>,
     },
-    /// Routes.
+    /// A route table.
     RouteTable {
         /// Next hops by destination range.
         routes: BTreeMap<String, String>,
     },
-    /// Hides machines behind a few addresses on the way out.
+    /// A NAT gateway.
     NatGateway {},
-    /// A public address.
+    /// A public IP address.
     PublicIp {
-        /// Filled in by the cloud.
+        /// Assigned by the cloud.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<String>,
     },
-    /// Spreads connections over machines.
+    /// A load balancer.
     LoadBalancer {
-        /// Where it listens.
-        frontends: Vec<Frontend>,
-        /// The machines behind it. Machines join: a wish without any keeps those that are there, and a machine that is gone
-        /// has left.
+        /// The frontends.
+        frontends: Vec<LoadBalancerFrontend>,
+        /// The backend pool. Machines join it by themselves: a request without backends keeps the present ones, and a deleted
+        /// machine leaves the pool.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        backends: Vec<Backend>,
-        /// Public addresses that traffic leaves from.
+        backends: Vec<LoadBalancerBackend>,
+        /// The public addresses of outbound traffic.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         outbound: Vec<ResourceId>,
     },
-    /// A zone of names.
+    /// A DNS zone.
     DnsZone {},
-    /// A name in a zone.
+    /// An A record.
     DnsRecord {
-        /// Seconds that an answer may be kept.
+        /// The time to live in seconds.
         ttl: u32,
         /// The addresses.
         addresses: Vec<String>,
     },
-    /// Blobs.
+    /// A storage account.
     StorageAccount {
-        /// Its containers.
+        /// The blob containers.
         containers: Vec<String>,
-        /// Subnets that may reach it; all may when empty.
+        /// The subnets with access; empty allows all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         allowed_subnets: Vec<ResourceId>,
     },
-    /// A private way to a service in another network.
+    /// A private endpoint.
     PrivateEndpoint {
-        /// The subnet where it appears.
+        /// The subnet of its address.
         subnet: ResourceId,
-        /// What it leads to.
+        /// The service that it connects to.
         target: ResourceId,
-        /// Filled in by the cloud.
+        /// Assigned by the cloud.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<String>,
-        /// Filled in by the cloud; ids are used again after a delete.
+        /// Assigned by the cloud; ids are reused after a delete.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         link_id: Option<String>,
     },
-    /// A machine.
+    /// A virtual machine.
     Machine {
-        /// Its size.
+        /// The VM size.
         size: String,
-        /// The subnet that it is in.
+        /// The subnet.
         subnet: ResourceId,
-        /// The zone that it is in.
+        /// The availability zone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         zone: Option<String>,
-        /// Its disk.
+        /// The size of the OS disk.
         disk_size_gb: u32,
-        /// Filled in by the cloud.
+        /// Assigned by the cloud.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<String>,
-        /// Whether it runs; it is started when it is made.
+        /// Whether it is started.
         #[serde(default = "yes")]
         running: bool,
     },
     /// A disk.
     Disk {
-        /// Its size.
+        /// The size.
         size_gb: u32,
     },
-    /// Keys of disks.
+    /// A disk encryption set.
     DiskEncryptionSet {},
     /// A managed identity.
     Identity {
-        /// Filled in by the cloud.
+        /// Assigned by the cloud.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         client_id: Option<String>,
-        /// Filled in by the cloud.
+        /// Assigned by the cloud.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         principal_id: Option<String>,
-        /// Filled in by the cloud.
+        /// Assigned by the cloud.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tenant_id: Option<String>,
-        /// Service accounts whose tokens speak for it: subject by issuer-qualified name.
+        /// The federated credentials: subject by issuer-qualified name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         federated: BTreeMap<String, String>,
     },
@@ -227,96 +230,96 @@ fn yes() -> bool {
     true
 }
 
-/// One rule about traffic.
+/// A rule of a network security group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Rule {
-    /// Its name.
+pub struct SecurityRule {
+    /// The name.
     pub name: String,
-    /// Lower ones come first.
+    /// The priority; lower numbers are evaluated first.
     pub priority: u32,
-    /// Whether it lets through what it matches.
+    /// Whether it allows the traffic.
     pub allow: bool,
-    /// From where.
+    /// The source.
     pub source: String,
-    /// To which port.
+    /// The destination port.
     pub port: u16,
 }
 
-/// Where a load balancer listens.
+/// A frontend of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Frontend {
-    /// Its name.
+pub struct LoadBalancerFrontend {
+    /// The name.
     pub name: String,
-    /// A public address, or none for one of a subnet.
+    /// The public address; `None` for an internal frontend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_ip: Option<ResourceId>,
-    /// The subnet of its private address.
+    /// The subnet of the private address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnet: Option<ResourceId>,
-    /// Filled in by the cloud.
+    /// Assigned by the cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Its ports.
+    /// The ports.
     pub ports: Vec<u16>,
 }
 
-/// A machine behind a load balancer.
+/// A machine in the backend pool of a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Backend {
+pub struct LoadBalancerBackend {
     /// The machine.
     pub machine: ResourceId,
-    /// Filled in by the cloud: whether it answers its probe.
+    /// Reported by the cloud: whether the health probe succeeds.
     #[serde(default)]
     pub healthy: bool,
 }
 
-impl Shape {
-    /// What kind of resource has this shape.
-    pub fn kind(&self) -> Kind {
+impl Properties {
+    /// The kind of resource that has these properties.
+    pub fn kind(&self) -> ResourceKind {
         match self {
-            Shape::ResourceGroup { .. } => Kind::ResourceGroup,
-            Shape::VirtualNetwork { .. } => Kind::VirtualNetwork,
-            Shape::Subnet { .. } => Kind::Subnet,
-            Shape::SecurityGroup { .. } => Kind::SecurityGroup,
-            Shape::RouteTable { .. } => Kind::RouteTable,
-            Shape::NatGateway {} => Kind::NatGateway,
-            Shape::PublicIp { .. } => Kind::PublicIp,
-            Shape::LoadBalancer { .. } => Kind::LoadBalancer,
-            Shape::DnsZone {} => Kind::DnsZone,
-            Shape::DnsRecord { .. } => Kind::DnsRecord,
-            Shape::StorageAccount { .. } => Kind::StorageAccount,
-            Shape::PrivateEndpoint { .. } => Kind::PrivateEndpoint,
-            Shape::Machine { .. } => Kind::Machine,
-            Shape::Disk { .. } => Kind::Disk,
-            Shape::DiskEncryptionSet {} => Kind::DiskEncryptionSet,
-            Shape::Identity { .. } => Kind::Identity,
+            Properties::ResourceGroup { .. } => ResourceKind::ResourceGroup,
+            Properties::VirtualNetwork { .. } => ResourceKind::VirtualNetwork,
+            Properties::Subnet { .. } => ResourceKind::Subnet,
+            Properties::SecurityGroup { .. } => ResourceKind::SecurityGroup,
+            Properties::RouteTable { .. } => ResourceKind::RouteTable,
+            Properties::NatGateway {} => ResourceKind::NatGateway,
+            Properties::PublicIp { .. } => ResourceKind::PublicIp,
+            Properties::LoadBalancer { .. } => ResourceKind::LoadBalancer,
+            Properties::DnsZone {} => ResourceKind::DnsZone,
+            Properties::DnsRecord { .. } => ResourceKind::DnsRecord,
+            Properties::StorageAccount { .. } => ResourceKind::StorageAccount,
+            Properties::PrivateEndpoint { .. } => ResourceKind::PrivateEndpoint,
+            Properties::Machine { .. } => ResourceKind::Machine,
+            Properties::Disk { .. } => ResourceKind::Disk,
+            Properties::DiskEncryptionSet {} => ResourceKind::DiskEncryptionSet,
+            Properties::Identity { .. } => ResourceKind::Identity,
         }
     }
 }
 
-impl Kind {
-    /// The provider and type in the ids of such resources; a group has none.
+impl ResourceKind {
+    /// The provider namespace and type in resource ids; a group has none.
     pub fn provider(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Kind::ResourceGroup => None,
-            Kind::VirtualNetwork => Some(("Microsoft.Network", "virtualNetworks")),
-            Kind::Subnet => Some(("Microsoft.Network", "virtualNetworks/subnets")),
-            Kind::SecurityGroup => Some(("Microsoft.Network", "networkSecurityGroups")),
-            Kind::RouteTable => Some(("Microsoft.Network", "routeTables")),
-            Kind::NatGateway => Some(("Microsoft.Network", "natGateways")),
-            Kind::PublicIp => Some(("Microsoft.Network", "publicIPAddresses")),
-            Kind::LoadBalancer => Some(("Microsoft.Network", "loadBalancers")),
-            Kind::DnsZone => Some(("Microsoft.Network", "dnsZones")),
-            Kind::DnsRecord => Some(("Microsoft.Network", "dnsZones/A")),
-            Kind::StorageAccount => Some(("Microsoft.Storage", "storageAccounts")),
-            Kind::PrivateEndpoint => Some(("Microsoft.Network", "privateEndpoints")),
-            Kind::Machine => Some(("Microsoft.Compute", "virtualMachines")),
-            Kind::Disk => Some(("Microsoft.Compute", "disks")),
-            Kind::DiskEncryptionSet => Some(("Microsoft.Compute", "diskEncryptionSets")),
-            Kind::Identity => Some(("Microsoft.ManagedIdentity", "userAssignedIdentities")),
+            ResourceKind::ResourceGroup => None,
+            ResourceKind::VirtualNetwork => Some(("Microsoft.Network", "virtualNetworks")),
+            ResourceKind::Subnet => Some(("Microsoft.Network", "virtualNetworks/subnets")),
+            ResourceKind::SecurityGroup => Some(("Microsoft.Network", "networkSecurityGroups")),
+            ResourceKind::RouteTable => Some(("Microsoft.Network", "routeTables")),
+            ResourceKind::NatGateway => Some(("Microsoft.Network", "natGateways")),
+            ResourceKind::PublicIp => Some(("Microsoft.Network", "publicIPAddresses")),
+            ResourceKind::LoadBalancer => Some(("Microsoft.Network", "loadBalancers")),
+            ResourceKind::DnsZone => Some(("Microsoft.Network", "dnsZones")),
+            ResourceKind::DnsRecord => Some(("Microsoft.Network", "dnsZones/A")),
+            ResourceKind::StorageAccount => Some(("Microsoft.Storage", "storageAccounts")),
+            ResourceKind::PrivateEndpoint => Some(("Microsoft.Network", "privateEndpoints")),
+            ResourceKind::Machine => Some(("Microsoft.Compute", "virtualMachines")),
+            ResourceKind::Disk => Some(("Microsoft.Compute", "disks")),
+            ResourceKind::DiskEncryptionSet => Some(("Microsoft.Compute", "diskEncryptionSets")),
+            ResourceKind::Identity => Some(("Microsoft.ManagedIdentity", "userAssignedIdentities")),
         }
     }
 }

@@ -1,61 +1,61 @@
-//! What a subscription can have in a location: sizes of machines, quotas, providers.
+//! VM sizes, quotas and resource providers of a subscription in a location.
 
 use serde::{Deserialize, Serialize};
 
-/// A size of machines.
+/// A VM size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Size {
-    /// Its name, as `Standard_D8s_v5`.
+    /// The name, such as `Standard_D8s_v5`.
     pub name: String,
     /// The family whose quota it counts against.
     pub family: String,
-    /// Its cores.
+    /// The number of cores.
     pub cores: u32,
-    /// The zones where it can be had.
+    /// The zones that offer it.
     #[serde(default)]
     pub zones: Vec<String>,
-    /// Whether disks can be encrypted where it runs.
+    /// Whether it supports encryption at host.
     #[serde(default)]
     pub encryption_at_host: bool,
-    /// Whether this subscription may have it here.
+    /// Whether the subscription may use it in the location.
     #[serde(default)]
     pub availability: Availability,
 }
 
-/// Whether a subscription may have something.
+/// Whether a subscription may use a size.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Availability {
-    /// It may.
+    /// Without restriction.
     #[default]
     Available,
-    /// It may not.
+    /// The cloud restricts it.
     Restricted(Restriction),
 }
 
-/// Why a subscription may not have something.
+/// A restriction of a size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restriction {
-    /// The cloud's word for it, as `NotAvailableForSubscription`.
+    /// The cloud's code, such as `NotAvailableForSubscription`.
     pub reason: String,
 }
 
-/// How much of a limit is used.
+/// The usage of a quota.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The quota's name, as `cores` or `PublicIPAddresses`.
+    /// The quota's name, such as `cores` or `PublicIPAddresses`.
     pub quota: String,
-    /// In use.
+    /// The current usage.
     pub used: u64,
     /// The limit.
     pub limit: u64,
 }
 
-/// A provider of the cloud, and whether a subscription has registered it.
+/// The registration of a resource provider in a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Provider {
-    /// Its namespace, as `Microsoft.Compute`.
+pub struct ProviderRegistration {
+    /// The namespace, such as `Microsoft.Compute`.
     pub namespace: String,
     /// Whether it is registered.
     pub registered: bool,

@@ -11,14 +11,14 @@ use crate::CloudError;
 #[async_trait]
 pub trait Vault: std::fmt::Debug + Send + Sync + 'static {
     /// Requests a certificate unless one of that name exists, and returns its current state, which may still be issuing.
-    async fn ensure_certificate(&self, wish: &CertificateWish) -> Result<Certificate, CloudError>;
+    async fn ensure_certificate(&self, spec: &CertificateSpec) -> Result<VaultCertificate, CloudError>;
     /// Requests a further version of a certificate. `newer_than` is the version that the caller has: when a later one exists
     /// already it is returned instead, so that repeating the call does not issue a third.
     async fn renew_certificate(
         &self,
         name: &str,
         newer_than: Option<&str>,
-    ) -> Result<Certificate, CloudError>;
+    ) -> Result<VaultCertificate, CloudError>;
     /// The latest issued version of a certificate, with its key; `None` before the first is issued.
     async fn certificate(&self, name: &str) -> Result<Option<IssuedCertificate>, CloudError>;
     /// Deletes a certificate with all its versions.
@@ -36,34 +36,34 @@ pub trait Vault: std::fmt::Debug + Send + Sync + 'static {
     async fn delete_secret(&self, name: &str) -> Result<(), CloudError>;
 }
 
-/// A certificate that is wanted.
+/// A certificate to issue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CertificateWish {
-    /// Its name in the vault.
+pub struct CertificateSpec {
+    /// The name in the vault.
     pub name: String,
-    /// The names that it is for; the first is its subject.
+    /// The DNS names; the first is the subject.
     pub dns_names: Vec<String>,
 }
 
 /// A certificate in the vault, without its key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Certificate {
-    /// Its name.
+pub struct VaultCertificate {
+    /// The name.
     pub name: String,
-    /// The names that it is for.
+    /// The DNS names.
     pub dns_names: Vec<String>,
-    /// Its version; none while the first is being issued.
+    /// The latest issued version; `None` while the first is being issued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// From when it is good.
+    /// Start of its validity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// Until when it is good.
+    /// End of its validity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
-    /// Whether a (further) version is being issued.
+    /// Whether a first or further version is being issued.
     #[serde(default)]
     pub issuing: bool,
 }
@@ -71,9 +71,9 @@ pub struct Certificate {
 /// A certificate with its key, both in PEM.
 #[derive(Debug, Clone)]
 pub struct IssuedCertificate {
-    /// What is known of it.
-    pub certificate: Certificate,
-    /// The chain, its own first.
+    /// The certificate.
+    pub certificate: VaultCertificate,
+    /// The chain, the certificate itself first.
     pub chain_pem: String,
     /// The private key.
     pub key_pem: Secret<String>,
@@ -82,11 +82,11 @@ pub struct IssuedCertificate {
 /// A secret in the vault.
 #[derive(Debug, Clone)]
 pub struct VaultSecret {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// Until when it is good.
+    /// End of its validity.
     pub expires: Option<Timestamp>,
     /// The value.
     pub value: Secret<String>,

@@ -1,4 +1,4 @@
-//! The SQLite file: resources in a table with the columns that are asked for, everything else as documents by kind and key.
+//! The SQLite file: resources in a table with the columns that queries need, everything else as documents by kind and key.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
-/// What every database of the simulated cloud has in its header.
+/// The application id in the header of every database of the simulated cloud.
 const APPLICATION_ID: i64 = 0x5368_7063; // "Shpc"
 
 const SCHEMA: &str = "
@@ -26,7 +26,7 @@ create table if not exists wish (token text primary key, key text not null, doc 
 create table if not exists record (kind text not null, key text not null, doc text not null, primary key (kind, key)) without rowid;
 ";
 
-/// Opens the file, making it if there is none; without a path, everything is in memory.
+/// Opens the file, creating it if necessary; without a path, the database is in memory.
 pub(crate) fn open(path: Option<&Path>) -> Result<Connection, Failure> {
     let connection = match path {
         Some(path) => {
@@ -40,7 +40,7 @@ pub(crate) fn open(path: Option<&Path>) -> Result<Connection, Failure> {
     if found != APPLICATION_ID && tables > 0 {
         return Err(Failure::Broken("the file is the database of another program".to_owned()));
     }
-    // A killed process loses nothing; only a power cut could lose the last moments of a simulation.
+    // A killed process loses nothing; a power failure could lose the last moments of a simulation.
     connection.execute_batch(&format!(
         "pragma journal_mode = wal; pragma synchronous = normal; pragma application_id = {APPLICATION_ID}; {SCHEMA}"
     ))?;
@@ -75,14 +75,14 @@ pub(crate) fn records<T: DeserializeOwned>(db: &Connection, kind: &str) -> Resul
 }
 
 /// Writes a document.
-pub(crate) fn keep<T: Serialize>(db: &Connection, kind: &str, key: &str, value: &T) -> Result<(), Failure> {
+pub(crate) fn write<T: Serialize>(db: &Connection, kind: &str, key: &str, value: &T) -> Result<(), Failure> {
     db.prepare_cached("insert or replace into record (kind, key, doc) values (?, ?, ?)")?
         .execute(params![kind, key, serde_json::to_string(value)?])?;
     Ok(())
 }
 
-/// Removes a document; whether there was one.
-pub(crate) fn forget(db: &Connection, kind: &str, key: &str) -> Result<bool, Failure> {
+/// Deletes a document and returns whether it existed.
+pub(crate) fn delete(db: &Connection, kind: &str, key: &str) -> Result<bool, Failure> {
     let removed =
         db.prepare_cached("delete from record where kind = ? and key = ?")?.execute(params![kind, key])?;
     Ok(removed > 0)

@@ -1,4 +1,4 @@
-//! What is to go wrong: rules that calls meet, and the handle by which tests set them.
+//! Injected faults: rules that calls are matched against, and the handle with which tests set them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::seed;
 
-/// More rules than this are a mistake; the oldest are forgotten.
+/// More rules than this are a mistake; the oldest are dropped.
 const RULES_MAX: usize = 1000;
 
-/// The rules of a service. Cheap to clone; every clone is of the same rules. They are gone when the service ends.
+/// The fault rules of a service. Clones share the same rules, which are lost when the service stops.
 #[derive(Debug, Clone)]
 pub struct Faults {
     inner: Arc<Mutex<Inner>>,
@@ -29,7 +29,7 @@ impl Faults {
         Faults { inner: Arc::new(Mutex::new(Inner { seed, calls: 0, rules: Vec::new() })) }
     }
 
-    /// Lets something go wrong from now on. Of several rules that fit a call, the oldest is met.
+    /// Adds a rule. Of several rules that match a call, the oldest applies.
     pub fn inject(&self, rule: FaultRule) {
         let mut inner = self.lock();
         if inner.rules.len() >= RULES_MAX {
@@ -38,44 +38,44 @@ impl Faults {
         inner.rules.push(rule);
     }
 
-    /// What goes wrong now, with what is left of each.
+    /// The active rules, with their remaining number of calls.
     pub fn present(&self) -> Vec<FaultRule> {
         self.lock().rules.clone()
     }
 
-    /// Lets nothing go wrong any longer.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.lock().rules.clear();
     }
 
-    /// What a call meets, among what `is_meant` lets pass.
+    /// The fault for a call, among those that `is_meant` accepts.
     pub(crate) fn meet(
         &self,
         verb: &str,
         subject: &str,
-        is_meant: impl Fn(&Trouble) -> bool,
-    ) -> Option<Trouble> {
+        is_meant: impl Fn(&CloudFault) -> bool,
+    ) -> Option<CloudFault> {
         let mut inner = self.lock();
         inner.calls += 1;
         let (seed, calls) = (inner.seed, inner.calls.to_string());
         let subject = subject.to_lowercase();
         let at = inner.rules.iter().enumerate().position(|(number, rule)| {
-            let fits = is_meant(&rule.trouble)
-                && suits(&rule.trouble, verb)
+            let fits = is_meant(&rule.fault)
+                && suits(&rule.fault, verb)
                 && rule.verb.as_deref().is_none_or(|it| it == verb)
                 && rule.about.as_ref().is_none_or(|it| subject.contains(&it.to_lowercase()));
             let drawn = || seed::share(seed, &["fault", &calls, &number.to_string()]);
             fits && rule.share.is_none_or(|share| drawn() < share)
         })?;
         let rule = &mut inner.rules[at];
-        let trouble = rule.trouble.clone();
+        let fault = rule.fault.clone();
         if let Some(times) = &mut rule.times {
             *times = times.saturating_sub(1);
             if *times == 0 {
                 inner.rules.remove(at);
             }
         }
-        Some(trouble)
+        Some(fault)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -83,44 +83,47 @@ impl Faults {
     }
 }
 
-/// Some troubles befall some verbs only.
-fn suits(trouble: &Trouble, verb: &str) -> bool {
-    match trouble {
-        Trouble::Quota { .. } | Trouble::FailsLater { .. } | Trouble::Unseen { .. } => verb == "put",
-        Trouble::SpreadsLate { .. } => verb == "assignRole",
-        Trouble::InstallFails { .. } => verb == "install",
-        Trouble::Throttled { .. }
-        | Trouble::Unavailable { .. }
-        | Trouble::Reset { .. }
-        | Trouble::Hangs { .. }
-        | Trouble::Denied {} => true,
+/// Whether a fault applies to a verb.
+fn suits(fault: &CloudFault, verb: &str) -> bool {
+    match fault {
+        CloudFault::Quota { .. }
+        | CloudFault::ProvisioningFails { .. }
+        | CloudFault::DelayedVisibility { .. } => verb == "put",
+        CloudFault::DelayedPropagation { .. } => verb == "assignRole",
+        CloudFault::InstallFails { .. } => verb == "install",
+        CloudFault::Throttled { .. }
+        | CloudFault::Unavailable { .. }
+        | CloudFault::Reset { .. }
+        | CloudFault::Delayed { .. }
+        | CloudFault::Denied {} => true,
     }
 }
 
-/// What is to go wrong, and when: posted to `/sim/faults`. A rule lasts until it is spent, cleared, or the service ends.
+/// A fault and the calls that it applies to, posted to `/sim/faults`. A rule is active until it is used up, cleared, or the service stops.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
-    /// What goes wrong.
-    pub trouble: Trouble,
+    /// The fault.
+    #[serde(rename = "trouble")]
+    pub fault: CloudFault,
     /// Only calls of this verb, as [`Call::verb`](crate::protocol::Call::verb) spells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
-    /// Only calls about something whose id or name contains this, whatever the case.
+    /// Only calls whose resource id or name contains this text, ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// Only so many calls; all when none.
+    /// The number of calls; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
-    /// Only this share of the calls, from 0 to 1, by the service's seed; all when none.
+    /// The share of the calls, from 0 to 1, drawn by the service's seed; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }
 
 impl FaultRule {
-    /// Each call meets it.
-    pub fn new(trouble: Trouble) -> FaultRule {
-        FaultRule { trouble, verb: None, about: None, times: None, share: None }
+    /// A rule for every call.
+    pub fn new(fault: CloudFault) -> FaultRule {
+        FaultRule { fault, verb: None, about: None, times: None, share: None }
     }
 
     /// Only calls of this verb.
@@ -130,21 +133,21 @@ impl FaultRule {
         self
     }
 
-    /// Only calls about something whose id or name contains this.
+    /// Restricts the rule to calls whose resource id or name contains this text.
     #[must_use]
     pub fn about(mut self, text: &str) -> FaultRule {
         self.about = Some(text.to_owned());
         self
     }
 
-    /// Only so many calls.
+    /// Limits the number of calls.
     #[must_use]
     pub fn times(mut self, times: u32) -> FaultRule {
         self.times = Some(times);
         self
     }
 
-    /// Only this share of the calls.
+    /// Limits the rule to a share of the calls.
     #[must_use]
     pub fn share(mut self, share: f64) -> FaultRule {
         self.share = Some(share);
@@ -152,64 +155,68 @@ impl FaultRule {
     }
 }
 
-/// Whether something goes wrong before what was asked is done, or after it.
+/// Whether a fault occurs before or after the effect of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Moment {
-    /// Nothing was done.
+pub enum FaultTiming {
+    /// The call has no effect.
     Before,
-    /// It was done, and the caller does not know.
+    /// The call has its effect, and the caller does not learn of it.
     After,
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub enum Trouble {
-    /// The call is refused with 429.
+pub enum CloudFault {
+    /// The call is rejected with status 429.
     Throttled {
-        /// What `Retry-After` says.
+        /// The value of `Retry-After`.
         after_seconds: u64,
     },
-    /// The call fails with 500.
+    /// The call fails with status 500.
     Unavailable {
         /// Before or after its effect.
-        when: Moment,
+        when: FaultTiming,
     },
     /// The connection is reset.
     Reset {
         /// Before or after its effect.
-        when: Moment,
+        when: FaultTiming,
     },
-    /// The call is not answered for so long; its effect comes first or last.
-    Hangs {
-        /// So many milliseconds.
+    /// The response is delayed, before or after the effect.
+    #[serde(rename = "hangs")]
+    Delayed {
+        /// The delay in milliseconds.
         millis: u64,
         /// Before or after its effect.
-        when: Moment,
+        when: FaultTiming,
     },
-    /// A put is refused for want of quota.
+    /// A put is rejected because of a quota.
     Quota {
         /// The quota's name.
         quota: String,
     },
-    /// Whoever asks may not.
+    /// The caller lacks the permission.
     Denied {},
-    /// A put is accepted and comes to a bad end, as when a template deploys in part.
-    FailsLater {
+    /// A put is accepted and its provisioning fails, as in a partial deployment.
+    #[serde(rename = "failsLater")]
+    ProvisioningFails {
         /// The cloud's code.
         code: String,
-        /// In a sentence.
+        /// The reason, in a sentence.
         message: String,
     },
-    /// What a put makes is not seen by get and list for a while.
-    Unseen {
-        /// So many milliseconds.
+    /// Get and list do not show a created resource for a while.
+    #[serde(rename = "unseen")]
+    DelayedVisibility {
+        /// The delay in milliseconds.
         millis: u64,
     },
-    /// A role takes effect late.
-    SpreadsLate {
-        /// So many milliseconds.
+    /// A role assignment becomes effective late.
+    #[serde(rename = "spreadsLate")]
+    DelayedPropagation {
+        /// The delay in milliseconds.
         millis: u64,
     },
     /// An installation is accepted and fails at a stage. (At `complete` it stays in `operators` with its failure.)
@@ -219,23 +226,23 @@ pub enum Trouble {
     },
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CloudFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let when = |when: &Moment| match when {
-            Moment::Before => "before its effect",
-            Moment::After => "after its effect",
+        let when = |when: &FaultTiming| match when {
+            FaultTiming::Before => "before its effect",
+            FaultTiming::After => "after its effect",
         };
         match self {
-            Trouble::Throttled { after_seconds } => write!(f, "throttled for {after_seconds} s"),
-            Trouble::Unavailable { when: at } => write!(f, "unavailable {}", when(at)),
-            Trouble::Reset { when: at } => write!(f, "reset {}", when(at)),
-            Trouble::Hangs { millis, when: at } => write!(f, "hangs for {millis} ms {}", when(at)),
-            Trouble::Quota { quota } => write!(f, "the quota {quota} is exceeded"),
-            Trouble::Denied {} => f.write_str("denied"),
-            Trouble::FailsLater { code, .. } => write!(f, "ends with {code}"),
-            Trouble::Unseen { millis } => write!(f, "is not seen for {millis} ms"),
-            Trouble::SpreadsLate { millis } => write!(f, "spreads {millis} ms late"),
-            Trouble::InstallFails { stage } => write!(f, "installation fails at {}", stage.as_str()),
+            CloudFault::Throttled { after_seconds } => write!(f, "throttled for {after_seconds} s"),
+            CloudFault::Unavailable { when: at } => write!(f, "unavailable {}", when(at)),
+            CloudFault::Reset { when: at } => write!(f, "reset {}", when(at)),
+            CloudFault::Delayed { millis, when: at } => write!(f, "hangs for {millis} ms {}", when(at)),
+            CloudFault::Quota { quota } => write!(f, "the quota {quota} is exceeded"),
+            CloudFault::Denied {} => f.write_str("denied"),
+            CloudFault::ProvisioningFails { code, .. } => write!(f, "stops with {code}"),
+            CloudFault::DelayedVisibility { millis } => write!(f, "is not seen for {millis} ms"),
+            CloudFault::DelayedPropagation { millis } => write!(f, "spreads {millis} ms late"),
+            CloudFault::InstallFails { stage } => write!(f, "installation fails at {}", stage.as_str()),
         }
     }
 }
@@ -251,7 +258,7 @@ mod tests {
     #[test]
     fn a_rule_is_met_by_what_it_names_and_as_often_as_it_says() {
         let faults = Faults::new(1);
-        faults.inject(FaultRule::new(Trouble::Denied {}).on("put").about("Master-").times(2));
+        faults.inject(FaultRule::new(CloudFault::Denied {}).on("put").about("Master-").times(2));
         assert!(!met(&faults, "get", "x-master-0"));
         assert!(!met(&faults, "put", "x-worker-0"));
         assert!(met(&faults, "put", "x-MASTER-0"));
@@ -265,8 +272,8 @@ mod tests {
     fn a_share_is_met_about_that_often_and_the_same_each_time() {
         let run = |seed| {
             let faults = Faults::new(seed);
-            let when = Moment::Before;
-            faults.inject(FaultRule::new(Trouble::Unavailable { when }).share(0.05));
+            let when = FaultTiming::Before;
+            faults.inject(FaultRule::new(CloudFault::Unavailable { when }).share(0.05));
             (0..2000).map(|_| met(&faults, "get", "x")).collect::<Vec<bool>>()
         };
         let hits = run(7).into_iter().filter(|it| *it).count();
@@ -278,7 +285,7 @@ mod tests {
     #[test]
     fn what_befalls_puts_only_befalls_nothing_else() {
         let faults = Faults::new(1);
-        faults.inject(FaultRule::new(Trouble::Unseen { millis: 5 }));
+        faults.inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 5 }));
         assert!(!met(&faults, "get", "x"));
         assert!(met(&faults, "put", "x"));
     }

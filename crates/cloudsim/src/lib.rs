@@ -52,26 +52,26 @@
 //! In [`Options::directory`]: `cloud.db`, `lock`, `token`, `url` (of the service that runs there last) and a directory for each cluster
 //! below `clusters/`. Without a directory everything is in memory.
 
+mod call_context;
 mod cidr;
 mod client;
 mod database;
-mod desk;
-mod door;
 mod failure;
 mod faults;
+mod http;
+mod identities;
 mod install;
-mod people;
 pub mod protocol;
 mod registry;
 mod resources;
-mod room;
 mod secrets;
 mod seed;
 mod service;
 pub mod settings;
+mod simulator;
 mod sizes;
 mod vault;
 
 pub use client::{SimClient, SimClientError, SimInstaller};
-pub use faults::{FaultRule, Faults, Moment, Trouble};
+pub use faults::{CloudFault, FaultRule, FaultTiming, Faults};
 pub use service::{OpenError, Options, ServeError, Service};

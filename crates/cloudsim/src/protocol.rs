@@ -1,20 +1,20 @@
-//! How the simulated cloud is spoken to, in words that its client and its service share.
+//! The protocol of the simulated cloud, shared by its client and its service.
 //!
-//! Every call is a `POST` of one [`Call`] as JSON to `/call`, with the service's token as bearer. What was done is answered with 200
-//! and the answer in JSON; what was not with a [`Refusal`] under `error` and a fitting status. Nobody else's cloud speaks so.
+//! Every call is a `POST` of one [`Call`] as JSON to `/call`, with the service's token as bearer. A successful call returns 200 and
+//! its result in JSON; what was not with a [`CallError`] under `error` and a fitting status. Nobody else's cloud speaks so.
 
 use std::fmt;
 use std::time::Duration;
 
 use api::install::InstallRequest;
 use api::secret::Secret;
-use cloud::{CertificateWish, CloudError, Credential, Put, ResourceId, RoleAssignment};
+use cloud::{CertificateSpec, CloudError, Credential, ResourceId, ResourceRequest, RoleAssignment};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// One call. Its `Debug` tells the verb and what it is about, never a secret.
+/// A call. Its `Debug` form shows the verb and the subject, never a secret.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[allow(
@@ -22,7 +22,7 @@ use uuid::Uuid;
     reason = "each is a verb of the trait `Cloud` or of the installer, with its parameters"
 )]
 pub enum Call {
-    Put { put: Put },
+    Put { put: ResourceRequest },
     Get { id: ResourceId },
     List { group: ResourceId },
     Delete { id: ResourceId },
@@ -30,12 +30,12 @@ pub enum Call {
     Usages { subscription: String, location: String },
     Providers { subscription: String },
     Feature { subscription: String, feature: String },
-    Principal { credential: Proof },
-    Permissions { credential: Proof, id: ResourceId, actions: Vec<String> },
+    Principal { credential: CallCredential },
+    Permissions { credential: CallCredential, id: ResourceId, actions: Vec<String> },
     AssignRole { assignment: RoleAssignment },
     RoleAssignments { scope: ResourceId },
     RevokeRole { scope: ResourceId, name: String },
-    EnsureCertificate { wish: CertificateWish },
+    EnsureCertificate { wish: CertificateSpec },
     RenewCertificate { name: String, newer_than: Option<String> },
     Certificate { name: String },
     DeleteCertificate { name: String },
@@ -54,7 +54,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The verb, as it is written in a call and in a fault's rule.
+    /// The verb in the JSON form and in fault rules.
     pub fn verb(&self) -> &'static str {
         match self {
             Call::Put { .. } => "put",
@@ -89,7 +89,7 @@ impl Call {
         }
     }
 
-    /// What it is about: a resource id, a name, a cluster.
+    /// The subject: a resource id, a name, a cluster.
     pub fn subject(&self) -> String {
         match self {
             Call::Put { put } => put.id.to_string(),
@@ -130,45 +130,45 @@ impl fmt::Debug for Call {
     }
 }
 
-/// A credential on its way.
+/// A credential, as it is sent.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "as", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 #[allow(missing_docs, reason = "as in `Credential`")]
-pub enum Proof {
+pub enum CallCredential {
     Service,
     Client { client_id: String, secret: String },
     Identity { id: ResourceId },
 }
 
-impl Proof {
-    /// Who that is, in a sentence.
+impl CallCredential {
+    /// The principal, for messages.
     pub fn who(&self) -> String {
         match self {
-            Proof::Service => "this service".to_owned(),
-            Proof::Client { client_id, .. } => client_id.clone(),
-            Proof::Identity { id } => id.to_string(),
+            CallCredential::Service => "this service".to_owned(),
+            CallCredential::Client { client_id, .. } => client_id.clone(),
+            CallCredential::Identity { id } => id.to_string(),
         }
     }
 }
 
-impl From<&Credential> for Proof {
-    fn from(credential: &Credential) -> Proof {
+impl From<&Credential> for CallCredential {
+    fn from(credential: &Credential) -> CallCredential {
         match credential {
-            Credential::Service => Proof::Service,
+            Credential::Service => CallCredential::Service,
             Credential::Client { client_id, secret } => {
-                Proof::Client { client_id: client_id.clone(), secret: secret.expose().clone() }
+                CallCredential::Client { client_id: client_id.clone(), secret: secret.expose().clone() }
             }
-            Credential::Identity(id) => Proof::Identity { id: id.clone() },
+            Credential::Identity(id) => CallCredential::Identity { id: id.clone() },
         }
     }
 }
 
-/// A certificate with its key, on its way.
+/// A certificate with its key, as it is sent.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "as in `cloud::IssuedCertificate`")]
 pub struct IssuedCertificate {
-    pub certificate: cloud::Certificate,
+    pub certificate: cloud::VaultCertificate,
     pub chain_pem: String,
     pub key_pem: String,
 }
@@ -183,7 +183,7 @@ impl From<IssuedCertificate> for cloud::IssuedCertificate {
     }
 }
 
-/// A secret on its way.
+/// A secret, as it is sent.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[allow(missing_docs, reason = "as in `cloud::VaultSecret`")]
@@ -205,17 +205,17 @@ impl From<VaultSecret> for cloud::VaultSecret {
     }
 }
 
-/// A token with its password, on its way.
+/// A token with its password, as it is sent.
 #[derive(Serialize, Deserialize)]
-#[allow(missing_docs, reason = "as in `cloud::IssuedToken`")]
-pub struct IssuedToken {
-    pub token: cloud::Token,
+#[allow(missing_docs, reason = "as in `cloud::IssuedPullToken`")]
+pub struct IssuedPullToken {
+    pub token: cloud::PullToken,
     pub password: String,
 }
 
-impl From<IssuedToken> for cloud::IssuedToken {
-    fn from(it: IssuedToken) -> cloud::IssuedToken {
-        cloud::IssuedToken { token: it.token, password: Secret::new(it.password) }
+impl From<IssuedPullToken> for cloud::IssuedPullToken {
+    fn from(it: IssuedPullToken) -> cloud::IssuedPullToken {
+        cloud::IssuedPullToken { token: it.token, password: Secret::new(it.password) }
     }
 }
 
@@ -239,18 +239,18 @@ impl From<ClusterCredentials> for api::install::ClusterCredentials {
     }
 }
 
-/// What is answered when nothing was done: `{"error": …}`.
+/// The body of an error response: `{"error": …}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
-    /// Why.
-    pub error: Refusal,
+pub struct ErrorBody {
+    /// The error.
+    pub error: CallError,
 }
 
-/// Why a call was refused: the variants of [`CloudError`] that a service can tell.
+/// The error of a call: the variants of [`CloudError`] that a service can return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[allow(missing_docs, reason = "as in `CloudError`")]
-pub enum Refusal {
+pub enum CallError {
     NotFound { what: String },
     Conflict { what: String, why: String },
     Invalid { reason: String, why: String },
@@ -263,36 +263,40 @@ pub enum Refusal {
     Unavailable { what: String },
 }
 
-impl Refusal {
-    /// The status that it is answered with.
+impl CallError {
+    /// The status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
-            Refusal::NotFound { .. } => StatusCode::NOT_FOUND,
-            Refusal::Conflict { .. } | Refusal::InUse { .. } | Refusal::Locked { .. } => StatusCode::CONFLICT,
-            Refusal::Invalid { .. } | Refusal::Quota { .. } => StatusCode::BAD_REQUEST,
-            Refusal::Denied { .. } => StatusCode::FORBIDDEN,
-            Refusal::Credential { .. } => StatusCode::UNAUTHORIZED,
-            Refusal::Throttled { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Refusal::Unavailable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            CallError::NotFound { .. } => StatusCode::NOT_FOUND,
+            CallError::Conflict { .. } | CallError::InUse { .. } | CallError::Locked { .. } => {
+                StatusCode::CONFLICT
+            }
+            CallError::Invalid { .. } | CallError::Quota { .. } => StatusCode::BAD_REQUEST,
+            CallError::Denied { .. } => StatusCode::FORBIDDEN,
+            CallError::Credential { .. } => StatusCode::UNAUTHORIZED,
+            CallError::Throttled { .. } => StatusCode::TOO_MANY_REQUESTS,
+            CallError::Unavailable { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
 
-impl From<Refusal> for CloudError {
-    fn from(refusal: Refusal) -> CloudError {
-        match refusal {
-            Refusal::NotFound { what } => CloudError::NotFound { what },
-            Refusal::Conflict { what, why } => CloudError::Conflict { what, why },
-            Refusal::Invalid { reason, why } => CloudError::Invalid { code: reason, why },
-            Refusal::Denied { who, action, what } => CloudError::Denied { who, action, what },
-            Refusal::Credential { who, why } => CloudError::Credential { who, why },
-            Refusal::Quota { quota, limit, used, wanted } => CloudError::Quota { quota, limit, used, wanted },
-            Refusal::InUse { what, by } => CloudError::InUse { what, by },
-            Refusal::Locked { what, action } => CloudError::Locked { what, action },
-            Refusal::Throttled { after_seconds } => {
+impl From<CallError> for CloudError {
+    fn from(error: CallError) -> CloudError {
+        match error {
+            CallError::NotFound { what } => CloudError::NotFound { what },
+            CallError::Conflict { what, why } => CloudError::Conflict { what, why },
+            CallError::Invalid { reason, why } => CloudError::Invalid { code: reason, why },
+            CallError::Denied { who, action, what } => CloudError::Denied { who, action, what },
+            CallError::Credential { who, why } => CloudError::Credential { who, why },
+            CallError::Quota { quota, limit, used, wanted } => {
+                CloudError::Quota { quota, limit, used, wanted }
+            }
+            CallError::InUse { what, by } => CloudError::InUse { what, by },
+            CallError::Locked { what, action } => CloudError::Locked { what, action },
+            CallError::Throttled { after_seconds } => {
                 CloudError::Throttled { after: after_seconds.map(Duration::from_secs) }
             }
-            Refusal::Unavailable { what } => CloudError::Unavailable { what, source: None },
+            CallError::Unavailable { what } => CloudError::Unavailable { what, source: None },
         }
     }
 }

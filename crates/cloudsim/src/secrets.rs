@@ -1,4 +1,4 @@
-//! Secrets that are drawn from the machine's randomness, never from the seed: they guard something, even if it is simulated.
+//! Secrets from the system's random source, never from the seed: they protect something, even if it is simulated.
 
 use crate::failure::Failure;
 
@@ -9,10 +9,10 @@ pub(crate) fn password() -> Result<String, Failure> {
     text(32)
 }
 
-/// So many letters.
+/// Random letters.
 pub(crate) fn text(count: usize) -> Result<String, Failure> {
     let mut bytes = vec![0_u8; count];
     getrandom::fill(&mut bytes).map_err(|error| Failure::Broken(format!("no randomness: {error}")))?;
-    // 56 letters: some come a little more often than others, which costs a fraction of a bit of 185.
+    // 56 letters: the modulo makes some slightly more frequent, which costs a fraction of a bit of 185.
     Ok(bytes.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect())
 }

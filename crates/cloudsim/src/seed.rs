@@ -1,12 +1,12 @@
-//! Chance that can be had again: what is drawn follows from the service's seed and what it is drawn for.
+//! Reproducible randomness: each value follows from the service's seed and a purpose.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
-/// A number for a seed and some words.
+/// A number for a seed and a purpose.
 pub(crate) fn draw(seed: u64, words: &[&str]) -> u64 {
-    // FNV-1a over the words, each ended by a byte that no text has, then mixed as SplitMix64 does.
+    // FNV-1a over the words, each terminated by a byte that no text contains, then mixed as in SplitMix64.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ seed;
     for word in words {
         for byte in word.bytes().chain([0xff]) {
@@ -27,20 +27,20 @@ pub(crate) fn share(seed: u64, words: &[&str]) -> f64 {
     share
 }
 
-/// How long something takes that takes about `usual`: between a half and one and a half of it, by the pace.
+/// The duration of a change that usually takes `usual`: between 0.5 and 1.5 of it, scaled by the pace.
 pub(crate) fn span(seed: u64, pace: f64, usual: Duration, words: &[&str]) -> Duration {
     let factor = (pace * (0.5 + share(seed, words))).clamp(0.0, 1_000.0);
     usual.mul_f64(factor)
 }
 
-/// An id for some words.
+/// An id for a purpose.
 pub(crate) fn uuid(seed: u64, words: &[&str]) -> Uuid {
     let high = draw(seed, words);
     let low = draw(seed ^ high, words);
     uuid::Builder::from_random_bytes(((u128::from(high) << 64) | u128::from(low)).to_be_bytes()).into_uuid()
 }
 
-/// Letters to end a name with: no vowels, so that no words come of them.
+/// Letters for the end of a name, without vowels, so that they do not form words.
 pub(crate) fn letters(seed: u64, count: usize, words: &[&str]) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut rest = draw(seed, words);

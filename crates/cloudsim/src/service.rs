@@ -17,12 +17,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::call_context::FaultEffects;
 use crate::client::{SimClient, SimClientError};
-use crate::desk::{Desk, Parts};
 use crate::failure::Failure;
 use crate::faults::Faults;
-use crate::room::Bent;
-use crate::{database, door, install, secrets};
+use crate::simulator::{Parts, Simulator};
+use crate::{database, http, install, secrets};
 
 /// A process that was just ended may hold the directory for a moment longer.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -99,10 +99,10 @@ fn unusable(failure: Failure) -> OpenError {
 /// A simulated cloud that listens and does not answer yet. Dropping it, or the future of [`Service::serve`], ends it as a kill would.
 #[derive(Debug)]
 pub struct Service {
-    desk: Arc<Desk>,
+    simulator: Arc<Simulator>,
     listener: Listener,
     token: Secret<String>,
-    attend: mpsc::UnboundedReceiver<Uuid>,
+    runs: mpsc::UnboundedReceiver<Uuid>,
 }
 
 impl Service {
@@ -127,13 +127,13 @@ impl Service {
             tell(&directory.join("token"), &token)?;
             tell(&directory.join("url"), &listener.url())?;
         }
-        let (sender, attend) = mpsc::unbounded_channel();
-        let desk = Desk::new(Parts { db, clock, seed, pace, directory, attend: sender, lock });
-        let unfinished = desk.within(Bent::default(), install::all).map_err(unusable)?;
+        let (sender, runs) = mpsc::unbounded_channel();
+        let simulator = Simulator::new(Parts { db, clock, seed, pace, directory, runs: sender, lock });
+        let unfinished = simulator.within(FaultEffects::default(), install::all).map_err(unusable)?;
         for cluster in unfinished {
-            let _ = desk.attend.send(cluster);
+            let _ = simulator.runs.send(cluster);
         }
-        Ok(Service { desk: Arc::new(desk), listener, token: Secret::new(token), attend })
+        Ok(Service { simulator: Arc::new(simulator), listener, token: Secret::new(token), runs })
     }
 
     /// Where it listens, as `http://127.0.0.1:4000`.
@@ -153,14 +153,14 @@ impl Service {
 
     /// What is to go wrong.
     pub fn faults(&self) -> Faults {
-        self.desk.faults.clone()
+        self.simulator.faults.clone()
     }
 
     /// Answers until it is asked to stop; then every call that is under way is answered, and every cluster ended. What was
     /// accepted goes on at the next start.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let Service { desk, listener, token, mut attend, .. } = self;
-        let routes = door::routes(desk.clone(), token.expose());
+        let Service { simulator, listener, token, mut runs, .. } = self;
+        let routes = http::routes(simulator.clone(), token.expose());
         let mut clusters = JoinSet::new();
         let ending = CancellationToken::new();
         let mut serving = pin!(listener.serve(SharedService(routes), ending.clone()));
@@ -174,15 +174,15 @@ impl Service {
                         return Err(ServeError(Box::new(error)));
                     }
                 }
-                Some(cluster) = attend.recv() => {
-                    clusters.spawn(install::attend(desk.clone(), cluster, ending.child_token()));
+                Some(cluster) = runs.recv() => {
+                    clusters.spawn(install::run(simulator.clone(), cluster, ending.child_token()));
                 }
             }
         }
         ending.cancel();
         serving.await;
         while clusters.join_next().await.is_some() {}
-        desk.sim.stop().await;
+        simulator.clusters.stop().await;
         Ok(())
     }
 }
@@ -203,7 +203,7 @@ fn kept<T: serde::Serialize + serde::de::DeserializeOwned>(
         return Ok(found);
     }
     let made = make()?;
-    database::keep(db, "meta", name, &made)?;
+    database::write(db, "meta", name, &made)?;
     Ok(made)
 }
 

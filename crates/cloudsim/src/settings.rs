@@ -7,25 +7,25 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Something to arrange, posted to `/sim/settings`.
+/// A change or query of settings, posted to `/sim/settings`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "set", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Setting {
-    /// Make a principal; answered with its secret, which is not told again.
+    /// Create a principal; the response holds its secret, which is not revealed again.
     CreatePrincipal {
-        /// What people call it.
+        /// The display name.
         name: String,
-        /// What it may do.
+        /// Its permissions.
         rights: Rights,
     },
-    /// Give a principal another secret; the one before is not good any longer.
+    /// Replace the secret of a principal; the previous one becomes invalid.
     ChangeSecret {
-        /// Which.
+        /// The subject of the setting.
         client_id: String,
     },
-    /// What the tokens of a principal tell.
+    /// Set the claims in the tokens of a principal.
     Claims {
-        /// Which.
+        /// The subject of the setting.
         client_id: String,
         /// The claims of its tokens.
         claims: Vec<String>,
@@ -34,17 +34,17 @@ pub enum Setting {
     },
     /// Remove a principal.
     DeletePrincipal {
-        /// Which.
+        /// The subject of the setting.
         client_id: String,
     },
     /// The principals.
     Principals {},
     /// The groups of a subscription.
     Groups {
-        /// Which.
+        /// The subject of the setting.
         subscription: String,
     },
-    /// The ids of the clusters that are or were being installed.
+    /// The installations.
     Installations {},
     /// The certificates of the vault, without their keys.
     Certificates {},
@@ -52,72 +52,72 @@ pub enum Setting {
     Tokens {},
     /// A limit of a subscription in a location.
     Quota {
-        /// Whose.
+        /// The subscription.
         subscription: String,
-        /// Where.
+        /// The location.
         location: String,
-        /// As `cores`, `virtualMachines`, `PremiumDiskCount`, `PublicIPAddresses` or a family.
+        /// The quota, such as `cores`, `virtualMachines`, `PremiumDiskCount`, `PublicIPAddresses` or a family.
         quota: String,
-        /// The limit from now on.
+        /// The new limit.
         limit: u64,
     },
-    /// Whether a subscription may have a size in a location.
+    /// Restrict a size for a subscription in a location, or lift the restriction.
     Restrict {
-        /// Whose.
+        /// The subscription.
         subscription: String,
-        /// Where.
+        /// The location.
         location: String,
-        /// Which.
+        /// The subject of the setting.
         size: String,
-        /// The cloud's word for why not; none when it may.
+        /// The cloud's code; `None` lifts the restriction.
         reason: Option<String>,
     },
     /// Whether a subscription has registered a provider.
     Provider {
-        /// Whose.
+        /// The subscription.
         subscription: String,
-        /// Which.
+        /// The subject of the setting.
         namespace: String,
-        /// Whether.
+        /// The new state.
         registered: bool,
     },
     /// Whether a subscription has registered a feature.
     Feature {
-        /// Whose.
+        /// The subscription.
         subscription: String,
-        /// Which.
+        /// The subject of the setting.
         feature: String,
-        /// Whether; none when it is to have never heard of it.
+        /// The new state; `None` makes the feature unknown.
         registered: Option<bool>,
     },
-    /// Lock a resource, and what is in it, against changes and removal, or unlock it.
+    /// Lock a resource and its children against changes and deletion, or unlock it.
     Lock {
-        /// Which.
+        /// The subject of the setting.
         id: ResourceId,
-        /// Whether.
+        /// The new state.
         locked: bool,
     },
-    /// Forbid somebody an action; answered with the number of the denial.
+    /// Deny a principal an action.
     Deny(Denial),
-    /// Take back all denials over a scope.
+    /// Remove all denials at a scope.
     Allow {
         /// The scope.
         scope: ResourceId,
     },
 }
 
-/// What a principal may do.
+/// The permissions of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Rights {
     /// Everything, everywhere.
     #[default]
     Everywhere,
-    /// What the roles allow that it was given.
+    /// What its assigned roles allow.
     ByRoles,
 }
 
-/// That somebody may not do something.
+/// The denial of an action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Denial {
@@ -125,57 +125,57 @@ pub struct Denial {
     pub who: String,
     /// The action; `*` stands for any run of characters.
     pub action: String,
-    /// Over what, with all that is in it.
+    /// The scope, with everything below it.
     pub scope: ResourceId,
-    /// Until when; for ever when none.
+    /// The end of the denial; `None` for an unlimited one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
-/// A principal, as it is listed.
+/// A principal in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KnownPrincipal {
-    /// What people call it.
+pub struct PrincipalInfo {
+    /// The display name.
     pub name: String,
-    /// Its client id.
+    /// The client id.
     pub client_id: String,
-    /// Its object id.
+    /// The object id.
     pub object_id: String,
-    /// What it may do.
+    /// The permissions.
     pub rights: Rights,
 }
 
-/// A principal that was just made or given another secret.
+/// A principal with a new secret.
 #[derive(Debug, Clone)]
-pub struct NewPrincipal {
-    /// What is known of it.
-    pub principal: KnownPrincipal,
-    /// Its secret.
+pub struct PrincipalWithSecret {
+    /// The principal.
+    pub principal: PrincipalInfo,
+    /// The secret.
     pub secret: Secret<String>,
 }
 
-/// A principal with its secret, on its way.
+/// A principal with a new secret, as it is sent.
 #[derive(Serialize, Deserialize)]
-#[allow(missing_docs, reason = "as in `NewPrincipal`")]
-pub struct WireNewPrincipal {
-    pub principal: KnownPrincipal,
+#[allow(missing_docs, reason = "as in `PrincipalWithSecret`")]
+pub struct PrincipalSecretBody {
+    pub principal: PrincipalInfo,
     pub secret: String,
 }
 
-impl From<WireNewPrincipal> for NewPrincipal {
-    fn from(it: WireNewPrincipal) -> NewPrincipal {
-        NewPrincipal { principal: it.principal, secret: Secret::new(it.secret) }
+impl From<PrincipalSecretBody> for PrincipalWithSecret {
+    fn from(it: PrincipalSecretBody) -> PrincipalWithSecret {
+        PrincipalWithSecret { principal: it.principal, secret: Secret::new(it.secret) }
     }
 }
 
-/// An installation, as it is listed.
+/// An installation in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KnownInstallation {
+pub struct InstallationInfo {
     /// The cluster.
     pub cluster: Uuid,
-    /// Its name.
+    /// The cluster's name.
     pub name: String,
     /// The name of its simulated cluster.
     pub sim: String,

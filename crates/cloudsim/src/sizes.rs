@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use cloud::{Availability, Kind, Provider, Restriction, Shape, Size, Usage};
+use cloud::{Availability, Properties, ProviderRegistration, ResourceKind, Restriction, Size, Usage};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
+use crate::call_context::CallContext;
 use crate::database;
 use crate::failure::Failure;
-use crate::protocol::Refusal;
+use crate::protocol::CallError;
 use crate::resources::Stored;
-use crate::room::Room;
 
 /// The kind of the records of subscriptions.
 const SUBSCRIPTION: &str = "subscription";
@@ -71,60 +71,64 @@ fn in_location(location: &str, name: &str) -> String {
     format!("{}/{}", location.to_lowercase(), name.to_lowercase())
 }
 
-fn arranged(room: &Room<'_>, subscription: &str) -> Result<Arranged, Failure> {
-    Ok(database::record(room.db, SUBSCRIPTION, &subscription.to_lowercase())?.unwrap_or_default())
+fn arranged(cx: &CallContext<'_>, subscription: &str) -> Result<Arranged, Failure> {
+    Ok(database::record(cx.db, SUBSCRIPTION, &subscription.to_lowercase())?.unwrap_or_default())
 }
 
-fn arrange(room: &Room<'_>, subscription: &str, change: impl FnOnce(&mut Arranged)) -> Result<(), Failure> {
-    let mut arranged = arranged(room, subscription)?;
+fn arrange(
+    cx: &CallContext<'_>,
+    subscription: &str,
+    change: impl FnOnce(&mut Arranged),
+) -> Result<(), Failure> {
+    let mut arranged = arranged(cx, subscription)?;
     change(&mut arranged);
-    database::keep(room.db, SUBSCRIPTION, &subscription.to_lowercase(), &arranged)
+    database::write(cx.db, SUBSCRIPTION, &subscription.to_lowercase(), &arranged)
 }
 
 pub(crate) fn set_quota(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     subscription: &str,
     location: &str,
     quota: &str,
     limit: u64,
 ) -> Result<(), Failure> {
-    arrange(room, subscription, |it| {
+    arrange(cx, subscription, |it| {
         it.quotas.insert(in_location(location, quota), limit);
     })
 }
 
 pub(crate) fn set_restriction(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     subscription: &str,
     location: &str,
     size: &str,
     reason: Option<String>,
 ) -> Result<(), Failure> {
     let key = in_location(location, size);
-    arrange(room, subscription, |it| match reason {
+    arrange(cx, subscription, |it| match reason {
         Some(reason) => drop(it.restrictions.insert(key, reason)),
         None => drop(it.restrictions.remove(&key)),
     })
 }
 
 pub(crate) fn set_provider(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     subscription: &str,
     namespace: &str,
     registered: bool,
 ) -> Result<(), Failure> {
-    arrange(room, subscription, |it| {
+    arrange(cx, subscription, |it| {
         it.providers.insert(namespace.to_lowercase(), registered);
     })
 }
 
 pub(crate) fn set_feature(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     subscription: &str,
     feature: &str,
     registered: Option<bool>,
 ) -> Result<(), Failure> {
-    arrange(room, subscription, |it| {
+    arrange(cx, subscription, |it| {
         it.features.insert(feature.to_lowercase(), registered);
     })
 }
@@ -144,8 +148,8 @@ pub(crate) fn table() -> impl Iterator<Item = Size> {
     })
 }
 
-pub(crate) fn sizes(room: &Room<'_>, subscription: &str, location: &str) -> Result<Vec<Size>, Failure> {
-    let arranged = arranged(room, subscription)?;
+pub(crate) fn sizes(cx: &CallContext<'_>, subscription: &str, location: &str) -> Result<Vec<Size>, Failure> {
+    let arranged = arranged(cx, subscription)?;
     let of_here = |mut size: Size| {
         if let Some(reason) = arranged.restrictions.get(&in_location(location, &size.name)) {
             size.availability = Availability::Restricted(Restriction { reason: reason.clone() });
@@ -155,22 +159,33 @@ pub(crate) fn sizes(room: &Room<'_>, subscription: &str, location: &str) -> Resu
     Ok(table().map(of_here).collect())
 }
 
-pub(crate) fn providers(room: &Room<'_>, subscription: &str) -> Result<Vec<Provider>, Failure> {
-    let arranged = arranged(room, subscription)?;
-    let provider = |namespace: &&str| Provider {
+pub(crate) fn providers(
+    cx: &CallContext<'_>,
+    subscription: &str,
+) -> Result<Vec<ProviderRegistration>, Failure> {
+    let arranged = arranged(cx, subscription)?;
+    let provider = |namespace: &&str| ProviderRegistration {
         namespace: (*namespace).to_owned(),
         registered: arranged.providers.get(&namespace.to_lowercase()).copied().unwrap_or(true),
     };
     Ok(PROVIDERS.iter().map(provider).collect())
 }
 
-pub(crate) fn feature(room: &Room<'_>, subscription: &str, feature: &str) -> Result<Option<bool>, Failure> {
+pub(crate) fn feature(
+    cx: &CallContext<'_>,
+    subscription: &str,
+    feature: &str,
+) -> Result<Option<bool>, Failure> {
     let usual = FEATURES.iter().any(|it| it.eq_ignore_ascii_case(feature)).then_some(true);
-    Ok(arranged(room, subscription)?.features.get(&feature.to_lowercase()).copied().unwrap_or(usual))
+    Ok(arranged(cx, subscription)?.features.get(&feature.to_lowercase()).copied().unwrap_or(usual))
 }
 
-pub(crate) fn usages(room: &Room<'_>, subscription: &str, location: &str) -> Result<Vec<Usage>, Failure> {
-    let arranged = arranged(room, subscription)?;
+pub(crate) fn usages(
+    cx: &CallContext<'_>,
+    subscription: &str,
+    location: &str,
+) -> Result<Vec<Usage>, Failure> {
+    let arranged = arranged(cx, subscription)?;
     let mut used: BTreeMap<String, u64> = BTreeMap::new();
     let mut limits: BTreeMap<String, u64> = [
         ("cores", CORES),
@@ -181,7 +196,7 @@ pub(crate) fn usages(room: &Room<'_>, subscription: &str, location: &str) -> Res
     .map(|(name, limit)| (name.to_owned(), limit))
     .into();
     limits.extend(FAMILIES.iter().map(|it| (it.3.to_owned(), CORES)));
-    let mut statement = room.db.prepare_cached(
+    let mut statement = cx.db.prepare_cached(
         "select doc from resource where subscription = ? and location = ? and kind in ('machine', 'disk', 'publicIp')",
     )?;
     let docs = statement.query_map(params![subscription.to_lowercase(), location.to_lowercase()], |row| {
@@ -189,7 +204,7 @@ pub(crate) fn usages(room: &Room<'_>, subscription: &str, location: &str) -> Res
     })?;
     for doc in docs {
         let stored: Stored = serde_json::from_str(&doc?)?;
-        for (quota, amount) in demand(&stored.shape) {
+        for (quota, amount) in demand(&stored.properties) {
             *used.entry(quota).or_default() += amount;
         }
     }
@@ -202,9 +217,9 @@ pub(crate) fn usages(room: &Room<'_>, subscription: &str, location: &str) -> Res
 }
 
 /// What something counts against.
-fn demand(shape: &Shape) -> Vec<(String, u64)> {
-    match shape {
-        Shape::Machine { size, .. } => {
+fn demand(properties: &Properties) -> Vec<(String, u64)> {
+    match properties {
+        Properties::Machine { size, .. } => {
             let found = table().find(|it| it.name.eq_ignore_ascii_case(size));
             let Some(size) = found else { return vec![("virtualMachines".to_owned(), 1)] };
             vec![
@@ -213,26 +228,26 @@ fn demand(shape: &Shape) -> Vec<(String, u64)> {
                 (size.family, size.cores.into()),
             ]
         }
-        Shape::Disk { .. } => vec![("PremiumDiskCount".to_owned(), 1)],
-        Shape::PublicIp { .. } => vec![("PublicIPAddresses".to_owned(), 1)],
+        Properties::Disk { .. } => vec![("PremiumDiskCount".to_owned(), 1)],
+        Properties::PublicIp { .. } => vec![("PublicIPAddresses".to_owned(), 1)],
         _ => Vec::new(),
     }
 }
 
 /// Whether a subscription may have what it wants besides what it has; `before` is what takes its place.
 pub(crate) fn check(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     subscription: &str,
     location: &str,
-    before: Option<&Shape>,
-    wanted: &Shape,
+    before: Option<&Properties>,
+    wanted: &Properties,
 ) -> Result<(), Failure> {
     let more = demand(wanted);
     if more.is_empty() || before.is_some_and(|before| demand(before) == more) {
         return Ok(());
     }
-    if let Shape::Machine { size, zone, .. } = wanted {
-        let sizes = sizes(room, subscription, location)?;
+    if let Properties::Machine { size, zone, .. } = wanted {
+        let sizes = sizes(cx, subscription, location)?;
         let found = sizes.iter().find(|it| it.name.eq_ignore_ascii_case(size));
         let why = match found {
             None => Some(format!("the size {size} is not known in {location}")),
@@ -245,31 +260,31 @@ pub(crate) fn check(
                 .map(|zone| format!("the size {size} cannot be had in zone {zone} of {location}")),
         };
         if let Some(why) = why {
-            return Err(Refusal::Invalid { reason: "SkuNotAvailable".to_owned(), why }.into());
+            return Err(CallError::Invalid { reason: "SkuNotAvailable".to_owned(), why }.into());
         }
     }
     let freed: BTreeMap<String, u64> = before.map(demand).unwrap_or_default().into_iter().collect();
-    let usages = usages(room, subscription, location)?;
+    let usages = usages(cx, subscription, location)?;
     for (quota, amount) in more {
         let wanted = amount.saturating_sub(freed.get(&quota).copied().unwrap_or(0));
         if let Some(Usage { used, limit, .. }) = usages.iter().find(|it| it.quota == quota)
             && used + wanted > *limit
         {
-            return Err(Refusal::Quota { quota, limit: *limit, used: *used, wanted }.into());
+            return Err(CallError::Quota { quota, limit: *limit, used: *used, wanted }.into());
         }
     }
     Ok(())
 }
 
 /// The word for a kind in its column.
-pub(crate) fn column(kind: Kind) -> &'static str {
+pub(crate) fn column(kind: ResourceKind) -> &'static str {
     match kind {
-        Kind::Machine => "machine",
-        Kind::Disk => "disk",
-        Kind::PublicIp => "publicIp",
-        Kind::ResourceGroup => "group",
-        Kind::StorageAccount => "storage",
-        Kind::PrivateEndpoint => "endpoint",
+        ResourceKind::Machine => "machine",
+        ResourceKind::Disk => "disk",
+        ResourceKind::PublicIp => "publicIp",
+        ResourceKind::ResourceGroup => "group",
+        ResourceKind::StorageAccount => "storage",
+        ResourceKind::PrivateEndpoint => "endpoint",
         _ => "other",
     }
 }

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use cloud::{Certificate, CertificateWish, ResourceId, Shape};
+use cloud::{CertificateSpec, Properties, ResourceId, VaultCertificate};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serve::pki::{CertificateAuthority, CertificatePair, CertificateRequest, Purpose, Validity};
 
+use crate::call_context::CallContext;
 use crate::failure::{Failure, conflict, invalid, not_found};
 use crate::protocol::{IssuedCertificate, VaultSecret};
 use crate::resources::{Stored, find};
-use crate::room::Room;
 use crate::{database, seed};
 
 const CERTIFICATE: &str = "certificate";
 const IDENTITY: &str = "identity-certificate";
 const SECRET: &str = "secret";
 
-const AUTHORITY_NAME: &str = "Simulated Cloud Certificate Authority";
+const AUTHORITY_NAME: &str = "Simulated Cloud VaultCertificate Authority";
 const AUTHORITY_DAYS: i64 = 3650;
 /// Certificates of clusters are good for a year, as those of the public authorities once were.
 const CERTIFICATE_DAYS: i64 = 365;
@@ -51,20 +51,20 @@ struct Version {
 /// A certificate with its versions, oldest first.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct StoredCertificate {
     name: String,
     dns_names: Vec<String>,
     versions: Vec<Version>,
 }
 
-impl Kept {
+impl StoredCertificate {
     fn newest_issued(&self, now: Timestamp) -> Option<&Version> {
         self.versions.iter().rev().find(|it| it.ready <= now)
     }
 
-    fn shown(&self, now: Timestamp) -> Certificate {
+    fn shown(&self, now: Timestamp) -> VaultCertificate {
         let issued = self.newest_issued(now);
-        Certificate {
+        VaultCertificate {
             name: self.name.clone(),
             dns_names: self.dns_names.clone(),
             version: issued.map(|it| it.version.clone()),
@@ -88,24 +88,24 @@ fn days(from: Timestamp, days: i64) -> Timestamp {
 }
 
 /// The authority. It is created when it is first needed.
-fn authority(room: &Room<'_>) -> Result<CertificateAuthority, Failure> {
-    if let Some(Authority { certificate, key }) = database::record(room.db, "meta", "authority")? {
+fn authority(cx: &CallContext<'_>) -> Result<CertificateAuthority, Failure> {
+    if let Some(Authority { certificate, key }) = database::record(cx.db, "meta", "authority")? {
         return Ok(CertificateAuthority::from_pem(AUTHORITY_NAME, CertificatePair { certificate, key })?);
     }
-    let validity = Validity { not_before: room.now, not_after: days(room.now, AUTHORITY_DAYS) };
+    let validity = Validity { not_before: cx.now, not_after: days(cx.now, AUTHORITY_DAYS) };
     let authority = CertificateAuthority::generate(AUTHORITY_NAME, validity)?;
     let CertificatePair { certificate, key } = authority.pair();
-    database::keep(room.db, "meta", "authority", &Authority { certificate, key })?;
+    database::write(cx.db, "meta", "authority", &Authority { certificate, key })?;
     Ok(authority)
 }
 
 /// The certificate of the authority, for whoever checks what it issued.
-pub(crate) fn authority_pem(room: &Room<'_>) -> Result<String, Failure> {
-    authority(room).map(|authority| authority.certificate().to_owned())
+pub(crate) fn authority_pem(cx: &CallContext<'_>) -> Result<String, Failure> {
+    authority(cx).map(|authority| authority.certificate().to_owned())
 }
 
 fn issue(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     name: &str,
     names: &[String],
     number: usize,
@@ -113,7 +113,7 @@ fn issue(
     lasts_days: i64,
     purpose: Purpose,
 ) -> Result<Version, Failure> {
-    let authority = authority(room)?;
+    let authority = authority(cx)?;
     // Whole seconds, so that what is told is what the certificate says.
     let whole = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
     let (not_before, not_after) = (whole(ready), whole(days(ready, lasts_days)));
@@ -125,7 +125,7 @@ fn issue(
         validity: Validity { not_before, not_after },
     })?;
     Ok(Version {
-        version: seed::uuid(room.seed, &["version", name, &number.to_string()]).simple().to_string(),
+        version: seed::uuid(cx.seed, &["version", name, &number.to_string()]).simple().to_string(),
         ready,
         not_before,
         not_after,
@@ -135,38 +135,45 @@ fn issue(
 }
 
 /// Asks the authority for a further version at that moment.
-fn issue_further(room: &Room<'_>, kept: &mut Kept, asked: Timestamp) -> Result<(), Failure> {
+fn issue_further(
+    cx: &CallContext<'_>,
+    kept: &mut StoredCertificate,
+    asked: Timestamp,
+) -> Result<(), Failure> {
     // Versions are told apart by a number that never comes again, even after the certificate was removed and made anew.
-    let number: usize = database::record(room.db, "meta", "certificate-versions")?.unwrap_or(0);
-    database::keep(room.db, "meta", "certificate-versions", &(number + 1))?;
-    let asking = Room { now: asked, bent: room.bent.clone(), ..*room };
+    let number: usize = database::record(cx.db, "meta", "certificate-versions")?.unwrap_or(0);
+    database::write(cx.db, "meta", "certificate-versions", &(number + 1))?;
+    let asking = CallContext { now: asked, effects: cx.effects.clone(), ..*cx };
     let ready = asking.done_at(ISSUING, &["certificate", &kept.name, &number.to_string()]);
-    let version = issue(room, &kept.name, &kept.dns_names, number, ready, CERTIFICATE_DAYS, Purpose::Server)?;
+    let version = issue(cx, &kept.name, &kept.dns_names, number, ready, CERTIFICATE_DAYS, Purpose::Server)?;
     kept.versions.push(version);
-    database::keep(room.db, CERTIFICATE, &kept.name.to_lowercase(), kept)
+    database::write(cx.db, CERTIFICATE, &kept.name.to_lowercase(), kept)
 }
 
 /// A certificate as it is now. The vault renews by itself what comes near its end: whoever looks finds the versions that were
 /// issued since, at the time at which they were, however long nobody looked.
-fn kept_certificate(room: &Room<'_>, name: &str) -> Result<Option<Kept>, Failure> {
-    let found: Option<Kept> = database::record(room.db, CERTIFICATE, &name.to_lowercase())?;
+fn stored_certificate(cx: &CallContext<'_>, name: &str) -> Result<Option<StoredCertificate>, Failure> {
+    let found: Option<StoredCertificate> = database::record(cx.db, CERTIFICATE, &name.to_lowercase())?;
     let Some(mut kept) = found else { return Ok(None) };
     while let Some(due) = kept.versions.last().map(|it| days(it.not_after, -CERTIFICATE_RENEWAL_DAYS))
-        && due <= room.now
+        && due <= cx.now
     {
-        issue_further(room, &mut kept, due)?;
+        issue_further(cx, &mut kept, due)?;
     }
     Ok(Some(kept))
 }
 
-pub(crate) fn ensure_certificate(room: &Room<'_>, wish: &CertificateWish) -> Result<Certificate, Failure> {
+pub(crate) fn ensure_certificate(
+    cx: &CallContext<'_>,
+    wish: &CertificateSpec,
+) -> Result<VaultCertificate, Failure> {
     if wish.name.is_empty() || wish.dns_names.is_empty() {
         let why = format!("the certificate '{}' needs a name and at least one DNS name", wish.name);
         return Err(invalid("BadParameter", why));
     }
-    if let Some(kept) = kept_certificate(room, &wish.name)? {
+    if let Some(kept) = stored_certificate(cx, &wish.name)? {
         return match kept.dns_names == wish.dns_names {
-            true => Ok(kept.shown(room.now)),
+            true => Ok(kept.shown(cx.now)),
             false => Err(conflict(
                 format!("the certificate {}", wish.name),
                 format!("it is for {}", kept.dns_names.join(", ")),
@@ -174,70 +181,70 @@ pub(crate) fn ensure_certificate(room: &Room<'_>, wish: &CertificateWish) -> Res
         };
     }
     let (name, dns_names) = (wish.name.clone(), wish.dns_names.clone());
-    let mut kept = Kept { name, dns_names, versions: Vec::new() };
-    issue_further(room, &mut kept, room.now)?;
-    Ok(kept.shown(room.now))
+    let mut kept = StoredCertificate { name, dns_names, versions: Vec::new() };
+    issue_further(cx, &mut kept, cx.now)?;
+    Ok(kept.shown(cx.now))
 }
 
 pub(crate) fn renew_certificate(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     name: &str,
     newer_than: Option<&str>,
-) -> Result<Certificate, Failure> {
+) -> Result<VaultCertificate, Failure> {
     let mut kept =
-        kept_certificate(room, name)?.ok_or_else(|| not_found(format!("the certificate {name}")))?;
+        stored_certificate(cx, name)?.ok_or_else(|| not_found(format!("the certificate {name}")))?;
     // A later one may be there already, or on its way.
     if kept.versions.last().is_none_or(|last| Some(last.version.as_str()) == newer_than) {
-        issue_further(room, &mut kept, room.now)?;
+        issue_further(cx, &mut kept, cx.now)?;
     }
-    Ok(kept.shown(room.now))
+    Ok(kept.shown(cx.now))
 }
 
-pub(crate) fn certificate(room: &Room<'_>, name: &str) -> Result<Option<IssuedCertificate>, Failure> {
-    Ok(kept_certificate(room, name)?.and_then(|it| it.issued(room.now)))
+pub(crate) fn certificate(cx: &CallContext<'_>, name: &str) -> Result<Option<IssuedCertificate>, Failure> {
+    Ok(stored_certificate(cx, name)?.and_then(|it| it.issued(cx.now)))
 }
 
 /// Every certificate, by name.
-pub(crate) fn certificates(room: &Room<'_>) -> Result<Vec<Certificate>, Failure> {
-    let kept: Vec<Kept> = database::records(room.db, CERTIFICATE)?;
-    Ok(kept.iter().map(|it| it.shown(room.now)).collect())
+pub(crate) fn certificates(cx: &CallContext<'_>) -> Result<Vec<VaultCertificate>, Failure> {
+    let kept: Vec<StoredCertificate> = database::records(cx.db, CERTIFICATE)?;
+    Ok(kept.iter().map(|it| it.shown(cx.now)).collect())
 }
 
-pub(crate) fn delete_certificate(room: &Room<'_>, name: &str) -> Result<(), Failure> {
-    database::forget(room.db, CERTIFICATE, &name.to_lowercase()).map(drop)
+pub(crate) fn delete_certificate(cx: &CallContext<'_>, name: &str) -> Result<(), Failure> {
+    database::delete(cx.db, CERTIFICATE, &name.to_lowercase()).map(drop)
 }
 
 pub(crate) fn identity_certificate(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     identity: &ResourceId,
 ) -> Result<IssuedCertificate, Failure> {
-    let found = find(room.db, &identity.key())?;
-    let Some(Stored { shape: Shape::Identity { client_id, .. }, .. }) = found else {
+    let found = find(cx.db, &identity.key())?;
+    let Some(Stored { properties: Properties::Identity { client_id, .. }, .. }) = found else {
         return Err(not_found(identity));
     };
     let key = identity.key();
     let subject = client_id.unwrap_or_default();
-    let kept: Option<Kept> = database::record(room.db, IDENTITY, &key)?;
+    let kept: Option<StoredCertificate> = database::record(cx.db, IDENTITY, &key)?;
     let mut kept = kept
         // An identity that was removed and made again is another one.
         .filter(|it| it.dns_names == [subject.as_str()])
-        .unwrap_or_else(|| Kept {
+        .unwrap_or_else(|| StoredCertificate {
             name: key.clone(),
             dns_names: vec![subject.clone()],
             versions: Vec::new(),
         });
-    let fresh = kept.versions.last().is_some_and(|it| room.now < days(it.not_before, IDENTITY_RENEWAL_DAYS));
+    let fresh = kept.versions.last().is_some_and(|it| cx.now < days(it.not_before, IDENTITY_RENEWAL_DAYS));
     if !fresh {
         let number = kept.versions.len();
-        let version = issue(room, &key, &kept.dns_names, number, room.now, IDENTITY_DAYS, Purpose::Client)?;
+        let version = issue(cx, &key, &kept.dns_names, number, cx.now, IDENTITY_DAYS, Purpose::Client)?;
         kept.versions = vec![version];
-        database::keep(room.db, IDENTITY, &key, &kept)?;
+        database::write(cx.db, IDENTITY, &key, &kept)?;
     }
-    kept.issued(room.now).ok_or_else(|| not_found(identity))
+    kept.issued(cx.now).ok_or_else(|| not_found(identity))
 }
 
 #[derive(Serialize, Deserialize)]
-struct KeptSecret {
+struct StoredSecret {
     name: String,
     /// The newest is last.
     versions: Vec<SecretVersion>,
@@ -265,7 +272,7 @@ fn shown(name: &str, version: SecretVersion) -> VaultSecret {
 }
 
 pub(crate) fn put_secret(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     name: &str,
     value: &str,
     expires: Option<Timestamp>,
@@ -274,25 +281,25 @@ pub(crate) fn put_secret(
         return Err(invalid("BadParameter", "a secret needs a name"));
     }
     let key = name.to_lowercase();
-    let kept: Option<KeptSecret> = database::record(room.db, SECRET, &key)?;
+    let kept: Option<StoredSecret> = database::record(cx.db, SECRET, &key)?;
     let mut kept =
-        kept.unwrap_or_else(|| KeptSecret { name: name.to_owned(), versions: Vec::new(), count: 0 });
+        kept.unwrap_or_else(|| StoredSecret { name: name.to_owned(), versions: Vec::new(), count: 0 });
     kept.count += 1;
-    let version = seed::uuid(room.seed, &["secret", &key, &kept.count.to_string(), &room.now.to_string()]);
+    let version = seed::uuid(cx.seed, &["secret", &key, &kept.count.to_string(), &cx.now.to_string()]);
     let version = version.simple().to_string();
     kept.versions.push(SecretVersion { version: version.clone(), expires, value: value.to_owned() });
     if kept.versions.len() > SECRET_VERSIONS_MAX {
         kept.versions.remove(0);
     }
-    database::keep(room.db, SECRET, &key, &kept)?;
+    database::write(cx.db, SECRET, &key, &kept)?;
     Ok(VaultSecret { name: name.to_owned(), version, expires, value: value.to_owned() })
 }
 
-pub(crate) fn secret(room: &Room<'_>, name: &str) -> Result<Option<VaultSecret>, Failure> {
-    let kept: Option<KeptSecret> = database::record(room.db, SECRET, &name.to_lowercase())?;
+pub(crate) fn secret(cx: &CallContext<'_>, name: &str) -> Result<Option<VaultSecret>, Failure> {
+    let kept: Option<StoredSecret> = database::record(cx.db, SECRET, &name.to_lowercase())?;
     Ok(kept.and_then(|mut it| it.versions.pop().map(|version| shown(&it.name, version))))
 }
 
-pub(crate) fn delete_secret(room: &Room<'_>, name: &str) -> Result<(), Failure> {
-    database::forget(room.db, SECRET, &name.to_lowercase()).map(drop)
+pub(crate) fn delete_secret(cx: &CallContext<'_>, name: &str) -> Result<(), Failure> {
+    database::delete(cx.db, SECRET, &name.to_lowercase()).map(drop)
 }

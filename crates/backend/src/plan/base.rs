@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use api::doc::{OutboundType, ResultCode, Switch, Visibility};
-use cloud::{Frontend, Put, Resource, ResourceId, RoleAssignment, Rule, Shape};
+use cloud::{
+    LoadBalancerFrontend, Properties, Resource, ResourceId, ResourceRequest, RoleAssignment, SecurityRule,
+};
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::user_error;
 use steps::lifecycle::resources::ensure;
@@ -40,20 +42,26 @@ pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<P
 }
 
 /// The group as it is made.
-pub(crate) fn group_put(ours: &ClusterSnapshot) -> Result<Put, StepError> {
+pub(crate) fn group_put(ours: &ClusterSnapshot) -> Result<ResourceRequest, StepError> {
     let managed_by = Some(ours.document().id.clone());
-    let put = put(ours, ours.group()?, Shape::ResourceGroup { managed_by });
-    Ok(Put { tags: ours.provisioned.tags.clone(), ..put })
+    let put = put(ours, ours.group()?, Properties::ResourceGroup { managed_by });
+    Ok(ResourceRequest { tags: ours.provisioned.tags.clone(), ..put })
 }
 
 /// Whether a group that was found is managed for the cluster.
 pub(crate) fn is_own_group(ours: &ClusterSnapshot, found: &Resource) -> bool {
-    let Shape::ResourceGroup { managed_by } = &found.shape else { return false };
+    let Properties::ResourceGroup { managed_by } = &found.properties else { return false };
     managed_by.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&ours.document().id))
 }
 
-fn put(ours: &ClusterSnapshot, id: ResourceId, shape: Shape) -> Put {
-    Put { id, location: ours.document().location.clone(), tags: [].into(), shape, token: None }
+fn put(ours: &ClusterSnapshot, id: ResourceId, properties: Properties) -> ResourceRequest {
+    ResourceRequest {
+        id,
+        location: ours.document().location.clone(),
+        tags: [].into(),
+        properties,
+        token: None,
+    }
 }
 
 /// Everything that the machines stand on: storage, security group, addresses, load balancers, roles.
@@ -68,21 +76,22 @@ pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<PollSt
 }
 
 /// What the machines stand on, in the order in which it is made.
-fn template(ours: &ClusterSnapshot) -> Result<Vec<Put>, StepError> {
+fn template(ours: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
     let spec = ours.spec();
     let containers = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
-    let account = |purpose: &str, names: &[&str]| -> Result<Put, StepError> {
-        let shape = Shape::StorageAccount { containers: containers(names), allowed_subnets: Vec::new() };
-        Ok(put(ours, names::storage_account(ours, purpose)?, shape))
+    let account = |purpose: &str, names: &[&str]| -> Result<ResourceRequest, StepError> {
+        let properties =
+            Properties::StorageAccount { containers: containers(names), allowed_subnets: Vec::new() };
+        Ok(put(ours, names::storage_account(ours, purpose)?, properties))
     };
     let mut all =
         vec![account("cluster", &["ignition", "aro"])?, account("imageregistry", &["image-registry"])?];
     if spec.network.preconfigured_nsg == Switch::Disabled {
-        all.push(put(ours, names::security_group(ours)?, Shape::SecurityGroup { rules: rules(ours) }));
+        all.push(put(ours, names::security_group(ours)?, Properties::SecurityGroup { rules: rules(ours) }));
     }
     let master = resource_id(&spec.master.subnet_id)?;
-    let internal = Shape::LoadBalancer {
-        frontends: vec![Frontend {
+    let internal = Properties::LoadBalancer {
+        frontends: vec![LoadBalancerFrontend {
             name: "internal-lb-ip-v4".to_owned(),
             public_ip: None,
             subnet: Some(master),
@@ -97,8 +106,8 @@ fn template(ours: &ClusterSnapshot) -> Result<Vec<Put>, StepError> {
     Ok(all)
 }
 
-fn rules(ours: &ClusterSnapshot) -> Vec<Rule> {
-    let rule = |name: &str, priority, port| Rule {
+fn rules(ours: &ClusterSnapshot) -> Vec<SecurityRule> {
+    let rule = |name: &str, priority, port| SecurityRule {
         name: name.to_owned(),
         priority,
         allow: true,
@@ -127,7 +136,7 @@ fn outbound_count(ours: &ClusterSnapshot) -> u32 {
 }
 
 /// The public load balancer with its addresses.
-fn public_part(ours: &ClusterSnapshot) -> Result<Vec<Put>, StepError> {
+fn public_part(ours: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
     if !has_public_part(ours) {
         return Ok(Vec::new());
     }
@@ -140,21 +149,21 @@ fn public_part(ours: &ClusterSnapshot) -> Result<Vec<Put>, StepError> {
     if !addresses.contains(&api) {
         addresses.push(api.clone());
     }
-    let mut all: Vec<Put> =
-        addresses.into_iter().map(|id| put(ours, id, Shape::PublicIp { address: None })).collect();
+    let mut all: Vec<ResourceRequest> =
+        addresses.into_iter().map(|id| put(ours, id, Properties::PublicIp { address: None })).collect();
     let ports = match ours.spec().api_visibility {
         Visibility::Public => vec![6443],
         Visibility::Private => Vec::new(),
     };
-    let frontend = Frontend {
+    let frontend = LoadBalancerFrontend {
         name: "public-lb-ip-v4".to_owned(),
         public_ip: Some(api),
         subnet: None,
         address: None,
         ports,
     };
-    let shape = Shape::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound };
-    all.push(put(ours, names::load_balancer(ours)?, shape));
+    let properties = Properties::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound };
+    all.push(put(ours, names::load_balancer(ours)?, properties));
     Ok(all)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::doc::{Identity, OperatorRole, PlatformIdentity, RoleSet, secrets};
 use api::rest::Semver;
-use cloud::{Put, Resource, Shape};
+use cloud::{Properties, Resource, ResourceRequest};
 use steps::credentials::ensure_identity_certificate;
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::user_error;
@@ -44,7 +44,8 @@ pub(crate) async fn persist_platform_ids(
     for (operator, identity) in platform(&ours) {
         let id = resource_id(&identity.resource_id)?;
         let found = cx.life.cloud.infrastructure.get(&id).await?;
-        let Some(Resource { shape: Shape::Identity { client_id, principal_id, .. }, .. }) = found else {
+        let Some(Resource { properties: Properties::Identity { client_id, principal_id, .. }, .. }) = found
+        else {
             let target =
                 format!("properties.platformWorkloadIdentityProfile.platformWorkloadIdentities.{operator}");
             let message = format!("The identity {id} of operator {operator} was not found.");
@@ -176,7 +177,8 @@ pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<PollSta
         let Some(found) = cx.life.cloud.infrastructure.get(&id).await? else {
             return Ok(PollStatus::Waiting(format!("identity {} is not seen", id.name())));
         };
-        let Shape::Identity { mut federated, client_id, principal_id, tenant_id } = found.shape else {
+        let Properties::Identity { mut federated, client_id, principal_id, tenant_id } = found.properties
+        else {
             return Err(StepError::terminal("Invalid", format!("{id} is not an identity")));
         };
         // One for each service account; those of another version, or of an earlier build, go.
@@ -187,8 +189,8 @@ pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<PollSta
         if federated == before {
             continue;
         }
-        let shape = Shape::Identity { federated, client_id, principal_id, tenant_id };
-        let put = Put { id, location: found.location, tags: found.tags, shape, token: None };
+        let properties = Properties::Identity { federated, client_id, principal_id, tenant_id };
+        let put = ResourceRequest { id, location: found.location, tags: found.tags, properties, token: None };
         if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
             return Ok(waiting);
         }

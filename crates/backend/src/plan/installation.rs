@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::doc::{StepName, secrets};
 use api::install::InstallStage;
 use api::secret::Secret;
-use cloud::{Kind, Put, Resource, ResourceId, Shape, State};
+use cloud::{Properties, Resource, ResourceId, ResourceKind, ResourceRequest, ResourceState};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
@@ -73,13 +73,14 @@ pub(crate) async fn remove_bootstrap(cx: Arc<Context>, _: StepContext) -> Result
     let ours = cx.life.snapshot().await?;
     let scaffold = format!("{}-bootstrap", ours.infra_id()?);
     let is_scaffold = |it: &Resource| {
-        matches!(it.shape.kind(), Kind::Machine | Kind::Disk) && it.id.name().starts_with(&scaffold)
+        matches!(it.properties.kind(), ResourceKind::Machine | ResourceKind::Disk)
+            && it.id.name().starts_with(&scaffold)
     };
     let all = cx.life.cloud.infrastructure.list(&ours.group()?).await?;
     // Machines first: a disk is in use until its machine is gone. The machine by its name too: it may not be shown yet.
     let machine = ours.group()?.sibling("Microsoft.Compute", "virtualMachines", &scaffold);
     let mut found: Vec<&Resource> = all.iter().filter(|it| is_scaffold(it) && it.id != machine).collect();
-    found.sort_by_key(|it| it.shape.kind() == Kind::Disk);
+    found.sort_by_key(|it| it.properties.kind() == ResourceKind::Disk);
     let found = found.into_iter().map(|it| it.id.clone());
     let ids: Vec<ResourceId> = std::iter::once(machine).chain(found).collect();
     remove(&*cx.life.cloud.infrastructure, &ids).await
@@ -91,13 +92,13 @@ pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<P
     let all = cx.life.cloud.infrastructure.list(&ours.group()?).await?;
     let mut wanted = Vec::new();
     for mut machine in all {
-        let Shape::Machine { running, .. } = &mut machine.shape else { continue };
-        if *running && machine.state == State::Succeeded {
+        let Properties::Machine { running, .. } = &mut machine.properties else { continue };
+        if *running && machine.state == ResourceState::Succeeded {
             continue;
         }
         *running = true;
-        let Resource { id, location, tags, shape, .. } = machine;
-        wanted.push(Put { id, location, tags, shape, token: None });
+        let Resource { id, location, tags, properties, .. } = machine;
+        wanted.push(ResourceRequest { id, location, tags, properties, token: None });
     }
     ensure(&*cx.life.cloud.infrastructure, &wanted).await
 }

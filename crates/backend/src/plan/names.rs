@@ -1,6 +1,6 @@
 //! What the resources of a cluster are called. All but the private endpoint and the names are in the group that we manage.
 
-use cloud::{Resource, ResourceId, Shape};
+use cloud::{Properties, Resource, ResourceId};
 use steps::engine::StepError;
 use steps::lifecycle::{ClusterSnapshot, Lifecycle};
 
@@ -77,7 +77,7 @@ pub(crate) fn is_own_record(cx: &Lifecycle, ours: &ClusterSnapshot, found: &Reso
     if let Some(owner) = found.tags.get(OWNER) {
         return *owner == cx.cluster().to_string();
     }
-    let Shape::DnsRecord { addresses, .. } = &found.shape else { return false };
+    let Properties::DnsRecord { addresses, .. } = &found.properties else { return false };
     let made = ours.record();
     addresses.iter().all(|it| [&made.api_ip, &made.ingress_ip].into_iter().flatten().any(|ours| ours == it))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::doc::{Switch, Visibility};
-use cloud::{Put, Resource, ResourceId, Shape};
+use cloud::{Properties, Resource, ResourceId, ResourceRequest};
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::user_error;
 use steps::lifecycle::resources::{ensure, expect};
@@ -46,7 +46,7 @@ async fn expect_free(
     if names::is_own_record(&cx.life, ours, &found) {
         return Ok(None);
     }
-    if found.state == cloud::State::Deleting {
+    if found.state == cloud::ResourceState::Deleting {
         return Ok(Some(PollStatus::Waiting(format!("{} of another is still being removed", record.name()))));
     }
     let message = format!("The provided domain '{}' is already in use by another cluster.", ours.domain);
@@ -81,15 +81,22 @@ pub(crate) async fn change_subnet(
     let Some(found) = cx.life.cloud.infrastructure.get(id).await? else {
         return Err(StepError::transient("NotSeen", format!("subnet {id} is not seen")));
     };
-    let mut shape = found.shape.clone();
-    let Shape::Subnet { security_group, service_endpoints, private_link_policies, .. } = &mut shape else {
+    let mut properties = found.properties.clone();
+    let Properties::Subnet { security_group, service_endpoints, private_link_policies, .. } = &mut properties
+    else {
         return Err(StepError::terminal("Invalid", format!("{id} is not a subnet")));
     };
     change(SubnetParts { security_group, service_endpoints, private_link_policies });
-    if shape == found.shape && found.state == cloud::State::Succeeded {
+    if properties == found.properties && found.state == cloud::ResourceState::Succeeded {
         return Ok(PollStatus::Done(StepOutcome::default()));
     }
-    let put = Put { id: id.clone(), location: found.location, tags: found.tags, shape, token: None };
+    let put = ResourceRequest {
+        id: id.clone(),
+        location: found.location,
+        tags: found.tags,
+        properties,
+        token: None,
+    };
     ensure(&*cx.life.cloud.infrastructure, &[put]).await
 }
 
@@ -166,8 +173,8 @@ pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Resu
     let address = if public {
         let id = names::ingress_address(&ours)?;
         let location = ours.document().location.clone();
-        let shape = Shape::PublicIp { address: None };
-        let put = Put { id: id.clone(), location, tags: [].into(), shape, token: None };
+        let properties = Properties::PublicIp { address: None };
+        let put = ResourceRequest { id: id.clone(), location, tags: [].into(), properties, token: None };
         if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
             return Ok(waiting);
         }
@@ -194,21 +201,22 @@ async fn lead(
         return Ok(waiting);
     }
     let location = cx.life.service.location.clone();
-    let shape = Shape::DnsRecord { ttl: TTL, addresses: vec![address.to_owned()] };
+    let properties = Properties::DnsRecord { ttl: TTL, addresses: vec![address.to_owned()] };
     let tags = [(names::OWNER.to_owned(), cx.life.cluster().to_string())].into();
-    ensure(&*cx.life.cloud.infrastructure, &[Put { id, location, tags, shape, token: None }]).await
+    ensure(&*cx.life.cloud.infrastructure, &[ResourceRequest { id, location, tags, properties, token: None }])
+        .await
 }
 
 async fn public_address(cx: &Context, id: &ResourceId) -> Result<String, StepError> {
-    match expect(&*cx.life.cloud.infrastructure, id).await?.shape {
-        Shape::PublicIp { address: Some(address) } => Ok(address),
+    match expect(&*cx.life.cloud.infrastructure, id).await?.properties {
+        Properties::PublicIp { address: Some(address) } => Ok(address),
         _ => Err(StepError::transient("NotSeen", format!("{} has no address yet", id.name()))),
     }
 }
 
 async fn frontend_address(cx: &Context, id: &ResourceId) -> Result<String, StepError> {
     let found = expect(&*cx.life.cloud.infrastructure, id).await?;
-    let Resource { shape: Shape::LoadBalancer { frontends, .. }, .. } = found else {
+    let Resource { properties: Properties::LoadBalancer { frontends, .. }, .. } = found else {
         return Err(StepError::terminal("Invalid", format!("{id} is not a load balancer")));
     };
     let address = frontends.into_iter().find_map(|it| it.address);
@@ -220,25 +228,25 @@ pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Res
     let ours = cx.life.snapshot().await?;
     let service = &cx.life.service;
     let id = names::private_endpoint(&cx.life);
-    let shape = Shape::PrivateEndpoint {
+    let properties = Properties::PrivateEndpoint {
         subnet: service.subnet_id(),
         target: names::internal_load_balancer(&ours)?,
         address: None,
         link_id: None,
     };
     let mut wanted = service.network();
-    wanted.push(Put {
+    wanted.push(ResourceRequest {
         id: id.clone(),
         location: service.location.clone(),
         tags: [].into(),
-        shape,
+        properties,
         token: None,
     });
     if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &wanted).await? {
         return Ok(waiting);
     }
-    let Shape::PrivateEndpoint { address: Some(address), .. } =
-        expect(&*cx.life.cloud.infrastructure, &id).await?.shape
+    let Properties::PrivateEndpoint { address: Some(address), .. } =
+        expect(&*cx.life.cloud.infrastructure, &id).await?.properties
     else {
         return Ok(PollStatus::Waiting(format!("{} has no address yet", id.name())));
     };

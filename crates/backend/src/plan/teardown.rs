@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use api::doc::{Identity, StepName};
-use cloud::{CloudError, Kind, Put, Resource, ResourceId, Shape, State};
+use cloud::{CloudError, Properties, Resource, ResourceId, ResourceKind, ResourceRequest, ResourceState};
 use serde_json::json;
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::resources::remove;
@@ -113,30 +113,30 @@ enum Level {
     Guards,
 }
 
-fn level(kind: Kind) -> Level {
+fn level(kind: ResourceKind) -> Level {
     match kind {
-        Kind::Machine | Kind::PrivateEndpoint => Level::Machines,
-        Kind::SecurityGroup => Level::Guards,
-        Kind::ResourceGroup
-        | Kind::VirtualNetwork
-        | Kind::Subnet
-        | Kind::RouteTable
-        | Kind::NatGateway
-        | Kind::PublicIp
-        | Kind::LoadBalancer
-        | Kind::DnsZone
-        | Kind::DnsRecord
-        | Kind::StorageAccount
-        | Kind::Disk
-        | Kind::DiskEncryptionSet
-        | Kind::Identity => Level::Middle,
+        ResourceKind::Machine | ResourceKind::PrivateEndpoint => Level::Machines,
+        ResourceKind::SecurityGroup => Level::Guards,
+        ResourceKind::ResourceGroup
+        | ResourceKind::VirtualNetwork
+        | ResourceKind::Subnet
+        | ResourceKind::RouteTable
+        | ResourceKind::NatGateway
+        | ResourceKind::PublicIp
+        | ResourceKind::LoadBalancer
+        | ResourceKind::DnsZone
+        | ResourceKind::DnsRecord
+        | ResourceKind::StorageAccount
+        | ResourceKind::Disk
+        | ResourceKind::DiskEncryptionSet
+        | ResourceKind::Identity => Level::Middle,
     }
 }
 
 async fn remove_level(cx: &Context, step: &StepContext, wanted: Level) -> Result<PollStatus, StepError> {
     let all = left(cx, step).await?;
     let ids: Vec<ResourceId> =
-        all.into_iter().filter(|it| level(it.shape.kind()) == wanted).map(|it| it.id).collect();
+        all.into_iter().filter(|it| level(it.properties.kind()) == wanted).map(|it| it.id).collect();
     remove(&*cx.life.cloud.infrastructure, &ids).await
 }
 
@@ -160,13 +160,13 @@ pub(crate) async fn detach_security_groups(
     let Ok(own) = names::security_group(&ours) else { return Ok(PollStatus::Done(StepOutcome::default())) };
     for id in subnets(&ours)? {
         // The customer may have removed the subnet.
-        let Some(Resource { shape: Shape::Subnet { security_group, .. }, state, .. }) =
+        let Some(Resource { properties: Properties::Subnet { security_group, .. }, state, .. }) =
             cx.life.cloud.infrastructure.get(&id).await?
         else {
             continue;
         };
         if security_group.as_ref() != Some(&own) {
-            if state == State::Updating {
+            if state == ResourceState::Updating {
                 return Ok(PollStatus::Waiting(format!("subnet {} is being changed", id.name())));
             }
             continue;
@@ -211,7 +211,7 @@ pub(crate) async fn federated_credentials(
 
 async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
     let id = resource_id(id)?;
-    let Some(Resource { location, tags, shape: Shape::Identity { mut federated, .. }, .. }) =
+    let Some(Resource { location, tags, properties: Properties::Identity { mut federated, .. }, .. }) =
         cx.life.cloud.infrastructure.get(&id).await?
     else {
         return Ok(());
@@ -221,8 +221,8 @@ async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
     if federated.len() == before {
         return Ok(());
     }
-    let shape = Shape::Identity { federated, client_id: None, principal_id: None, tenant_id: None };
-    cx.life.cloud.infrastructure.put(Put { id, location, tags, shape, token: None }).await?;
+    let properties = Properties::Identity { federated, client_id: None, principal_id: None, tenant_id: None };
+    cx.life.cloud.infrastructure.put(ResourceRequest { id, location, tags, properties, token: None }).await?;
     Ok(())
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use api::doc::{Identity, OutboundType, Spec, Switch};
 use cloud::capacity::{
-    ENCRYPTION_FEATURE, Lack, Pool, lacking_feature, lacking_provider, lacking_quota, lacking_size,
+    CapacityProblem, ENCRYPTION_FEATURE, Pool, exceeded_quota, unavailable_size, unregistered_feature,
+    unregistered_provider,
 };
-use cloud::{CloudError, Credential, Principal, Resource, ResourceId, Shape, State};
+use cloud::{CloudError, Credential, Principal, Properties, Resource, ResourceId, ResourceState};
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::user_error;
 use steps::lifecycle::{ClusterSnapshot, resource_id};
@@ -59,7 +60,7 @@ pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Res
     let ours = cx.life.snapshot().await?;
     // What was made by an earlier run counts as used, and was looked at before it was made.
     if ours.record().infra_id.is_none()
-        && let Some(Lack { code, message, target }) = lack(&cx, &ours).await?
+        && let Some(CapacityProblem { code, message, target }) = lack(&cx, &ours).await?
     {
         return Err(user_error(code.as_str(), message, target.as_deref()));
     }
@@ -67,7 +68,7 @@ pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Res
 }
 
 /// What its subscription cannot have, if anything.
-async fn lack(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<Lack>, StepError> {
+async fn lack(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<CapacityProblem>, StepError> {
     let (cloud, spec, document) = (&cx.life.cloud.infrastructure, ours.spec(), ours.document());
     let (subscription, location) = (&document.subscription_id, &document.location);
     let is_on = |it: Switch| it == Switch::Enabled;
@@ -77,19 +78,19 @@ async fn lack(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<Lack>, Step
             Pool::workers(at, &it.vm_size, is_on(it.encryption_at_host), u64::from(it.count))
         });
     let pools: Vec<Pool> = std::iter::once(masters).chain(workers).collect();
-    if let Some(lack) = lacking_size(&cloud.sizes(subscription, location).await?, &pools, location) {
+    if let Some(lack) = unavailable_size(&cloud.sizes(subscription, location).await?, &pools, location) {
         return Ok(Some(lack));
     }
     if pools.iter().any(|it| it.is_encrypted)
         && cloud.feature(subscription, ENCRYPTION_FEATURE).await? != Some(true)
     {
-        return Ok(Some(lacking_feature()));
+        return Ok(Some(unregistered_feature()));
     }
     let outbound = spec.network.managed_outbound_ips.unwrap_or(1);
-    if let Some(lack) = lacking_quota(&cloud.usages(subscription, location).await?, &pools, outbound) {
+    if let Some(lack) = exceeded_quota(&cloud.usages(subscription, location).await?, &pools, outbound) {
         return Ok(Some(lack));
     }
-    Ok(lacking_provider(&cloud.providers(subscription).await?))
+    Ok(unregistered_provider(&cloud.providers(subscription).await?))
 }
 
 async fn first_wrong(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<Wrong>, StepError> {
@@ -169,7 +170,7 @@ async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result
 
 /// An operator's identity must speak for this cluster alone: whoever else it lets in could act as the operator.
 fn wrong_federation(identity: &Resource, operator: &str, issuer: &str, target: &str) -> Option<Wrong> {
-    let Shape::Identity { federated, .. } = &identity.shape else { return None };
+    let Properties::Identity { federated, .. } = &identity.properties else { return None };
     let own = format!("{issuer}|");
     let foreign = federated.keys().find(|name| !name.starts_with(&own))?;
     let message = format!(
@@ -283,7 +284,10 @@ impl Subnets {
                 let found = cloud.get(&network).await?;
                 all.networks.insert(network.key(), (network, found));
             }
-            if let Some(Resource { shape: Shape::Subnet { route_table, nat_gateway, .. }, .. }) = &found {
+            if let Some(Resource {
+                properties: Properties::Subnet { route_table, nat_gateway, .. }, ..
+            }) = &found
+            {
                 let table = route_table.iter().map(|id| (Attachment::RouteTable, id));
                 let gateway = nat_gateway.iter().map(|id| (Attachment::NatGateway, id));
                 for (kind, id) in table.chain(gateway) {
@@ -354,7 +358,10 @@ impl Subnets {
                 ],
             ));
             if spec.network.preconfigured_nsg == Switch::Enabled
-                && let Some(Resource { shape: Shape::Subnet { security_group: Some(group), .. }, .. }) = found
+                && let Some(Resource {
+                    properties: Properties::Subnet { security_group: Some(group), .. },
+                    ..
+                }) = found
             {
                 let action = "Microsoft.Network/networkSecurityGroups/join/action";
                 wanted.push((group.clone(), field.clone(), vec![action]));
@@ -383,11 +390,11 @@ fn wrong_subnet(
     spec: &Spec,
     own_group: Option<&ResourceId>,
 ) -> Option<String> {
-    let Shape::Subnet { address_prefix, security_group, .. } = &subnet.shape else {
+    let Properties::Subnet { address_prefix, security_group, .. } = &subnet.properties else {
         return Some(format!("{id} is not a subnet."));
     };
     // What we ourselves are changing in it will have settled soon.
-    if !matches!(subnet.state, State::Succeeded | State::Updating) {
+    if !matches!(subnet.state, ResourceState::Succeeded | ResourceState::Updating) {
         return Some(format!("The subnet {id} is not in state Succeeded."));
     }
     let Some(range) = Range::parse(address_prefix) else {

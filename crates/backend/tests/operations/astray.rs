@@ -3,7 +3,7 @@
 use api::doc::{Cluster, Document, ProvisioningState, Verb};
 use api::work::WorkState;
 use cloud::{Machines as _, ResourceId};
-use cloudsim::{FaultRule, Moment, Trouble};
+use cloudsim::{CloudFault, FaultRule, FaultTiming};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn stop_control_plane(site: &Site, name: &str) {
 async fn an_update_whose_cluster_does_not_answer_is_failed_and_the_cluster_can_be_deleted() {
     let (site, clock, id) = made("silent").await;
     // It gets behind the step that waits for the API servers, and rests.
-    let refuses = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("certificate");
+    let refuses = FaultRule::new(CloudFault::Unavailable { when: FaultTiming::Before }).on("certificate");
     site.cloud.inject(refuses).await.unwrap();
     let updated = site.change(id, Verb::Update, |_| ()).await;
     assert_eq!(site.attempted(updated, 1, &clock).await.len(), 1);

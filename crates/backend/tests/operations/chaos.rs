@@ -18,8 +18,8 @@ use api::clock::{Clock as _, SystemClock};
 use api::doc::{Cluster, ProvisioningState, Subscription, SubscriptionState, Verb};
 use api::install::InstallStage;
 use api::work::WorkState;
-use cloud::{Infrastructure as _, Kind, ResourceId};
-use cloudsim::{FaultRule, Moment, Trouble};
+use cloud::{Infrastructure as _, ResourceId, ResourceKind};
+use cloudsim::{CloudFault, FaultRule, FaultTiming};
 use maintenance::trial::manifest;
 use store::{AuditContext, Keyring, Options, Store};
 use testkit::process::{ChildProcess, example_path};
@@ -242,11 +242,11 @@ async fn kill_at_random(ground: &Ground, count: usize) {
         all.push(Life::begin(site, index).await);
     }
     for rule in [
-        FaultRule::new(Trouble::Throttled { after_seconds: 0 }).share(0.01),
-        FaultRule::new(Trouble::Unavailable { when: Moment::After }).share(0.01),
-        FaultRule::new(Trouble::Reset { when: Moment::After }).share(0.005),
-        FaultRule::new(Trouble::Hangs { millis: 300, when: Moment::Before }).share(0.005),
-        FaultRule::new(Trouble::Unseen { millis: 400 }).share(0.02),
+        FaultRule::new(CloudFault::Throttled { after_seconds: 0 }).share(0.01),
+        FaultRule::new(CloudFault::Unavailable { when: FaultTiming::After }).share(0.01),
+        FaultRule::new(CloudFault::Reset { when: FaultTiming::After }).share(0.005),
+        FaultRule::new(CloudFault::Delayed { millis: 300, when: FaultTiming::Before }).share(0.005),
+        FaultRule::new(CloudFault::DelayedVisibility { millis: 400 }).share(0.02),
     ] {
         site.cloud.inject(rule).await.unwrap();
     }
@@ -372,10 +372,14 @@ async fn judge(site: &Site, life: &Life) -> Option<Cluster> {
     let infra_id = provisioned.record.infra_id.clone().unwrap();
     let group = ResourceId::group(SUBSCRIPTION, &format!("aro-{name}"));
     let held = site.cloud.list(&group).await.unwrap();
-    let of = |kind: Kind| held.iter().filter(move |it| it.shape.kind() == kind);
-    assert_eq!(of(Kind::Machine).count(), 6, "{name}");
-    assert!(of(Kind::Machine).all(|it| it.id.name().starts_with(&infra_id)), "{name}");
-    assert_eq!((of(Kind::StorageAccount).count(), of(Kind::LoadBalancer).count()), (2, 2), "{name}");
+    let of = |kind: ResourceKind| held.iter().filter(move |it| it.properties.kind() == kind);
+    assert_eq!(of(ResourceKind::Machine).count(), 6, "{name}");
+    assert!(of(ResourceKind::Machine).all(|it| it.id.name().starts_with(&infra_id)), "{name}");
+    assert_eq!(
+        (of(ResourceKind::StorageAccount).count(), of(ResourceKind::LoadBalancer).count()),
+        (2, 2),
+        "{name}"
+    );
     let wanted = provisioned.spec.network.managed_outbound_ips.map(|it| it as usize);
     assert_eq!(Some(provisioned.record.effective_outbound_ips.len()), wanted, "{name}");
     Some(cluster)

@@ -9,7 +9,7 @@ use api::doc::{
     SystemData, Verb, Visibility, WorkerPool, secrets,
 };
 use api::secret::Secret;
-use cloud::{CloudError, Infrastructure as _, Put, ResourceId, Shape};
+use cloud::{CloudError, Infrastructure as _, Properties, ResourceId, ResourceRequest};
 use cloudsim::SimClient;
 use cloudsim::settings::Rights;
 use store::{AuditContext, Secrets, Store, StoreError, VersionedDocument};
@@ -27,7 +27,7 @@ pub(crate) async fn bring(
 ) -> Result<(Cluster, Secrets), CloudError> {
     let group = ResourceId::group(subscription, &format!("{name}-rg"));
     let network = group.sibling("Microsoft.Network", "virtualNetworks", "vnet");
-    let subnet = |prefix: &str| Shape::Subnet {
+    let subnet = |prefix: &str| Properties::Subnet {
         address_prefix: prefix.to_owned(),
         security_group: None,
         route_table: None,
@@ -36,13 +36,21 @@ pub(crate) async fn bring(
         private_link_policies: true,
     };
     let (master, worker) = (network.child("subnets", "master"), network.child("subnets", "worker"));
-    for (id, shape) in [
-        (group.clone(), Shape::ResourceGroup { managed_by: None }),
-        (network.clone(), Shape::VirtualNetwork { address_space: vec!["10.0.0.0/22".to_owned()] }),
+    for (id, properties) in [
+        (group.clone(), Properties::ResourceGroup { managed_by: None }),
+        (network.clone(), Properties::VirtualNetwork { address_space: vec!["10.0.0.0/22".to_owned()] }),
         (master.clone(), subnet("10.0.0.0/23")),
         (worker.clone(), subnet("10.0.2.0/23")),
     ] {
-        cloud.put(Put { id, location: LOCATION.to_owned(), tags: [].into(), shape, token: None }).await?;
+        cloud
+            .put(ResourceRequest {
+                id,
+                location: LOCATION.to_owned(),
+                tags: [].into(),
+                properties,
+                token: None,
+            })
+            .await?;
     }
     let principal = cloud.create_principal(name, Rights::Everywhere).await?;
     let client_id = principal.principal.client_id;
@@ -120,10 +128,17 @@ pub(crate) async fn bring_workload(
     let group = ResourceId::group(subscription, &format!("{name}-rg"));
     let identity = async |who: &str| {
         let id = group.sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", who);
-        let shape =
-            Shape::Identity { client_id: None, principal_id: None, tenant_id: None, federated: [].into() };
+        let properties = Properties::Identity {
+            client_id: None,
+            principal_id: None,
+            tenant_id: None,
+            federated: [].into(),
+        };
         let location = LOCATION.to_owned();
-        cloud.put(Put { id: id.clone(), location, tags: [].into(), shape, token: None }).await.map(|_| id)
+        cloud
+            .put(ResourceRequest { id: id.clone(), location, tags: [].into(), properties, token: None })
+            .await
+            .map(|_| id)
     };
     let own = identity("cluster").await?;
     let mut platform = BTreeMap::new();

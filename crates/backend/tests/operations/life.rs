@@ -4,9 +4,9 @@ use api::doc::{
     Cluster, Document as _, Identity, ProvisioningState, Switch, Verb, WorkerPool, WorkerPoolStatus, secrets,
 };
 use api::install::InstallStage;
-use cloud::{Identities as _, Infrastructure as _, Kind, Put, ResourceId, Shape};
+use cloud::{Identities as _, Infrastructure as _, Properties, ResourceId, ResourceKind, ResourceRequest};
 use cloudsim::settings::{Denial, Rights, Setting};
-use cloudsim::{FaultRule, Moment, Trouble};
+use cloudsim::{CloudFault, FaultRule, FaultTiming};
 use steps::engine::{Journal, progress};
 use steps::lifecycle::certificates::object;
 use store::{Secrets, StoreError};
@@ -35,7 +35,7 @@ async fn a_cluster_is_made_changed_and_removed_and_nothing_of_it_is_left() {
     }
     let managed = ResourceId::group(SUBSCRIPTION, "aro-one");
     let machines = site.cloud.list(&managed).await.unwrap();
-    let count = machines.iter().filter(|it| it.shape.kind() == Kind::Machine).count();
+    let count = machines.iter().filter(|it| it.properties.kind() == ResourceKind::Machine).count();
     assert_eq!(count, 6, "three masters, three workers and no bootstrap machine");
     let billing = format!("/billing/{id}");
     let billed = site.store.billing().find(&billing).await.unwrap().unwrap().document;
@@ -123,17 +123,20 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
     let gateway = network.sibling("Microsoft.Network", "natGateways", "way-out");
     let (natted, secrets) =
         customer::bring(&site.cloud, SUBSCRIPTION, "natted", site.clock.now()).await.unwrap();
-    let put = async |id: &ResourceId, shape| {
+    let put = async |id: &ResourceId, properties| {
         let (location, id) = (LOCATION.to_owned(), id.clone());
-        site.cloud.put(Put { id, location, tags: [].into(), shape, token: None }).await.unwrap();
+        site.cloud
+            .put(ResourceRequest { id, location, tags: [].into(), properties, token: None })
+            .await
+            .unwrap();
     };
-    put(&gateway, Shape::NatGateway {}).await;
+    put(&gateway, Properties::NatGateway {}).await;
     let worker = network.child("subnets", "worker");
-    let mut shape = site.cloud.get(&worker).await.unwrap().unwrap().shape;
-    if let Shape::Subnet { nat_gateway, .. } = &mut shape {
+    let mut properties = site.cloud.get(&worker).await.unwrap().unwrap().properties;
+    if let Properties::Subnet { nat_gateway, .. } = &mut properties {
         *nat_gateway = Some(gateway.clone());
     }
-    put(&worker, shape).await;
+    put(&worker, properties).await;
     let action = "Microsoft.Network/natGateways/join/action".to_owned();
     site.cloud.deny(Denial { who: "service".to_owned(), action, scope: gateway, until: None }).await.unwrap();
     let (_, natted) = customer::create(&site.store, &natted, &secrets, &*site.clock).await.unwrap();
@@ -152,7 +155,8 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
         "image-registry",
     );
     let federated = [("https://oidc.elsewhere/them|image-registry".to_owned(), "subject".to_owned())].into();
-    put(&identity, Shape::Identity { client_id: None, principal_id: None, tenant_id: None, federated }).await;
+    put(&identity, Properties::Identity { client_id: None, principal_id: None, tenant_id: None, federated })
+        .await;
     let (_, shared) = customer::create(&site.store, &open, &none, &*site.clock).await.unwrap();
     let operators = "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities";
     check(lost, "InvalidClusterMSICount", "identity").await;
@@ -168,9 +172,9 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
 }
 
 /// Puts something of a customer's into the cloud.
-async fn put(site: &Site, id: &ResourceId, shape: Shape) {
+async fn put(site: &Site, id: &ResourceId, properties: Properties) {
     let (location, id) = (LOCATION.to_owned(), id.clone());
-    site.cloud.put(Put { id, location, tags: [].into(), shape, token: None }).await.unwrap();
+    site.cloud.put(ResourceRequest { id, location, tags: [].into(), properties, token: None }).await.unwrap();
 }
 
 /// The network that a customer brought for a cluster of that name.
@@ -203,20 +207,20 @@ async fn what_is_named_beside_a_subnet_must_be_there_and_ranges_must_not_overlap
         let made = brought(name).await;
         let worker = network(name).child("subnets", "worker");
         let gone = network(name).sibling("Microsoft.Network", kind, "gone");
-        let rule = FaultRule::new(Trouble::Unseen { millis: 600_000 }).about(gone.as_str());
+        let rule = FaultRule::new(CloudFault::DelayedVisibility { millis: 600_000 }).about(gone.as_str());
         site.cloud.inject(rule).await.unwrap();
         let is_table = kind == "routeTables";
         put(
             &site,
             &gone,
-            if is_table { Shape::RouteTable { routes: [].into() } } else { Shape::NatGateway {} },
+            if is_table { Properties::RouteTable { routes: [].into() } } else { Properties::NatGateway {} },
         )
         .await;
-        let mut shape = site.cloud.get(&worker).await.unwrap().unwrap().shape;
-        if let Shape::Subnet { route_table, nat_gateway, .. } = &mut shape {
+        let mut properties = site.cloud.get(&worker).await.unwrap().unwrap().properties;
+        if let Properties::Subnet { route_table, nat_gateway, .. } = &mut properties {
             *(if is_table { route_table } else { nat_gateway }) = Some(gone.clone());
         }
-        put(&site, &worker, shape).await;
+        put(&site, &worker, properties).await;
         create(made).await
     };
     let table = attached("tabled", "routeTables").await;
@@ -402,9 +406,9 @@ async fn a_resource_group_that_is_there_already_is_refused_and_left_alone() {
     let site = Site::new().await;
     let (_stop, _backend) = site.backend();
     let group = ResourceId::group(SUBSCRIPTION, "aro-held");
-    put(&site, &group, Shape::ResourceGroup { managed_by: None }).await;
+    put(&site, &group, Properties::ResourceGroup { managed_by: None }).await;
     let address = group.sibling("Microsoft.Network", "publicIPAddresses", "theirs");
-    put(&site, &address, Shape::PublicIp { address: None }).await;
+    put(&site, &address, Properties::PublicIp { address: None }).await;
     let (id, made) = site.create("held").await;
     let target = "properties.clusterProfile.resourceGroupId";
     assert_eq!(refusal(&site, made).await, pair("ClusterResourceGroupAlreadyExists", target));
@@ -474,8 +478,8 @@ async fn addresses_that_a_failed_update_made_go_with_the_next_one() {
         all.iter().filter(|it| it.id.name().contains("-outbound-pip-v4-")).count()
     };
     // The fourth of the further ones cannot be had.
-    let full =
-        FaultRule::new(Trouble::Quota { quota: "PublicIPAddresses".to_owned() }).about("outbound-pip-v4-5");
+    let full = FaultRule::new(CloudFault::Quota { quota: "PublicIPAddresses".to_owned() })
+        .about("outbound-pip-v4-5");
     site.cloud.inject(full).await.unwrap();
     let failed = ask(5).await;
     assert_eq!(site.ended(failed).await.error.unwrap().code, "ResourceQuotaExceeded");
@@ -497,7 +501,8 @@ async fn identities_speak_for_the_service_accounts_of_the_clusters_version_and_f
     let subjects = async |operator: &str| {
         let group = ResourceId::group(SUBSCRIPTION, "federal-rg");
         let identity = group.sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", operator);
-        let Shape::Identity { federated, .. } = site.cloud.get(&identity).await.unwrap().unwrap().shape
+        let Properties::Identity { federated, .. } =
+            site.cloud.get(&identity).await.unwrap().unwrap().properties
         else {
             panic!("{operator} has no identity")
         };
@@ -561,9 +566,9 @@ async fn rights_that_spread_late_are_waited_for_at_the_tempo_of_a_simulated_clou
 async fn a_cloud_that_hiccups_costs_patience_and_not_the_cluster() {
     let site = Site::new().await;
     let rules = [
-        FaultRule::new(Trouble::Throttled { after_seconds: 0 }).share(0.03),
-        FaultRule::new(Trouble::Unavailable { when: Moment::After }).share(0.03),
-        FaultRule::new(Trouble::Unseen { millis: 100 }).share(0.1),
+        FaultRule::new(CloudFault::Throttled { after_seconds: 0 }).share(0.03),
+        FaultRule::new(CloudFault::Unavailable { when: FaultTiming::After }).share(0.03),
+        FaultRule::new(CloudFault::DelayedVisibility { millis: 100 }).share(0.1),
     ];
     let (_stop, _backend) = site.backend();
     let brought = site.create("rough").await;
@@ -578,7 +583,7 @@ async fn a_cloud_that_hiccups_costs_patience_and_not_the_cluster() {
 async fn progress_names_the_step_and_grows_and_a_shutdown_hands_back() {
     let site = Site::new().await;
     // Nothing is put: the work stays in its first steps until the fault is cleared.
-    site.cloud.inject(FaultRule::new(Trouble::Denied {}).on("order")).await.unwrap();
+    site.cloud.inject(FaultRule::new(CloudFault::Denied {}).on("order")).await.unwrap();
     let (stop, backend) = site.backend();
     let (_, made) = site.create("slow").await;
     eventually("it has got somewhere", async || {

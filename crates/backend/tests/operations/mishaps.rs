@@ -11,7 +11,7 @@ use std::time::Duration;
 use api::clock::{Clock as _, ManualClock, SystemClock};
 use api::doc::{Identity, ProvisioningState, Verb, secrets};
 use backend::{Context, OperationTiming, plan};
-use cloud::{Infrastructure as _, Kind, ResourceId, Shape};
+use cloud::{Infrastructure as _, Properties, ResourceId, ResourceKind};
 use futures_util::future::BoxFuture;
 use steps::engine::Journal;
 use steps::engine::fault_harness::{FaultHarness, StepFault};
@@ -172,30 +172,30 @@ async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
     };
     let managed = ResourceId::group(SUBSCRIPTION, &format!("aro-{}", world.name));
     let held = site.cloud.list(&managed).await.unwrap();
-    let named = |kind: Kind| {
+    let named = |kind: ResourceKind| {
         let mut names: Vec<String> = held
             .iter()
-            .filter(|it| it.shape.kind() == kind)
+            .filter(|it| it.properties.kind() == kind)
             .map(|it| it.id.name().replace(&infra_id, "ID"))
             .collect();
         names.sort();
         names
     };
-    let machines = named(Kind::Machine);
+    let machines = named(ResourceKind::Machine);
     same("machines", machines.len().to_string(), "5".to_owned())?;
     let foreign = machines.iter().find(|it| !it.starts_with("ID-") || it.contains("bootstrap"));
     same("machines that should not be", format!("{foreign:?}"), "None".to_owned())?;
-    same("disks", named(Kind::Disk).len().to_string(), "5".to_owned())?;
-    same("load balancers", named(Kind::LoadBalancer).join(" "), "ID ID-internal".to_owned())?;
-    same("security groups", named(Kind::SecurityGroup).join(" "), "ID-nsg".to_owned())?;
-    same("storage accounts", named(Kind::StorageAccount).len().to_string(), "2".to_owned())?;
+    same("disks", named(ResourceKind::Disk).len().to_string(), "5".to_owned())?;
+    same("load balancers", named(ResourceKind::LoadBalancer).join(" "), "ID ID-internal".to_owned())?;
+    same("security groups", named(ResourceKind::SecurityGroup).join(" "), "ID-nsg".to_owned())?;
+    same("storage accounts", named(ResourceKind::StorageAccount).len().to_string(), "2".to_owned())?;
     // The addresses are those that are wanted, the load balancer uses them, and so it is recorded.
     let wanted = spec.network.managed_outbound_ips.unwrap_or(1);
     let further: Vec<String> = (2..=wanted).map(|nth| format!("ID-outbound-pip-v4-{nth}")).collect();
     let addresses = ["ID-default-v4".to_owned()].into_iter().chain(further).chain(["ID-pip-v4".to_owned()]);
-    same("addresses", named(Kind::PublicIp).join(" "), addresses.collect::<Vec<_>>().join(" "))?;
-    let outbound = held.iter().find_map(|it| match &it.shape {
-        Shape::LoadBalancer { outbound, .. } if it.id.name() == infra_id => Some(outbound.len()),
+    same("addresses", named(ResourceKind::PublicIp).join(" "), addresses.collect::<Vec<_>>().join(" "))?;
+    let outbound = held.iter().find_map(|it| match &it.properties {
+        Properties::LoadBalancer { outbound, .. } if it.id.name() == infra_id => Some(outbound.len()),
         _ => None,
     });
     let recorded = Some(record.effective_outbound_ips.len());

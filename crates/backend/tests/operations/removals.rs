@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api::doc::{ProvisioningState, Subscription, SubscriptionState, Verb};
-use cloud::{Infrastructure as _, Put, ResourceId, Shape, State};
+use cloud::{Infrastructure as _, Properties, ResourceId, ResourceRequest, ResourceState};
 use cloudsim::settings::Setting;
-use cloudsim::{FaultRule, Moment, Trouble};
+use cloudsim::{CloudFault, FaultRule, FaultTiming};
 use jiff::SignedDuration;
 use store::AuditContext;
 use uuid::Uuid;
@@ -33,7 +33,7 @@ async fn lock(site: &Site, name: &str, locked: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_removal_goes_on_for_as_long_as_the_cloud_refuses() {
     let (site, clock, id) = made("stuck").await;
-    let refuses = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("delete");
+    let refuses = FaultRule::new(CloudFault::Unavailable { when: FaultTiming::Before }).on("delete");
     site.cloud.inject(refuses).await.unwrap();
     let removed = site.change(id, Verb::Delete, |_| ()).await;
     let rests = site.attempted(removed, 30, &clock).await;
@@ -70,7 +70,7 @@ async fn a_customer_in_the_way_of_a_removal_is_told_and_asks_again() {
     lock(&site, "locked", false).await;
 
     // Rights that are missing may be on their way; after five attempts they are not.
-    site.cloud.inject(FaultRule::new(Trouble::Denied {}).on("delete")).await.unwrap();
+    site.cloud.inject(FaultRule::new(CloudFault::Denied {}).on("delete")).await.unwrap();
     let second = site.change(id, Verb::Delete, |_| ()).await;
     assert_eq!(site.attempted(second, 100, &clock).await.len(), 4);
     assert_eq!(site.ended(second).await.error.unwrap().code, "Forbidden");
@@ -85,12 +85,12 @@ async fn a_customer_in_the_way_of_a_removal_is_told_and_asks_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_that_an_outage_cost_are_not_counted_against_the_customer() {
     let (site, clock, id) = made("outage").await;
-    let refuses = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("delete");
+    let refuses = FaultRule::new(CloudFault::Unavailable { when: FaultTiming::Before }).on("delete");
     site.cloud.inject(refuses).await.unwrap();
     let removed = site.change(id, Verb::Delete, |_| ()).await;
     assert_eq!(site.attempted(removed, 6, &clock).await.len(), 6);
     site.cloud.clear_faults().await.unwrap();
-    site.cloud.inject(FaultRule::new(Trouble::Denied {}).on("delete")).await.unwrap();
+    site.cloud.inject(FaultRule::new(CloudFault::Denied {}).on("delete")).await.unwrap();
     assert_eq!(site.attempted(removed, 100, &clock).await.len(), 4, "five attempts of its own");
     assert_eq!(site.ended(removed).await.error.unwrap().code, "Forbidden");
 }
@@ -108,11 +108,14 @@ async fn what_a_customer_still_uses_is_named_and_ends_the_removal() {
     let network =
         ResourceId::group(SUBSCRIPTION, "used-rg").sibling("Microsoft.Network", "virtualNetworks", "vnet");
     let third = network.child("subnets", "third");
-    let put = async |id: &ResourceId, shape| {
+    let put = async |id: &ResourceId, properties| {
         let (location, id) = (LOCATION.to_owned(), id.clone());
-        site.cloud.put(Put { id, location, tags: [].into(), shape, token: None }).await.unwrap();
+        site.cloud
+            .put(ResourceRequest { id, location, tags: [].into(), properties, token: None })
+            .await
+            .unwrap();
     };
-    let subnet = |security_group: Option<ResourceId>| Shape::Subnet {
+    let subnet = |security_group: Option<ResourceId>| Properties::Subnet {
         address_prefix: "10.1.0.0/24".to_owned(),
         security_group,
         route_table: None,
@@ -121,7 +124,7 @@ async fn what_a_customer_still_uses_is_named_and_ends_the_removal() {
         private_link_policies: true,
     };
     let space = vec!["10.0.0.0/22".to_owned(), "10.1.0.0/24".to_owned()];
-    put(&network, Shape::VirtualNetwork { address_space: space }).await;
+    put(&network, Properties::VirtualNetwork { address_space: space }).await;
     put(&third, subnet(Some(group))).await;
 
     let first = site.change(id, Verb::Delete, |_| ()).await;
@@ -165,15 +168,18 @@ async fn what_the_cloud_does_not_show_yet_is_removed_too() {
     let site = Site::new().await;
     let (_stop, _backend) = site.backend();
     // An address cannot be had; what was made until then is shown only long after.
-    let full = Trouble::Quota { quota: "PublicIPAddresses".to_owned() };
+    let full = CloudFault::Quota { quota: "PublicIPAddresses".to_owned() };
     site.cloud.inject(FaultRule::new(full).about("-pip-v4")).await.unwrap();
-    site.cloud.inject(FaultRule::new(Trouble::Unseen { millis: 600_000 }).about("aro-hidden")).await.unwrap();
+    site.cloud
+        .inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 600_000 }).about("aro-hidden"))
+        .await
+        .unwrap();
     let (id, made) = site.create("hidden").await;
     assert_eq!(site.ended(made).await.error.unwrap().code, "ResourceQuotaExceeded");
     let group = ResourceId::group(SUBSCRIPTION, "aro-hidden");
     let is_there = async || {
         let groups = site.cloud.groups(SUBSCRIPTION).await.unwrap();
-        groups.iter().any(|it| it.id == group && it.state != State::Deleting)
+        groups.iter().any(|it| it.id == group && it.state != ResourceState::Deleting)
     };
     assert!(is_there().await && site.cloud.get(&group).await.unwrap().is_none());
     site.cloud.clear_faults().await.unwrap();

@@ -9,7 +9,7 @@ use api::install::InstallStage;
 use api::work::WorkState;
 use backend::{Config, Deps, Metrics};
 use cloud::{Infrastructure as _, ResourceId};
-use cloudsim::{FaultRule, SimClient, Trouble};
+use cloudsim::{CloudFault, FaultRule, SimClient};
 use jiff::{SignedDuration, Timestamp};
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::AllowedRisks;
@@ -206,7 +206,7 @@ impl Site {
     /// Makes the installation of the cluster of that name fail at a stage.
     pub(crate) async fn fail_installation(&self, name: &str, stage: InstallStage) {
         // The space ends the name: the subject of the call is the name and the id of the cluster.
-        let rule = FaultRule::new(Trouble::InstallFails { stage }).about(&format!("{name} "));
+        let rule = FaultRule::new(CloudFault::InstallFails { stage }).about(&format!("{name} "));
         self.cloud.inject(rule).await.unwrap();
     }
 

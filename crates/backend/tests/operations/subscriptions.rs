@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::doc::{ProvisioningState, Subscription, SubscriptionState, Verb};
 use api::install::InstallStage;
 use api::work::WorkState;
-use cloudsim::{FaultRule, Moment, Trouble};
+use cloudsim::{CloudFault, FaultRule, FaultTiming};
 use jiff::SignedDuration;
 use steps::engine::{Journal, progress};
 use store::{AuditContext, ListOptions};
@@ -28,7 +28,8 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
     let mut all: Vec<(String, Uuid)> = Vec::new();
 
     // One that was given up after all its attempts: the cloud never let anything be made in its group.
-    let refuses = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("put").about("aro-spent");
+    let refuses =
+        FaultRule::new(CloudFault::Unavailable { when: FaultTiming::Before }).on("put").about("aro-spent");
     let (spent, operation) = site.create_as(DOOMED, "spent", |_| ()).await;
     site.cloud.inject(refuses).await.unwrap();
     assert_eq!(site.attempted(operation, 100, &clock).await.len(), 4);
@@ -70,7 +71,7 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
 
     // Three that are half made, and whose backend dies over it.
     site.cloud
-        .inject(FaultRule::new(Trouble::Hangs { millis: 60_000, when: Moment::Before }).on("order"))
+        .inject(FaultRule::new(CloudFault::Delayed { millis: 60_000, when: FaultTiming::Before }).on("order"))
         .await
         .unwrap();
     for index in 0..3 {

@@ -59,7 +59,7 @@ fn install_error(call: &Call, error: CloudError) -> InstallError {
         CloudError::Credential { .. } => rejected("InvalidAuthenticationToken"),
         CloudError::Quota { .. } => rejected("QuotaExceeded"),
         CloudError::Locked { .. } => rejected("ScopeLocked"),
-        CloudError::Strange { .. } => rejected("UnexpectedResponse"),
+        CloudError::UnexpectedResponse { .. } => rejected("UnexpectedResponse"),
         CloudError::InUse { .. } | CloudError::Throttled { .. } | CloudError::Unavailable { .. } => {
             let retry_after = error.retry_after();
             let source: Option<Box<dyn Error + Send + Sync>> = Some(Box::new(error));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::secret::Secret;
 use bytes::Bytes;
-use cloud::{Certificate, Cloud, CloudError, Resource, Token};
+use cloud::{Cloud, CloudError, PullToken, Resource, VaultCertificate};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -19,9 +19,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::faults::FaultRule;
-use crate::protocol::{Call, Refused};
+use crate::protocol::{Call, ErrorBody};
 use crate::settings::{
-    Denial, KnownInstallation, KnownPrincipal, NewPrincipal, Rights, Setting, WireNewPrincipal,
+    Denial, InstallationInfo, PrincipalInfo, PrincipalSecretBody, PrincipalWithSecret, Rights, Setting,
 };
 
 pub use installer::SimInstaller;
@@ -104,19 +104,23 @@ impl SimClient {
     }
 
     /// Makes a principal. Its secret is not told again.
-    pub async fn create_principal(&self, name: &str, rights: Rights) -> Result<NewPrincipal, CloudError> {
+    pub async fn create_principal(
+        &self,
+        name: &str,
+        rights: Rights,
+    ) -> Result<PrincipalWithSecret, CloudError> {
         let setting = Setting::CreatePrincipal { name: name.to_owned(), rights };
-        self.set::<WireNewPrincipal>(&setting).await.map(Into::into)
+        self.set::<PrincipalSecretBody>(&setting).await.map(Into::into)
     }
 
     /// Gives a principal another secret.
-    pub async fn change_secret(&self, client_id: &str) -> Result<NewPrincipal, CloudError> {
+    pub async fn change_secret(&self, client_id: &str) -> Result<PrincipalWithSecret, CloudError> {
         let setting = Setting::ChangeSecret { client_id: client_id.to_owned() };
-        self.set::<WireNewPrincipal>(&setting).await.map(Into::into)
+        self.set::<PrincipalSecretBody>(&setting).await.map(Into::into)
     }
 
     /// The principals, by name.
-    pub async fn principals(&self) -> Result<Vec<KnownPrincipal>, CloudError> {
+    pub async fn principals(&self) -> Result<Vec<PrincipalInfo>, CloudError> {
         self.set(&Setting::Principals {}).await
     }
 
@@ -126,17 +130,17 @@ impl SimClient {
     }
 
     /// The clusters that are or were being installed.
-    pub async fn installations(&self) -> Result<Vec<KnownInstallation>, CloudError> {
+    pub async fn installations(&self) -> Result<Vec<InstallationInfo>, CloudError> {
         self.set(&Setting::Installations {}).await
     }
 
     /// The certificates of the vault, by name.
-    pub async fn certificates(&self) -> Result<Vec<Certificate>, CloudError> {
+    pub async fn certificates(&self) -> Result<Vec<VaultCertificate>, CloudError> {
         self.set(&Setting::Certificates {}).await
     }
 
     /// The tokens of the registry, by name.
-    pub async fn tokens(&self) -> Result<Vec<Token>, CloudError> {
+    pub async fn tokens(&self) -> Result<Vec<PullToken>, CloudError> {
         self.set(&Setting::Tokens {}).await
     }
 
@@ -220,7 +224,7 @@ fn understand<T: DeserializeOwned>(
         let seconds = headers.get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.trim().parse().ok());
         return Err(CloudError::Throttled { after: seconds.map(Duration::from_secs) });
     }
-    match serde_json::from_slice::<Refused>(body) {
+    match serde_json::from_slice::<ErrorBody>(body) {
         Ok(refused) => Err(refused.error.into()),
         Err(_) if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
             Err(CloudError::Unavailable { what: what.to_owned(), source: None })
@@ -234,7 +238,7 @@ fn lost(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> C
 }
 
 fn strange(what: &str, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> CloudError {
-    CloudError::Strange { what: what.to_owned(), source }
+    CloudError::UnexpectedResponse { what: what.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -244,7 +248,7 @@ mod tests {
     use cloud::{Infrastructure as _, ResourceId, Usage};
 
     use super::*;
-    use crate::protocol::{Proof, Refusal};
+    use crate::protocol::{CallCredential, CallError};
 
     fn answered(status: StatusCode, retry_after: Option<&str>, body: &str) -> CloudError {
         let mut headers = HeaderMap::new();
@@ -259,47 +263,47 @@ mod tests {
         let text = |it: &str| it.to_owned();
         let (what, why) = (text("a network"), text("it is so"));
         let cases = [
-            (Refusal::NotFound { what: what.clone() }, Class::Terminal, "a network was not found"),
+            (CallError::NotFound { what: what.clone() }, Class::Terminal, "a network was not found"),
             (
-                Refusal::Conflict { what: what.clone(), why: why.clone() },
+                CallError::Conflict { what: what.clone(), why: why.clone() },
                 Class::Terminal,
                 "a network: it is so",
             ),
-            (Refusal::Invalid { reason: text("BadCidr"), why }, Class::Terminal, "it is so"),
+            (CallError::Invalid { reason: text("BadCidr"), why }, Class::Terminal, "it is so"),
             (
-                Refusal::Denied { who: text("me"), action: text("join"), what: what.clone() },
+                CallError::Denied { who: text("me"), action: text("join"), what: what.clone() },
                 Class::Transient,
                 "me may not join on a network",
             ),
             (
-                Refusal::Credential { who: text("me"), why: text("it is old") },
+                CallError::Credential { who: text("me"), why: text("it is old") },
                 Class::Terminal,
                 "the credential of me was not accepted: it is old",
             ),
             (
-                Refusal::Quota { quota: text("cores"), limit: 10, used: 8, wanted: 4 },
+                CallError::Quota { quota: text("cores"), limit: 10, used: 8, wanted: 4 },
                 Class::Terminal,
                 "the quota cores is exceeded: 8 of 10 are used and 4 more are wanted",
             ),
             (
-                Refusal::InUse { what: what.clone(), by: text("a machine") },
+                CallError::InUse { what: what.clone(), by: text("a machine") },
                 Class::Transient,
                 "a network is in use by a machine",
             ),
             (
-                Refusal::Locked { what: what.clone(), action: text("delete") },
+                CallError::Locked { what: what.clone(), action: text("delete") },
                 Class::Terminal,
                 "a network is locked against delete",
             ),
             (
-                Refusal::Unavailable { what },
+                CallError::Unavailable { what },
                 Class::Transient,
                 "the cloud did not answer a network as it should",
             ),
         ];
-        for (refusal, class, sentence) in cases {
-            let body = serde_json::to_string(&Refused { error: refusal.clone() }).unwrap();
-            let error = answered(refusal.status(), None, &body);
+        for (error, class, sentence) in cases {
+            let body = serde_json::to_string(&ErrorBody { error: error.clone() }).unwrap();
+            let error = answered(error.status(), None, &body);
             assert_eq!((error.class(), error.to_string().as_str()), (class, sentence));
         }
     }
@@ -341,7 +345,7 @@ mod tests {
     #[test]
     fn neither_a_call_nor_the_client_shows_a_secret() {
         let call = Call::Principal {
-            credential: Proof::Client { client_id: "c".to_owned(), secret: "hunter2".to_owned() },
+            credential: CallCredential::Client { client_id: "c".to_owned(), secret: "hunter2".to_owned() },
         };
         assert_eq!(format!("{call:?}"), "principal c");
         let call = Call::PutSecret { name: "n".to_owned(), value: "hunter2".to_owned(), expires: None };

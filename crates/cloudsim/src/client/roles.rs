@@ -2,18 +2,18 @@
 
 use async_trait::async_trait;
 use cloud::{
-    Certificate, CertificateWish, CloudError, Credential, Identities, Infrastructure, IssuedCertificate,
-    IssuedToken, Machine, Machines, Permission, Principal, Provider, Put, Registry, Resource, ResourceId,
-    RoleAssignment, Shape, Size, Token, Usage, Vault, VaultSecret,
+    CertificateSpec, CloudError, Credential, Identities, Infrastructure, IssuedCertificate, IssuedPullToken,
+    Machine, Machines, Permission, Principal, Properties, ProviderRegistration, PullToken, Registry,
+    Resource, ResourceId, ResourceRequest, RoleAssignment, Size, Usage, Vault, VaultCertificate, VaultSecret,
 };
 use jiff::Timestamp;
 
 use super::SimClient;
-use crate::protocol::{self, Call, Proof};
+use crate::protocol::{self, Call, CallCredential};
 
 #[async_trait]
 impl Infrastructure for SimClient {
-    async fn put(&self, put: Put) -> Result<Resource, CloudError> {
+    async fn put(&self, put: ResourceRequest) -> Result<Resource, CloudError> {
         self.call(&Call::Put { put }).await
     }
 
@@ -39,7 +39,7 @@ impl Infrastructure for SimClient {
         self.call(&Call::Usages { subscription, location }).await
     }
 
-    async fn providers(&self, subscription: &str) -> Result<Vec<Provider>, CloudError> {
+    async fn providers(&self, subscription: &str) -> Result<Vec<ProviderRegistration>, CloudError> {
         self.call(&Call::Providers { subscription: subscription.to_owned() }).await
     }
 
@@ -52,7 +52,7 @@ impl Infrastructure for SimClient {
 #[async_trait]
 impl Identities for SimClient {
     async fn principal(&self, credential: &Credential) -> Result<Principal, CloudError> {
-        self.call(&Call::Principal { credential: Proof::from(credential) }).await
+        self.call(&Call::Principal { credential: CallCredential::from(credential) }).await
     }
 
     async fn permissions(
@@ -62,7 +62,12 @@ impl Identities for SimClient {
         actions: &[&str],
     ) -> Result<Vec<Permission>, CloudError> {
         let actions = actions.iter().map(|&it| it.to_owned()).collect();
-        self.call(&Call::Permissions { credential: Proof::from(credential), id: id.clone(), actions }).await
+        self.call(&Call::Permissions {
+            credential: CallCredential::from(credential),
+            id: id.clone(),
+            actions,
+        })
+        .await
     }
 
     async fn assign_role(&self, assignment: &RoleAssignment) -> Result<(), CloudError> {
@@ -85,7 +90,7 @@ impl Identities for SimClient {
 
 #[async_trait]
 impl Vault for SimClient {
-    async fn ensure_certificate(&self, wish: &CertificateWish) -> Result<Certificate, CloudError> {
+    async fn ensure_certificate(&self, wish: &CertificateSpec) -> Result<VaultCertificate, CloudError> {
         self.call(&Call::EnsureCertificate { wish: wish.clone() }).await
     }
 
@@ -93,7 +98,7 @@ impl Vault for SimClient {
         &self,
         name: &str,
         newer_than: Option<&str>,
-    ) -> Result<Certificate, CloudError> {
+    ) -> Result<VaultCertificate, CloudError> {
         let newer_than = newer_than.map(str::to_owned);
         self.call(&Call::RenewCertificate { name: name.to_owned(), newer_than }).await
     }
@@ -130,17 +135,17 @@ impl Vault for SimClient {
 
 #[async_trait]
 impl Registry for SimClient {
-    async fn ensure_token(&self, name: &str) -> Result<Token, CloudError> {
+    async fn ensure_token(&self, name: &str) -> Result<PullToken, CloudError> {
         self.call(&Call::EnsureToken { name: name.to_owned() }).await
     }
 
-    async fn token(&self, name: &str) -> Result<Option<Token>, CloudError> {
+    async fn token(&self, name: &str) -> Result<Option<PullToken>, CloudError> {
         self.call(&Call::Token { name: name.to_owned() }).await
     }
 
-    async fn issue_password(&self, name: &str) -> Result<IssuedToken, CloudError> {
+    async fn issue_password(&self, name: &str) -> Result<IssuedPullToken, CloudError> {
         let call = Call::IssuePassword { name: name.to_owned() };
-        self.call::<protocol::IssuedToken>(&call).await.map(Into::into)
+        self.call::<protocol::IssuedPullToken>(&call).await.map(Into::into)
     }
 
     async fn delete_token(&self, name: &str) -> Result<(), CloudError> {
@@ -164,17 +169,18 @@ impl Machines for SimClient {
 }
 
 fn machine(resource: Resource) -> Option<Machine> {
-    let Shape::Machine { size, zone, address, running, .. } = resource.shape else { return None };
+    let Properties::Machine { size, zone, address, running, .. } = resource.properties else { return None };
     Some(Machine { id: resource.id, size, zone, address, running, state: resource.state })
 }
 
 impl SimClient {
     async fn set_running(&self, id: &ResourceId, wanted: bool) -> Result<(), CloudError> {
         let not_found = || CloudError::NotFound { what: id.to_string() };
-        let Resource { id, location, tags, mut shape, .. } = self.get(id).await?.ok_or_else(not_found)?;
-        let Shape::Machine { running, address, .. } = &mut shape else { return Err(not_found()) };
+        let Resource { id, location, tags, mut properties, .. } =
+            self.get(id).await?.ok_or_else(not_found)?;
+        let Properties::Machine { running, address, .. } = &mut properties else { return Err(not_found()) };
         // The cloud keeps the address that it has assigned.
         (*running, *address) = (wanted, None);
-        self.put(Put { id, location, tags, shape, token: None }).await.map(drop)
+        self.put(ResourceRequest { id, location, tags, properties, token: None }).await.map(drop)
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use api::install::{InstallRequest, MachinePool};
-use cloud::{Put, ResourceId, Shape};
+use cloud::{Properties, ResourceId, ResourceRequest};
 
 use crate::seed;
 
 /// A machine that is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Planned {
+pub(crate) struct PlannedMachine {
     pub(crate) name: String,
     pub(crate) pool: String,
     pub(crate) zone: Option<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Planned {
     pub(crate) set: Option<String>,
 }
 
-impl Planned {
+impl PlannedMachine {
     pub(crate) fn id(&self, request: &InstallRequest) -> ResourceId {
         request.group.sibling("Microsoft.Compute", "virtualMachines", &self.name)
     }
@@ -31,18 +31,18 @@ impl Planned {
     }
 
     /// What makes it: its disk, then itself.
-    pub(crate) fn puts(&self, request: &InstallRequest) -> [Put; 2] {
+    pub(crate) fn puts(&self, request: &InstallRequest) -> [ResourceRequest; 2] {
         let tags =
             BTreeMap::from([(format!("kubernetes.io_cluster.{}", request.infra_id), "owned".to_owned())]);
-        let put = |id: ResourceId, shape: Shape| Put {
+        let put = |id: ResourceId, properties: Properties| ResourceRequest {
             id,
             location: request.location.clone(),
             tags: tags.clone(),
-            shape,
+            properties,
             token: None,
         };
         let disk = request.group.sibling("Microsoft.Compute", "disks", &format!("{}_OSDisk", self.name));
-        let machine = Shape::Machine {
+        let machine = Properties::Machine {
             size: self.size.clone(),
             subnet: self.subnet.clone(),
             zone: self.zone.clone(),
@@ -50,7 +50,7 @@ impl Planned {
             address: None,
             running: true,
         };
-        [put(disk, Shape::Disk { size_gb: self.disk_size_gb }), put(self.id(request), machine)]
+        [put(disk, Properties::Disk { size_gb: self.disk_size_gb }), put(self.id(request), machine)]
     }
 }
 
@@ -60,13 +60,13 @@ fn zone(request: &InstallRequest, number: u32) -> Option<String> {
 }
 
 /// The machine that begins it all.
-pub(crate) fn bootstrap(request: &InstallRequest) -> Planned {
-    Planned { name: format!("{}-bootstrap", request.infra_id), ..master(request, 0) }
+pub(crate) fn bootstrap(request: &InstallRequest) -> PlannedMachine {
+    PlannedMachine { name: format!("{}-bootstrap", request.infra_id), ..master(request, 0) }
 }
 
-fn master(request: &InstallRequest, number: u32) -> Planned {
+fn master(request: &InstallRequest, number: u32) -> PlannedMachine {
     let MachinePool { name: pool, size, disk_size_gb, subnet, .. } = &request.masters;
-    Planned {
+    PlannedMachine {
         name: format!("{}-{pool}-{number}", request.infra_id),
         pool: pool.clone(),
         zone: zone(request, number),
@@ -78,12 +78,12 @@ fn master(request: &InstallRequest, number: u32) -> Planned {
 }
 
 /// The control plane.
-pub(crate) fn masters(request: &InstallRequest) -> Vec<Planned> {
+pub(crate) fn masters(request: &InstallRequest) -> Vec<PlannedMachine> {
     (0..request.masters.count).map(|number| master(request, number)).collect()
 }
 
 /// The workers, spread over the zones: each zone has a machine set of its own.
-pub(crate) fn workers(request: &InstallRequest, cloud_seed: u64) -> Vec<Planned> {
+pub(crate) fn workers(request: &InstallRequest, cloud_seed: u64) -> Vec<PlannedMachine> {
     let mut planned = Vec::new();
     for pool in &request.workers {
         for number in 0..pool.count {
@@ -92,7 +92,7 @@ pub(crate) fn workers(request: &InstallRequest, cloud_seed: u64) -> Vec<Planned>
             let set = format!("{}-{}-{place}", request.infra_id, pool.name);
             let cluster = request.cluster.to_string();
             let letters = seed::letters(cloud_seed, 5, &[&cluster, &pool.name, &number.to_string()]);
-            planned.push(Planned {
+            planned.push(PlannedMachine {
                 name: format!("{set}-{letters}"),
                 pool: pool.name.clone(),
                 zone,

@@ -3,36 +3,36 @@
 //! Every order is a record in the database; [`attend`] carries it through its stages and then keeps the cluster company until it
 //! is removed. A stage may be begun again at any moment, so a killed service simply goes on.
 
-mod attend;
-mod keeper;
 mod machines;
 mod objects;
 mod operators;
+mod runner;
 mod update;
+mod upkeep;
 
 use std::time::Duration;
 
 use api::install::{InstallFailure, InstallRequest, InstallStage, Installation};
-use cloud::{Kind, ResourceId};
+use cloud::{ResourceId, ResourceKind};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::call_context::CallContext;
 use crate::failure::{Failure, conflict, in_use, invalid, not_found};
 use crate::protocol::ClusterCredentials;
 use crate::resources::find;
-use crate::room::Room;
-use crate::settings::KnownInstallation;
+use crate::settings::InstallationInfo;
 use crate::{database, seed};
 
-pub(crate) use attend::attend;
+pub(crate) use runner::run;
 
 const INSTALLATION: &str = "installation";
 
 /// An installation as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Kept {
+pub(crate) struct StoredInstallation {
     #[serde(rename = "order")]
     pub(crate) request: InstallRequest,
     /// The stage that is under way.
@@ -63,18 +63,18 @@ pub(crate) struct Access {
     pub(crate) kubeadmin_password: String,
 }
 
-impl Kept {
+impl StoredInstallation {
     /// When the stage that is under way may end.
-    pub(crate) fn due(&self, room_seed: u64, pace: f64) -> Timestamp {
+    pub(crate) fn due(&self, sim_seed: u64, pace: f64) -> Timestamp {
         let words = ["stage", &self.request.cluster.to_string(), &format!("{:?}", self.stage)];
-        let span = seed::span(room_seed, pace, usual_span(self.stage), &words);
+        let span = seed::span(sim_seed, pace, usual_span(self.stage), &words);
         self.since.saturating_add(span).unwrap_or(Timestamp::MAX)
     }
 
-    fn shown(&self, room: &Room<'_>) -> Installation {
+    fn shown(&self, cx: &CallContext<'_>) -> Installation {
         let (from, to) = (percent(self.stage), self.stage.next().map_or(100, percent));
-        let whole = self.due(room.seed, room.pace).duration_since(self.since).as_secs_f64();
-        let past = room.now.duration_since(self.since).as_secs_f64();
+        let whole = self.due(cx.seed, cx.pace).duration_since(self.since).as_secs_f64();
+        let past = cx.now.duration_since(self.since).as_secs_f64();
         let share = if whole > 0.0 { (past / whole).clamp(0.0, 1.0) } else { 0.0 };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 100")]
         let done = (f64::from(to - from) * share) as u8;
@@ -176,27 +176,27 @@ pub(crate) fn sim_name(request: &InstallRequest) -> String {
     request.infra_id.clone()
 }
 
-pub(crate) fn kept(room: &Room<'_>, cluster: Uuid) -> Result<Option<Kept>, Failure> {
-    database::record(room.db, INSTALLATION, &cluster.to_string())
+pub(crate) fn kept(cx: &CallContext<'_>, cluster: Uuid) -> Result<Option<StoredInstallation>, Failure> {
+    database::record(cx.db, INSTALLATION, &cluster.to_string())
 }
 
-pub(crate) fn keep(room: &Room<'_>, kept: &Kept) -> Result<(), Failure> {
-    database::keep(room.db, INSTALLATION, &kept.request.cluster.to_string(), kept)
+pub(crate) fn keep(cx: &CallContext<'_>, kept: &StoredInstallation) -> Result<(), Failure> {
+    database::write(cx.db, INSTALLATION, &kept.request.cluster.to_string(), kept)
 }
 
-pub(crate) fn forget(room: &Room<'_>, cluster: Uuid) -> Result<(), Failure> {
-    database::forget(room.db, INSTALLATION, &cluster.to_string()).map(drop)
+pub(crate) fn forget(cx: &CallContext<'_>, cluster: Uuid) -> Result<(), Failure> {
+    database::delete(cx.db, INSTALLATION, &cluster.to_string()).map(drop)
 }
 
 /// Every installation, whatever became of it.
-pub(crate) fn all(room: &Room<'_>) -> Result<Vec<Uuid>, Failure> {
-    let kept: Vec<Kept> = database::records(room.db, INSTALLATION)?;
+pub(crate) fn all(cx: &CallContext<'_>) -> Result<Vec<Uuid>, Failure> {
+    let kept: Vec<StoredInstallation> = database::records(cx.db, INSTALLATION)?;
     Ok(kept.into_iter().map(|it| it.request.cluster).collect())
 }
 
-pub(crate) fn list(room: &Room<'_>) -> Result<Vec<KnownInstallation>, Failure> {
-    let kept: Vec<Kept> = database::records(room.db, INSTALLATION)?;
-    let known = |it: Kept| KnownInstallation {
+pub(crate) fn list(cx: &CallContext<'_>) -> Result<Vec<InstallationInfo>, Failure> {
+    let kept: Vec<StoredInstallation> = database::records(cx.db, INSTALLATION)?;
+    let known = |it: StoredInstallation| InstallationInfo {
         cluster: it.request.cluster,
         sim: sim_name(&it.request),
         name: it.request.name,
@@ -204,8 +204,8 @@ pub(crate) fn list(room: &Room<'_>) -> Result<Vec<KnownInstallation>, Failure> {
     Ok(kept.into_iter().filter(|it| !it.removing).map(known).collect())
 }
 
-pub(crate) fn install(room: &Room<'_>, request: &InstallRequest) -> Result<Installation, Failure> {
-    if let Some(found) = kept(room, request.cluster)? {
+pub(crate) fn install(cx: &CallContext<'_>, request: &InstallRequest) -> Result<Installation, Failure> {
+    if let Some(found) = kept(cx, request.cluster)? {
         let what = format!("the installation of {}", request.cluster);
         if found.removing {
             return Err(conflict(what, "it is being removed"));
@@ -213,24 +213,24 @@ pub(crate) fn install(room: &Room<'_>, request: &InstallRequest) -> Result<Insta
         if found.request != *request {
             return Err(conflict(what, "it was ordered otherwise; remove it first"));
         }
-        return Ok(found.shown(room));
+        return Ok(found.shown(cx));
     }
-    check(room, request)?;
-    let kept = Kept {
+    check(cx, request)?;
+    let kept = StoredInstallation {
         request: request.clone(),
         stage: InstallStage::Accepted,
-        since: room.now,
+        since: cx.now,
         failure: None,
-        fails_at: room.bent.install_fails_at,
+        fails_at: cx.effects.install_fails_at,
         access: None,
         removing: false,
     };
-    keep(room, &kept)?;
-    Ok(kept.shown(room))
+    keep(cx, &kept)?;
+    Ok(kept.shown(cx))
 }
 
 /// Whether what the order needs is there.
-fn check(room: &Room<'_>, request: &InstallRequest) -> Result<(), Failure> {
+fn check(cx: &CallContext<'_>, request: &InstallRequest) -> Result<(), Failure> {
     let named = |name: &str| {
         let first = name.bytes().next().is_some_and(|it| it.is_ascii_lowercase());
         first
@@ -247,14 +247,17 @@ fn check(room: &Room<'_>, request: &InstallRequest) -> Result<(), Failure> {
     if request.masters.count == 0 {
         return Err(invalid("InvalidOrder", "a cluster needs machines in its control plane"));
     }
-    let mut wanted: Vec<(&ResourceId, Kind)> =
-        vec![(&request.group, Kind::ResourceGroup), (&request.load_balancer, Kind::LoadBalancer)];
-    wanted
-        .extend([&request.masters].into_iter().chain(&request.workers).map(|it| (&it.subnet, Kind::Subnet)));
+    let mut wanted: Vec<(&ResourceId, ResourceKind)> = vec![
+        (&request.group, ResourceKind::ResourceGroup),
+        (&request.load_balancer, ResourceKind::LoadBalancer),
+    ];
+    wanted.extend(
+        [&request.masters].into_iter().chain(&request.workers).map(|it| (&it.subnet, ResourceKind::Subnet)),
+    );
     for (id, kind) in wanted {
-        match find(room.db, &id.key())? {
+        match find(cx.db, &id.key())? {
             None => return Err(not_found(id)),
-            Some(found) if found.shape.kind() != kind => {
+            Some(found) if found.properties.kind() != kind => {
                 return Err(invalid("InvalidOrder", format!("{id} is not what it should be")));
             }
             Some(found) if found.change == crate::resources::Change::Deleting => {
@@ -263,7 +266,7 @@ fn check(room: &Room<'_>, request: &InstallRequest) -> Result<(), Failure> {
             Some(_) => {}
         }
     }
-    let others: Vec<Kept> = database::records(room.db, INSTALLATION)?;
+    let others: Vec<StoredInstallation> = database::records(cx.db, INSTALLATION)?;
     match others.iter().find(|it| it.request.infra_id == request.infra_id) {
         Some(other) => Err(conflict(
             format!("the prefix {}", request.infra_id),
@@ -273,12 +276,12 @@ fn check(room: &Room<'_>, request: &InstallRequest) -> Result<(), Failure> {
     }
 }
 
-pub(crate) fn installation(room: &Room<'_>, cluster: Uuid) -> Result<Option<Installation>, Failure> {
-    Ok(kept(room, cluster)?.filter(|it| !it.removing).map(|it| it.shown(room)))
+pub(crate) fn installation(cx: &CallContext<'_>, cluster: Uuid) -> Result<Option<Installation>, Failure> {
+    Ok(kept(cx, cluster)?.filter(|it| !it.removing).map(|it| it.shown(cx)))
 }
 
-pub(crate) fn credentials(room: &Room<'_>, cluster: Uuid) -> Result<ClusterCredentials, Failure> {
-    let kept = kept(room, cluster)?.filter(|it| !it.removing);
+pub(crate) fn credentials(cx: &CallContext<'_>, cluster: Uuid) -> Result<ClusterCredentials, Failure> {
+    let kept = kept(cx, cluster)?.filter(|it| !it.removing);
     let access = kept.and_then(|it| it.access);
     let access = access.ok_or_else(|| not_found(format!("the API server of {cluster}")))?;
     Ok(ClusterCredentials {
@@ -289,9 +292,9 @@ pub(crate) fn credentials(room: &Room<'_>, cluster: Uuid) -> Result<ClusterCrede
 }
 
 /// Marks it; whoever looks after it ends the cluster and forgets it.
-pub(crate) fn remove(room: &Room<'_>, cluster: Uuid) -> Result<(), Failure> {
-    match kept(room, cluster)? {
-        Some(found) if !found.removing => keep(room, &Kept { removing: true, ..found }),
+pub(crate) fn remove(cx: &CallContext<'_>, cluster: Uuid) -> Result<(), Failure> {
+    match kept(cx, cluster)? {
+        Some(found) if !found.removing => keep(cx, &StoredInstallation { removing: true, ..found }),
         _ => Ok(()),
     }
 }

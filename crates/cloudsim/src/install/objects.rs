@@ -3,7 +3,7 @@
 use api::install::InstallRequest;
 use serde_json::{Value, json};
 
-use super::machines::Planned;
+use super::machines::PlannedMachine;
 
 /// A kind of OpenShift: group, version, kind, plural, whether it is in namespaces, columns for kubectl.
 struct Custom(
@@ -359,7 +359,7 @@ pub(super) fn statuses(
 }
 
 /// A node, as a machine joins. The simulated kubelet takes it from there.
-pub(super) fn node(request: &InstallRequest, machine: &Planned) -> Value {
+pub(super) fn node(request: &InstallRequest, machine: &PlannedMachine) -> Value {
     let role = if machine.set.is_none() { "control-plane" } else { "worker" };
     let zone = match &machine.zone {
         Some(zone) => format!("{}-{zone}", request.location),
@@ -387,7 +387,7 @@ pub(super) fn node(request: &InstallRequest, machine: &Planned) -> Value {
     })
 }
 
-fn provider_spec(request: &InstallRequest, machine: &Planned) -> Value {
+fn provider_spec(request: &InstallRequest, machine: &PlannedMachine) -> Value {
     json!({ "value": {
         "apiVersion": format!("{MACHINE}/v1beta1"), "kind": "AzureMachineProviderSpec",
         "location": request.location, "zone": machine.zone, "vmSize": machine.size,
@@ -398,7 +398,7 @@ fn provider_spec(request: &InstallRequest, machine: &Planned) -> Value {
     } })
 }
 
-fn machine_labels(request: &InstallRequest, machine: &Planned) -> Value {
+fn machine_labels(request: &InstallRequest, machine: &PlannedMachine) -> Value {
     let mut labels = json!({
         "machine.openshift.io/cluster-api-cluster": request.infra_id,
         "machine.openshift.io/cluster-api-machine-role": machine.pool,
@@ -413,7 +413,7 @@ fn machine_labels(request: &InstallRequest, machine: &Planned) -> Value {
     labels
 }
 
-pub(super) fn machine(request: &InstallRequest, machine: &Planned) -> Value {
+pub(super) fn machine(request: &InstallRequest, machine: &PlannedMachine) -> Value {
     json!({
         "apiVersion": format!("{MACHINE}/v1beta1"), "kind": "Machine",
         "metadata": {
@@ -426,7 +426,7 @@ pub(super) fn machine(request: &InstallRequest, machine: &Planned) -> Value {
     })
 }
 
-pub(super) fn machine_status(machine: &Planned) -> Value {
+pub(super) fn machine_status(machine: &PlannedMachine) -> Value {
     json!({ "status": {
         "phase": "Running",
         "nodeRef": { "kind": "Node", "name": machine.name },
@@ -435,14 +435,14 @@ pub(super) fn machine_status(machine: &Planned) -> Value {
 }
 
 /// The sets of these machines, by name, with how many each has.
-pub(super) fn machine_sets(request: &InstallRequest, workers: &[Planned]) -> Vec<(Value, Value)> {
+pub(super) fn machine_sets(request: &InstallRequest, workers: &[PlannedMachine]) -> Vec<(Value, Value)> {
     let mut names: Vec<&str> = workers.iter().filter_map(|it| it.set.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
     names
         .into_iter()
         .filter_map(|name| {
-            let members: Vec<&Planned> = workers.iter().filter(|it| it.set.as_deref() == Some(name)).collect();
+            let members: Vec<&PlannedMachine> = workers.iter().filter(|it| it.set.as_deref() == Some(name)).collect();
             let one = members.first()?;
             let count = members.len();
             let selector = json!({

@@ -1,36 +1,36 @@
-//! What the cloud fills in: addresses, link ids, the ids of identities. What was filled in once is kept.
+//! Values that the cloud assigns: addresses, link ids, the ids of identities. Assigned values are kept.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use cloud::{ResourceId, Shape};
+use cloud::{Properties, ResourceId};
 
 use super::{Stored, find};
+use crate::call_context::CallContext;
 use crate::cidr::Cidr;
 use crate::failure::{Failure, conflict, invalid, not_found};
-use crate::people;
-use crate::room::Room;
+use crate::identities;
 use crate::{database, seed};
 
-/// Public addresses come out of the range that is kept for benchmarks, so that none is anybody's.
+/// Public addresses come from the range reserved for benchmarks, so that none belongs to anybody.
 const PUBLIC: u32 = 0xc612_0000; // 198.18.0.0/15
 const PUBLIC_COUNT: u32 = 1 << 17;
 
-/// The wish, with what the cloud filled in before where the wish is silent.
-pub(crate) fn kept(before: Option<&Shape>, mut wish: Shape) -> Shape {
-    // Whether a machine answers is never wished for.
-    if let Shape::LoadBalancer { backends, .. } = &mut wish {
+/// The requested properties, completed by the values that the cloud has assigned before.
+pub(crate) fn kept(before: Option<&Properties>, mut wish: Properties) -> Properties {
+    // The health of a machine is reported, never requested.
+    if let Properties::LoadBalancer { backends, .. } = &mut wish {
         backends.iter_mut().for_each(|it| it.healthy = false);
     }
     let Some(before) = before else { return wish };
     match (&mut wish, before) {
-        (Shape::PublicIp { address }, Shape::PublicIp { address: had }) => keep(address, had),
+        (Properties::PublicIp { address }, Properties::PublicIp { address: had }) => keep(address, had),
         (
-            Shape::LoadBalancer { frontends, backends, .. },
-            Shape::LoadBalancer { frontends: had, backends: behind, .. },
+            Properties::LoadBalancer { frontends, backends, .. },
+            Properties::LoadBalancer { frontends: had, backends: behind, .. },
         ) => {
             for frontend in frontends {
-                let same = |it: &&cloud::Frontend| {
+                let same = |it: &&cloud::LoadBalancerFrontend| {
                     it.name == frontend.name
                         && it.subnet == frontend.subnet
                         && it.public_ip == frontend.public_ip
@@ -44,16 +44,16 @@ pub(crate) fn kept(before: Option<&Shape>, mut wish: Shape) -> Shape {
             }
         }
         (
-            Shape::PrivateEndpoint { address, link_id, .. },
-            Shape::PrivateEndpoint { address: had, link_id: linked, .. },
+            Properties::PrivateEndpoint { address, link_id, .. },
+            Properties::PrivateEndpoint { address: had, link_id: linked, .. },
         ) => {
             keep(address, had);
             keep(link_id, linked);
         }
-        (Shape::Machine { address, .. }, Shape::Machine { address: had, .. }) => keep(address, had),
+        (Properties::Machine { address, .. }, Properties::Machine { address: had, .. }) => keep(address, had),
         (
-            Shape::Identity { client_id, principal_id, tenant_id, .. },
-            Shape::Identity { client_id: client, principal_id: principal, tenant_id: tenant, .. },
+            Properties::Identity { client_id, principal_id, tenant_id, .. },
+            Properties::Identity { client_id: client, principal_id: principal, tenant_id: tenant, .. },
         ) => {
             keep(client_id, client);
             keep(principal_id, principal);
@@ -70,66 +70,71 @@ fn keep(wish: &mut Option<String>, had: &Option<String>) {
     }
 }
 
-/// Fills in what is missing.
-pub(super) fn fill(room: &Room<'_>, id: &ResourceId, shape: &mut Shape) -> Result<(), Failure> {
-    match shape {
-        Shape::PublicIp { address } if address.is_none() => {
-            let number: u32 = database::record(room.db, "meta", "public-addresses")?.unwrap_or(0);
-            database::keep(room.db, "meta", "public-addresses", &number.wrapping_add(1))?;
+/// Assigns missing values.
+pub(super) fn fill(
+    cx: &CallContext<'_>,
+    id: &ResourceId,
+    properties: &mut Properties,
+) -> Result<(), Failure> {
+    match properties {
+        Properties::PublicIp { address } if address.is_none() => {
+            let number: u32 = database::record(cx.db, "meta", "public-addresses")?.unwrap_or(0);
+            database::write(cx.db, "meta", "public-addresses", &number.wrapping_add(1))?;
             *address = Some(Ipv4Addr::from_bits(PUBLIC + number % PUBLIC_COUNT).to_string());
         }
-        Shape::LoadBalancer { frontends, .. } => {
+        Properties::LoadBalancer { frontends, .. } => {
             let mut own = BTreeSet::new();
             for frontend in frontends {
                 if let Some(public) = &frontend.public_ip {
-                    let found = find(room.db, &public.key())?;
-                    let Some(Stored { shape: Shape::PublicIp { address }, .. }) = found else {
+                    let found = find(cx.db, &public.key())?;
+                    let Some(Stored { properties: Properties::PublicIp { address }, .. }) = found else {
                         return Err(not_found(public));
                     };
                     frontend.address = address;
                 } else if let Some(subnet) = &frontend.subnet {
-                    let given = give(room, id, subnet, frontend.address.as_deref(), &own)?;
+                    let given = give(cx, id, subnet, frontend.address.as_deref(), &own)?;
                     own.insert(given);
                     frontend.address = Some(given.to_string());
                 }
             }
         }
-        Shape::PrivateEndpoint { subnet, address, link_id, .. } => {
-            *address = Some(give(room, id, subnet, address.as_deref(), &BTreeSet::new())?.to_string());
+        Properties::PrivateEndpoint { subnet, address, link_id, .. } => {
+            *address = Some(give(cx, id, subnet, address.as_deref(), &BTreeSet::new())?.to_string());
             if link_id.is_none() {
-                *link_id = Some(free_link(room)?);
+                *link_id = Some(free_link(cx)?);
             }
         }
-        Shape::Machine { subnet, address, .. } => {
-            *address = Some(give(room, id, subnet, address.as_deref(), &BTreeSet::new())?.to_string());
+        Properties::Machine { subnet, address, .. } => {
+            *address = Some(give(cx, id, subnet, address.as_deref(), &BTreeSet::new())?.to_string());
         }
-        Shape::Identity { client_id, principal_id, tenant_id, .. } => {
+        Properties::Identity { client_id, principal_id, tenant_id, .. } => {
             let key = id.key();
-            let drawn = |what: &str| Some(seed::uuid(room.seed, &[what, &key]).to_string());
+            let drawn = |what: &str| Some(seed::uuid(cx.seed, &[what, &key]).to_string());
             *client_id = client_id.take().or_else(|| drawn("client"));
             *principal_id = principal_id.take().or_else(|| drawn("principal"));
-            *tenant_id = tenant_id.take().or_else(|| Some(people::tenant(room.seed)));
+            *tenant_id = tenant_id.take().or_else(|| Some(identities::tenant(cx.seed)));
         }
         _ => {}
     }
     Ok(())
 }
 
-/// The address that somebody has in a subnet: the one that is asked for, or the first that is free.
+/// The address of a resource in a subnet: the requested one, or the first free one.
 fn give(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     whom: &ResourceId,
     subnet: &ResourceId,
     asked: Option<&str>,
     own: &BTreeSet<Ipv4Addr>,
 ) -> Result<Ipv4Addr, Failure> {
-    let Some(Stored { shape: Shape::Subnet { address_prefix, .. }, .. }) = find(room.db, &subnet.key())?
+    let Some(Stored { properties: Properties::Subnet { address_prefix, .. }, .. }) =
+        find(cx.db, &subnet.key())?
     else {
         return Err(not_found(subnet));
     };
     let range: Cidr =
         address_prefix.parse().map_err(|why: String| invalid("InvalidAddressPrefixFormat", why))?;
-    let mut taken = taken(room, whom, subnet)?;
+    let mut taken = taken(cx, whom, subnet)?;
     taken.extend(own);
     match asked {
         Some(text) => {
@@ -151,9 +156,13 @@ fn give(
     }
 }
 
-/// The addresses that others have in a subnet.
-fn taken(room: &Room<'_>, whom: &ResourceId, subnet: &ResourceId) -> Result<BTreeSet<Ipv4Addr>, Failure> {
-    let mut statement = room.db.prepare_cached(
+/// The addresses of other resources in a subnet.
+fn taken(
+    cx: &CallContext<'_>,
+    whom: &ResourceId,
+    subnet: &ResourceId,
+) -> Result<BTreeSet<Ipv4Addr>, Failure> {
+    let mut statement = cx.db.prepare_cached(
         "select doc from reference join resource on resource.key = reference.user
          where used = ? and user <> ?",
     )?;
@@ -161,9 +170,11 @@ fn taken(room: &Room<'_>, whom: &ResourceId, subnet: &ResourceId) -> Result<BTre
     let mut taken = BTreeSet::new();
     for doc in docs {
         let stored: Stored = serde_json::from_str(&doc?)?;
-        let addresses: Vec<Option<String>> = match stored.shape {
-            Shape::Machine { address, .. } | Shape::PrivateEndpoint { address, .. } => vec![address],
-            Shape::LoadBalancer { frontends, .. } => frontends
+        let addresses: Vec<Option<String>> = match stored.properties {
+            Properties::Machine { address, .. } | Properties::PrivateEndpoint { address, .. } => {
+                vec![address]
+            }
+            Properties::LoadBalancer { frontends, .. } => frontends
                 .into_iter()
                 .filter(|it| it.subnet.as_ref() == Some(subnet))
                 .map(|it| it.address)
@@ -175,9 +186,9 @@ fn taken(room: &Room<'_>, whom: &ResourceId, subnet: &ResourceId) -> Result<BTre
     Ok(taken)
 }
 
-/// The smallest link id that no endpoint has: ids are used again after a delete, as the real ones are.
-fn free_link(room: &Room<'_>) -> Result<String, Failure> {
-    let mut statement = room
+/// The smallest free link id: ids are reused after a delete, as the real ones are.
+fn free_link(cx: &CallContext<'_>) -> Result<String, Failure> {
+    let mut statement = cx
         .db
         .prepare_cached("select json_extract(doc, '$.shape.linkId') from resource where kind = 'endpoint'")?;
     let links = statement.query_map([], |row| row.get::<_, Option<String>>(0))?;

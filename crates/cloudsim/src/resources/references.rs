@@ -1,29 +1,29 @@
-//! What a resource needs of others, and must therefore outlive it.
+//! References between resources: a referenced resource cannot be deleted before its user.
 
-use cloud::{ResourceId, Shape};
+use cloud::{Properties, ResourceId};
 
-/// The resources that one of this shape uses. Machines behind a load balancer are not among them: they come and go.
-pub(crate) fn of(shape: &Shape) -> Vec<&ResourceId> {
-    match shape {
-        Shape::Subnet { security_group, route_table, nat_gateway, .. } => {
+/// The resources that these properties refer to. Machines in a backend pool are not among them: they come and go.
+pub(crate) fn of(properties: &Properties) -> Vec<&ResourceId> {
+    match properties {
+        Properties::Subnet { security_group, route_table, nat_gateway, .. } => {
             security_group.iter().chain(route_table).chain(nat_gateway).collect()
         }
-        Shape::LoadBalancer { frontends, outbound, .. } => {
+        Properties::LoadBalancer { frontends, outbound, .. } => {
             frontends.iter().flat_map(|it| it.public_ip.iter().chain(&it.subnet)).chain(outbound).collect()
         }
-        Shape::PrivateEndpoint { subnet, target, .. } => vec![subnet, target],
-        Shape::Machine { subnet, .. } => vec![subnet],
-        Shape::ResourceGroup { .. }
-        | Shape::VirtualNetwork { .. }
-        | Shape::SecurityGroup { .. }
-        | Shape::RouteTable { .. }
-        | Shape::NatGateway {}
-        | Shape::PublicIp { .. }
-        | Shape::DnsZone {}
-        | Shape::DnsRecord { .. }
-        | Shape::StorageAccount { .. }
-        | Shape::Disk { .. }
-        | Shape::DiskEncryptionSet {}
-        | Shape::Identity { .. } => Vec::new(),
+        Properties::PrivateEndpoint { subnet, target, .. } => vec![subnet, target],
+        Properties::Machine { subnet, .. } => vec![subnet],
+        Properties::ResourceGroup { .. }
+        | Properties::VirtualNetwork { .. }
+        | Properties::SecurityGroup { .. }
+        | Properties::RouteTable { .. }
+        | Properties::NatGateway {}
+        | Properties::PublicIp { .. }
+        | Properties::DnsZone {}
+        | Properties::DnsRecord { .. }
+        | Properties::StorageAccount { .. }
+        | Properties::Disk { .. }
+        | Properties::DiskEncryptionSet {}
+        | Properties::Identity { .. } => Vec::new(),
     }
 }

@@ -3,97 +3,100 @@
 use std::time::Duration;
 
 use api::error::{Class, Classify as _};
-use cloud::{CloudError, Infrastructure as _, Shape, State};
-use cloudsim::{FaultRule, Moment, Trouble};
+use cloud::{CloudError, Infrastructure as _, Properties, ResourceState};
+use cloudsim::{CloudFault, FaultRule, FaultTiming};
 
-use crate::bed::{Bed, eventually, group};
+use crate::environment::{Environment, eventually, group};
 
-fn empty() -> Shape {
-    Shape::ResourceGroup { managed_by: None }
+fn empty() -> Properties {
+    Properties::ResourceGroup { managed_by: None }
 }
 
 #[tokio::test]
 async fn throttling_says_for_how_long() {
-    let bed = Bed::new().await;
-    bed.cloud
-        .inject(FaultRule::new(Trouble::Throttled { after_seconds: 7 }).on("put").times(1))
+    let environment = Environment::new().await;
+    environment
+        .cloud
+        .inject(FaultRule::new(CloudFault::Throttled { after_seconds: 7 }).on("put").times(1))
         .await
         .unwrap();
-    let refused = bed.try_put(group("one"), empty()).await.unwrap_err();
+    let refused = environment.try_put(group("one"), empty()).await.unwrap_err();
     assert_eq!(refused.retry_after(), Some(Duration::from_secs(7)));
-    bed.put(group("one"), empty()).await;
+    environment.put(group("one"), empty()).await;
 }
 
 #[tokio::test]
 async fn a_call_may_fail_before_its_effect_or_after_it() {
-    let bed = Bed::new().await;
-    for (number, when, is_made) in [(1, Moment::Before, false), (2, Moment::After, true)] {
+    let environment = Environment::new().await;
+    for (number, when, is_made) in [(1, FaultTiming::Before, false), (2, FaultTiming::After, true)] {
         for (kind, trouble) in [
-            ("failed", Trouble::Unavailable { when }),
-            ("reset", Trouble::Reset { when }),
-            ("hung", Trouble::Hangs { millis: 5_000, when }),
+            ("failed", CloudFault::Unavailable { when }),
+            ("reset", CloudFault::Reset { when }),
+            ("hung", CloudFault::Delayed { millis: 5_000, when }),
         ] {
             let id = group(&format!("{kind}-{number}"));
-            bed.faults.inject(FaultRule::new(trouble).on("put").about(kind).times(1));
-            let hasty = bed.cloud.with_limit(Duration::from_millis(300));
-            let error = hasty.put(crate::bed::wish(id.clone(), empty())).await.unwrap_err();
+            environment.faults.inject(FaultRule::new(trouble).on("put").about(kind).times(1));
+            let hasty = environment.cloud.with_limit(Duration::from_millis(300));
+            let error = hasty.put(crate::environment::request(id.clone(), empty())).await.unwrap_err();
             assert!(matches!(error, CloudError::Unavailable { .. }), "{kind}: {error:?}");
             assert_eq!(error.class(), Class::Transient);
-            assert_eq!(bed.get(&id).await.is_some(), is_made, "{kind} {when:?}");
-            bed.put(id, empty()).await;
+            assert_eq!(environment.get(&id).await.is_some(), is_made, "{kind} {when:?}");
+            environment.put(id, empty()).await;
         }
     }
 }
 
 #[tokio::test]
 async fn a_put_may_come_to_a_bad_end_and_be_tried_again() {
-    let bed = Bed::new().await;
+    let environment = Environment::new().await;
     let fault = ("InvalidTemplateDeployment".to_owned(), "it is so".to_owned());
-    bed.faults.inject(
-        FaultRule::new(Trouble::FailsLater { code: fault.0, message: fault.1 }).about("one").times(1),
+    environment.faults.inject(
+        FaultRule::new(CloudFault::ProvisioningFails { code: fault.0, message: fault.1 })
+            .about("one")
+            .times(1),
     );
-    bed.put(group("one"), empty()).await;
-    match bed.get(&group("one")).await.unwrap().state {
-        State::Failed { fault } => assert_eq!(fault.code, "InvalidTemplateDeployment"),
+    environment.put(group("one"), empty()).await;
+    match environment.get(&group("one")).await.unwrap().state {
+        ResourceState::Failed { failure } => assert_eq!(failure.code, "InvalidTemplateDeployment"),
         other => panic!("it has not failed: {other:?}"),
     }
-    bed.put(group("one"), empty()).await;
-    assert_eq!(bed.get(&group("one")).await.unwrap().state, State::Succeeded);
+    environment.put(group("one"), empty()).await;
+    assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Succeeded);
 }
 
 #[tokio::test]
 async fn a_fresh_resource_may_be_unseen_for_a_while() {
-    let bed = Bed::new().await;
-    bed.faults.inject(FaultRule::new(Trouble::Unseen { millis: 150 }).times(1));
-    bed.put(group("one"), empty()).await;
-    assert_eq!(bed.get(&group("one")).await, None);
-    eventually("it is seen", async || bed.get(&group("one")).await).await;
+    let environment = Environment::new().await;
+    environment.faults.inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 150 }).times(1));
+    environment.put(group("one"), empty()).await;
+    assert_eq!(environment.get(&group("one")).await, None);
+    eventually("it is seen", async || environment.get(&group("one")).await).await;
 }
 
 #[tokio::test]
 async fn quotas_and_rights_may_be_missing_for_a_call() {
-    let bed = Bed::new().await;
-    bed.faults.inject(FaultRule::new(Trouble::Quota { quota: "cores".to_owned() }).times(1));
-    assert!(matches!(bed.try_put(group("one"), empty()).await, Err(CloudError::Quota { .. })));
-    bed.faults.inject(FaultRule::new(Trouble::Denied {}).on("delete").times(1));
-    assert!(matches!(bed.cloud.delete(&group("one")).await, Err(CloudError::Denied { .. })));
-    assert_eq!(bed.get(&group("one")).await, None);
+    let environment = Environment::new().await;
+    environment.faults.inject(FaultRule::new(CloudFault::Quota { quota: "cores".to_owned() }).times(1));
+    assert!(matches!(environment.try_put(group("one"), empty()).await, Err(CloudError::Quota { .. })));
+    environment.faults.inject(FaultRule::new(CloudFault::Denied {}).on("delete").times(1));
+    assert!(matches!(environment.cloud.delete(&group("one")).await, Err(CloudError::Denied { .. })));
+    assert_eq!(environment.get(&group("one")).await, None);
 }
 
 #[tokio::test]
 async fn faults_are_listed_and_cleared_and_chance_is_seeded() {
     let run = async |seed| {
-        let bed = Bed::with(cloudsim::Options { seed, ..Default::default() }).await;
-        let rule = |when| FaultRule::new(Trouble::Unavailable { when }).share(0.3);
-        bed.cloud.inject(rule(Moment::Before)).await.unwrap();
-        assert_eq!(bed.cloud.faults().await.unwrap(), [rule(Moment::Before)]);
+        let environment = Environment::with(cloudsim::Options { seed, ..Default::default() }).await;
+        let rule = |when| FaultRule::new(CloudFault::Unavailable { when }).share(0.3);
+        environment.cloud.inject(rule(FaultTiming::Before)).await.unwrap();
+        assert_eq!(environment.cloud.faults().await.unwrap(), [rule(FaultTiming::Before)]);
         let mut failed = Vec::new();
         for _ in 0..40 {
-            failed.push(bed.cloud.get(&group("one")).await.is_err());
+            failed.push(environment.cloud.get(&group("one")).await.is_err());
         }
-        bed.cloud.clear_faults().await.unwrap();
-        assert_eq!(bed.cloud.faults().await.unwrap(), []);
-        bed.get(&group("one")).await;
+        environment.cloud.clear_faults().await.unwrap();
+        assert_eq!(environment.cloud.faults().await.unwrap(), []);
+        environment.get(&group("one")).await;
         failed
     };
     let first = run(3).await;

@@ -1,15 +1,15 @@
 //! Installations from request to removal, and the clusters that come of them.
 
 use api::install::{InstallError, InstallRequest, InstallStage, Installer as _};
-use cloud::{Infrastructure as _, Kind, Machines as _, Shape};
-use cloudsim::{FaultRule, Trouble};
+use cloud::{Infrastructure as _, Machines as _, Properties, ResourceKind};
+use cloudsim::{CloudFault, FaultRule};
 use k8s_openapi::api::core::v1::{Namespace, Node, Secret};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, eventually};
+use crate::environment::{Environment, eventually};
 
 pub(crate) async fn client(kubeconfig: &str) -> kube::Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
@@ -62,11 +62,11 @@ pub(crate) async fn ready_nodes(client: &kube::Client, count: usize) {
 
 #[tokio::test]
 async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
-    let bed = Bed::new().await;
-    let request = bed.prepared("one").await;
-    let installer = bed.cloud.installer();
+    let environment = Environment::new().await;
+    let request = environment.prepared("one").await;
+    let installer = environment.cloud.installer();
     assert!(matches!(installer.credentials(request.cluster).await, Err(InstallError::NotFound { .. })));
-    let done = bed.installed(&request).await;
+    let done = environment.installed(&request).await;
     assert_eq!((done.stage, done.percent, &done.failure), (InstallStage::Complete, 100, &None));
     assert_eq!(installer.install(&request).await.unwrap(), done, "the same order changes nothing");
     let mut other = request.clone();
@@ -74,16 +74,16 @@ async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
     assert!(matches!(installer.install(&other).await, Err(InstallError::Conflict { .. })));
 
     // The machines in the cloud, behind the load balancer.
-    let held = bed.cloud.list(&request.group).await.unwrap();
-    let named = |kind: Kind| -> Vec<String> {
-        held.iter().filter(|it| it.shape.kind() == kind).map(|it| it.id.name().to_owned()).collect()
+    let held = environment.cloud.list(&request.group).await.unwrap();
+    let named = |kind: ResourceKind| -> Vec<String> {
+        held.iter().filter(|it| it.properties.kind() == kind).map(|it| it.id.name().to_owned()).collect()
     };
-    let (machines, disks) = (named(Kind::Machine), named(Kind::Disk));
+    let (machines, disks) = (named(ResourceKind::Machine), named(ResourceKind::Disk));
     assert_eq!((machines.len(), disks.len()), (7, 7));
     assert!(machines.contains(&"one-x7k2p-bootstrap".to_owned()), "{machines:?}");
     assert!(disks.contains(&"one-x7k2p-bootstrap_OSDisk".to_owned()), "{disks:?}");
-    match bed.get(&request.load_balancer).await.unwrap().shape {
-        Shape::LoadBalancer { backends, .. } => {
+    match environment.get(&request.load_balancer).await.unwrap().properties {
+        Properties::LoadBalancer { backends, .. } => {
             assert_eq!(backends.iter().map(|it| it.healthy).collect::<Vec<_>>(), [true; 4]);
         }
         other => panic!("{other:?}"),
@@ -146,16 +146,16 @@ async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
     installer.remove(request.cluster).await.unwrap();
     assert_eq!(installer.installation(request.cluster).await.unwrap(), None);
     installer.remove(request.cluster).await.unwrap();
-    bed.cloud.delete(&request.group).await.unwrap();
-    assert_eq!(bed.get(&request.group).await, None);
+    environment.cloud.delete(&request.group).await.unwrap();
+    assert_eq!(environment.get(&request.group).await, None);
 }
 
 #[tokio::test]
 async fn an_installed_cluster_rolls_out_what_is_changed() {
-    let bed = Bed::new().await;
-    let request = bed.prepared("one").await;
-    bed.installed(&request).await;
-    let credentials = bed.cloud.installer().credentials(request.cluster).await.unwrap();
+    let environment = Environment::new().await;
+    let request = environment.prepared("one").await;
+    environment.installed(&request).await;
+    let credentials = environment.cloud.installer().credentials(request.cluster).await.unwrap();
     let client = client(credentials.kubeconfig.expose()).await;
     let operators = config(&client, "ClusterOperator");
     let rolled_out = async |name: &str, wanted: &str| {
@@ -213,22 +213,22 @@ async fn an_installed_cluster_rolls_out_what_is_changed() {
 
 #[tokio::test]
 async fn nodes_follow_their_machines() {
-    let bed = Bed::new().await;
-    let request = bed.prepared("one").await;
-    bed.installed(&request).await;
-    let credentials = bed.cloud.installer().credentials(request.cluster).await.unwrap();
+    let environment = Environment::new().await;
+    let request = environment.prepared("one").await;
+    environment.installed(&request).await;
+    let credentials = environment.cloud.installer().credentials(request.cluster).await.unwrap();
     let client = client(credentials.kubeconfig.expose()).await;
     ready_nodes(&client, 6).await;
     let nodes: Api<Node> = Api::all(client.clone());
     let machine = |name: &str| request.group.sibling("Microsoft.Compute", "virtualMachines", name);
     let set_running = async |name: &str, wanted: bool| {
-        let mut shape = bed.get(&machine(name)).await.unwrap().shape;
-        if let Shape::Machine { running, .. } = &mut shape {
+        let mut properties = environment.get(&machine(name)).await.unwrap().properties;
+        if let Properties::Machine { running, .. } = &mut properties {
             *running = wanted;
         }
-        let mut put = crate::bed::wish(machine(name), shape);
-        put.tags = bed.get(&machine(name)).await.unwrap().tags;
-        bed.cloud.put(put).await.unwrap();
+        let mut put = crate::environment::request(machine(name), properties);
+        put.tags = environment.get(&machine(name)).await.unwrap().tags;
+        environment.cloud.put(put).await.unwrap();
     };
     let master = "one-x7k2p-master-1";
     set_running(master, false).await;
@@ -238,7 +238,7 @@ async fn nodes_follow_their_machines() {
     .await;
     set_running(master, true).await;
     ready_nodes(&client, 6).await;
-    bed.cloud.delete(&machine(master)).await.unwrap();
+    environment.cloud.delete(&machine(master)).await.unwrap();
     eventually("its node is gone", async || nodes.get_opt(master).await.unwrap().is_none().then_some(()))
         .await;
     let machines = of(&client, "machine.openshift.io", "v1beta1", "Machine", Some("openshift-machine-api"));
@@ -250,10 +250,10 @@ async fn nodes_follow_their_machines() {
 
 #[tokio::test]
 async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
-    let bed = Bed::new().await;
-    let request = bed.prepared("one").await;
-    bed.installed(&request).await;
-    let credentials = bed.cloud.installer().credentials(request.cluster).await.unwrap();
+    let environment = Environment::new().await;
+    let request = environment.prepared("one").await;
+    environment.installed(&request).await;
+    let credentials = environment.cloud.installer().credentials(request.cluster).await.unwrap();
     let client = client(credentials.kubeconfig.expose()).await;
     ready_nodes(&client, 6).await;
     let nodes: Api<Node> = Api::all(client);
@@ -262,8 +262,8 @@ async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
             let name = format!("one-x7k2p-master-{number}");
             let id = request.group.sibling("Microsoft.Compute", "virtualMachines", &name);
             match wanted {
-                true => bed.cloud.start_machine(&id).await.unwrap(),
-                false => bed.cloud.stop_machine(&id).await.unwrap(),
+                true => environment.cloud.start_machine(&id).await.unwrap(),
+                false => environment.cloud.stop_machine(&id).await.unwrap(),
             }
         }
     };
@@ -276,7 +276,7 @@ async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
     .await;
     set_running(&[2], false).await;
     eventually("nobody answers", async || (!answers().await).then_some(())).await;
-    let machines = bed.cloud.machines(&request.group).await.unwrap();
+    let machines = environment.cloud.machines(&request.group).await.unwrap();
     let stopped = machines.iter().filter(|it| !it.running).count();
     assert_eq!((machines.len(), stopped), (7, 3), "{machines:?}");
     set_running(&[1], true).await;
@@ -285,7 +285,7 @@ async fn nobody_answers_while_no_machine_of_the_control_plane_runs() {
 
 #[tokio::test]
 async fn an_installation_may_fail_at_any_stage_and_be_removed() {
-    let bed = Bed::new().await;
+    let environment = Environment::new().await;
     for (number, stage) in [
         InstallStage::Accepted,
         InstallStage::Bootstrap,
@@ -298,33 +298,33 @@ async fn an_installation_may_fail_at_any_stage_and_be_removed() {
     .into_iter()
     .enumerate()
     {
-        let mut request = bed.prepared(&format!("c{number}")).await;
+        let mut request = environment.prepared(&format!("c{number}")).await;
         let rule =
-            FaultRule::new(Trouble::InstallFails { stage }).about(&format!("{} ", request.name)).times(1);
-        bed.faults.inject(rule);
-        let ended = bed.installed(&request).await;
+            FaultRule::new(CloudFault::InstallFails { stage }).about(&format!("{} ", request.name)).times(1);
+        environment.faults.inject(rule);
+        let ended = environment.installed(&request).await;
         let fault = ended.failure.expect("it failed");
         assert!(!fault.code.is_empty() && ended.percent < 100, "{stage:?}: {fault:?}");
         let expected = if stage == InstallStage::Complete { InstallStage::Operators } else { stage };
         assert_eq!(ended.stage, expected);
-        let has_keys = bed.cloud.installer().credentials(request.cluster).await.is_ok();
+        let has_keys = environment.cloud.installer().credentials(request.cluster).await.is_ok();
         assert_eq!(has_keys, stage > InstallStage::ApiServer, "{stage:?}");
-        bed.cloud.installer().remove(request.cluster).await.unwrap();
-        bed.cloud.delete(&request.group).await.unwrap();
-        assert_eq!(bed.cloud.list(&request.group).await.unwrap(), []);
+        environment.cloud.installer().remove(request.cluster).await.unwrap();
+        environment.cloud.delete(&request.group).await.unwrap();
+        assert_eq!(environment.cloud.list(&request.group).await.unwrap(), []);
         // The same cluster can be ordered anew once it is gone.
         if stage == InstallStage::Workers {
-            request = crate::installing::again(&bed, request).await;
-            assert_eq!(bed.installed(&request).await.stage, InstallStage::Complete);
+            request = crate::installing::again(&environment, request).await;
+            assert_eq!(environment.installed(&request).await.stage, InstallStage::Complete);
         }
     }
 }
 
 /// The same order without its mishap, once the first is forgotten.
-async fn again(bed: &Bed, request: InstallRequest) -> InstallRequest {
-    let anew = bed.prepared(&request.name).await;
+async fn again(environment: &Environment, request: InstallRequest) -> InstallRequest {
+    let anew = environment.prepared(&request.name).await;
     assert_eq!(anew.group, request.group);
-    eventually("it is forgotten", async || match bed.cloud.installer().install(&request).await {
+    eventually("it is forgotten", async || match environment.cloud.installer().install(&request).await {
         Ok(_) => Some(()),
         Err(InstallError::Conflict { .. }) => None,
         Err(other) => panic!("{other:?}"),
@@ -335,30 +335,36 @@ async fn again(bed: &Bed, request: InstallRequest) -> InstallRequest {
 
 #[tokio::test]
 async fn what_the_cloud_refuses_fails_the_installation() {
-    let bed = Bed::new().await;
-    let request = bed.prepared("one").await;
-    bed.faults
-        .inject(FaultRule::new(Trouble::Quota { quota: "cores".to_owned() }).about("master-2").times(1));
-    let ended = bed.installed(&request).await;
+    let environment = Environment::new().await;
+    let request = environment.prepared("one").await;
+    environment
+        .faults
+        .inject(FaultRule::new(CloudFault::Quota { quota: "cores".to_owned() }).about("master-2").times(1));
+    let ended = environment.installed(&request).await;
     assert_eq!(
         (ended.stage, ended.failure.unwrap().code.as_str()),
         (InstallStage::ControlPlane, "QuotaExceeded")
     );
-    let request = bed.prepared("two").await;
+    let request = environment.prepared("two").await;
     let (code, message) = ("ZonalAllocationFailed".to_owned(), "full".to_owned());
-    bed.faults
-        .inject(FaultRule::new(Trouble::FailsLater { code, message }).about("two-x7k2p-bootstrap").times(2));
-    assert_eq!(bed.installed(&request).await.failure.unwrap().code, "ZonalAllocationFailed");
+    environment.faults.inject(
+        FaultRule::new(CloudFault::ProvisioningFails { code, message }).about("two-x7k2p-bootstrap").times(2),
+    );
+    assert_eq!(environment.installed(&request).await.failure.unwrap().code, "ZonalAllocationFailed");
 
-    let mut request = bed.prepared("three").await;
-    bed.cloud.delete(&request.load_balancer).await.unwrap();
+    let mut request = environment.prepared("three").await;
+    environment.cloud.delete(&request.load_balancer).await.unwrap();
     assert!(
-        bed.cloud
+        environment
+            .cloud
             .installer()
             .install(&request)
             .await
             .is_err_and(|it| matches!(it, InstallError::NotFound { .. }))
     );
     request.infra_id = "Three".to_owned();
-    assert!(matches!(bed.cloud.installer().install(&request).await, Err(InstallError::Rejected { .. })));
+    assert!(matches!(
+        environment.cloud.installer().install(&request).await,
+        Err(InstallError::Rejected { .. })
+    ));
 }

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests and what they stand on")]
 
-mod bed;
+mod environment;
 mod faults;
+mod identities;
 mod installing;
-mod people;
 mod resources;
 mod restarts;
 mod stores;

@@ -1,12 +1,15 @@
 //! Put, get, list, delete; sizes, usages, providers, features.
 
 use cloud::{
-    Availability, Backend, CloudError, Frontend, Infrastructure as _, ResourceId, Rule, Shape, State,
+    Availability, CloudError, Infrastructure as _, LoadBalancerBackend, LoadBalancerFrontend, Properties,
+    ResourceId, ResourceState, SecurityRule,
 };
 use cloudsim::settings::Setting;
 use uuid::Uuid;
 
-use crate::bed::{Bed, LOCATION, SUBSCRIPTION, group, is_done, machine, network_id, subnet, wish};
+use crate::environment::{
+    Environment, LOCATION, SUBSCRIPTION, group, is_done, machine, network_id, request, subnet,
+};
 
 fn in_net(kind: &str, name: &str) -> ResourceId {
     group("net").sibling("Microsoft.Network", kind, name)
@@ -14,49 +17,52 @@ fn in_net(kind: &str, name: &str) -> ResourceId {
 
 #[tokio::test]
 async fn what_a_cluster_needs_is_made_seen_listed_and_removed() {
-    let bed = Bed::new().await;
-    let [master, worker] = bed.network().await;
-    let made = bed.get(&network_id()).await.unwrap();
+    let environment = Environment::new().await;
+    let [master, worker] = environment.network().await;
+    let made = environment.get(&network_id()).await.unwrap();
     assert!(is_done(&made), "{made:?}");
 
     let public = in_net("publicIPAddresses", "api");
-    let address = bed.put(public.clone(), Shape::PublicIp { address: None }).await;
-    let Shape::PublicIp { address: Some(address) } = address.shape else { panic!("no address: {address:?}") };
+    let address = environment.put(public.clone(), Properties::PublicIp { address: None }).await;
+    let Properties::PublicIp { address: Some(address) } = address.properties else {
+        panic!("no address: {address:?}")
+    };
 
     let one = group("net").sibling("Microsoft.Compute", "virtualMachines", "one");
     let two = group("net").sibling("Microsoft.Compute", "virtualMachines", "two");
-    bed.put(one.clone(), machine(&worker)).await;
-    bed.put(two.clone(), machine(&worker)).await;
+    environment.put(one.clone(), machine(&worker)).await;
+    environment.put(two.clone(), machine(&worker)).await;
     let addresses: Vec<String> = [&one, &two]
-        .map(|id| bed.get(id))
+        .map(|id| environment.get(id))
         .into_iter()
         .collect::<futures_util::future::JoinAll<_>>()
         .await
         .into_iter()
-        .map(|it| match it.unwrap().shape {
-            Shape::Machine { address: Some(address), .. } => address,
+        .map(|it| match it.unwrap().properties {
+            Properties::Machine { address: Some(address), .. } => address,
             other => panic!("no address: {other:?}"),
         })
         .collect();
     assert_eq!(addresses, ["10.0.2.4", "10.0.2.5"]);
 
     let balancer = in_net("loadBalancers", "lb");
-    let frontend = |name: &str, public_ip: Option<&ResourceId>, subnet: Option<&ResourceId>| Frontend {
-        name: name.to_owned(),
-        public_ip: public_ip.cloned(),
-        subnet: subnet.cloned(),
-        address: None,
-        ports: vec![6443],
-    };
-    let behind = |machine: &ResourceId| Backend { machine: machine.clone(), healthy: false };
-    let shape = Shape::LoadBalancer {
+    let frontend =
+        |name: &str, public_ip: Option<&ResourceId>, subnet: Option<&ResourceId>| LoadBalancerFrontend {
+            name: name.to_owned(),
+            public_ip: public_ip.cloned(),
+            subnet: subnet.cloned(),
+            address: None,
+            ports: vec![6443],
+        };
+    let behind = |machine: &ResourceId| LoadBalancerBackend { machine: machine.clone(), healthy: false };
+    let properties = Properties::LoadBalancer {
         frontends: vec![frontend("public", Some(&public), None), frontend("internal", None, Some(&master))],
         backends: vec![behind(&one), behind(&two)],
         outbound: vec![public.clone()],
     };
-    bed.put(balancer.clone(), shape.clone()).await;
-    let seen = async || match bed.get(&balancer).await.unwrap().shape {
-        Shape::LoadBalancer { frontends, backends, .. } => (
+    environment.put(balancer.clone(), properties.clone()).await;
+    let seen = async || match environment.get(&balancer).await.unwrap().properties {
+        Properties::LoadBalancer { frontends, backends, .. } => (
             frontends.into_iter().filter_map(|it| it.address).collect::<Vec<String>>(),
             backends.into_iter().map(|it| it.healthy).collect::<Vec<bool>>(),
         ),
@@ -65,65 +71,86 @@ async fn what_a_cluster_needs_is_made_seen_listed_and_removed() {
     assert_eq!(seen().await, (vec![address, "10.0.0.4".to_owned()], vec![true, true]));
 
     // A machine that is stopped does not answer; one that is gone has left.
-    let Shape::Machine { size, subnet, zone, disk_size_gb, address, .. } = machine(&worker) else {
+    let Properties::Machine { size, subnet, zone, disk_size_gb, address, .. } = machine(&worker) else {
         unreachable!()
     };
-    let stopped = Shape::Machine { size, subnet, zone, disk_size_gb, address, running: false };
-    bed.put(one.clone(), stopped).await;
+    let stopped = Properties::Machine { size, subnet, zone, disk_size_gb, address, running: false };
+    environment.put(one.clone(), stopped).await;
     assert_eq!(seen().await.1, [false, true]);
-    bed.cloud.delete(&two).await.unwrap();
+    environment.cloud.delete(&two).await.unwrap();
     assert_eq!(seen().await.1, [false]);
     // A wish without machines keeps those that have joined, even when it changes something else.
-    let Shape::LoadBalancer { frontends, .. } = shape else { unreachable!() };
-    let changed = Shape::LoadBalancer { frontends, outbound: Vec::new(), backends: Vec::new() };
-    bed.put(balancer.clone(), changed).await;
+    let Properties::LoadBalancer { frontends, .. } = properties else { unreachable!() };
+    let changed = Properties::LoadBalancer { frontends, outbound: Vec::new(), backends: Vec::new() };
+    environment.put(balancer.clone(), changed).await;
     assert_eq!(seen().await.1, [false]);
 
     let zone = in_net("dnsZones", "example.test");
-    bed.put(zone.clone(), Shape::DnsZone {}).await;
+    environment.put(zone.clone(), Properties::DnsZone {}).await;
     let record = zone.child("A", "api.one");
-    bed.put(record.clone(), Shape::DnsRecord { ttl: 300, addresses: vec!["10.0.0.4".to_owned()] }).await;
+    environment
+        .put(record.clone(), Properties::DnsRecord { ttl: 300, addresses: vec!["10.0.0.4".to_owned()] })
+        .await;
     let storage = group("net").sibling("Microsoft.Storage", "storageAccounts", "cluster1");
     let containers = vec!["ignition".to_owned()];
-    bed.put(storage.clone(), Shape::StorageAccount { containers, allowed_subnets: vec![worker.clone()] })
+    environment
+        .put(
+            storage.clone(),
+            Properties::StorageAccount { containers, allowed_subnets: vec![worker.clone()] },
+        )
         .await;
     let table = in_net("routeTables", "routes");
-    bed.put(table, Shape::RouteTable { routes: [("0.0.0.0/0".to_owned(), "10.0.0.4".to_owned())].into() })
+    environment
+        .put(
+            table,
+            Properties::RouteTable { routes: [("0.0.0.0/0".to_owned(), "10.0.0.4".to_owned())].into() },
+        )
         .await;
     let keys = group("net").sibling("Microsoft.Compute", "diskEncryptionSets", "keys");
-    bed.put(keys, Shape::DiskEncryptionSet {}).await;
+    environment.put(keys, Properties::DiskEncryptionSet {}).await;
 
-    let kinds: Vec<cloud::Kind> =
-        bed.cloud.list(&group("net")).await.unwrap().into_iter().map(|it| it.shape.kind()).collect();
+    let kinds: Vec<cloud::ResourceKind> = environment
+        .cloud
+        .list(&group("net"))
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|it| it.properties.kind())
+        .collect();
     assert_eq!(kinds.len(), 11, "{kinds:?}");
-    assert_eq!(bed.cloud.list(&group("nowhere")).await.unwrap(), []);
+    assert_eq!(environment.cloud.list(&group("nowhere")).await.unwrap(), []);
 
-    bed.cloud.delete(&group("net")).await.unwrap();
-    assert_eq!(bed.cloud.list(&group("net")).await.unwrap(), []);
-    assert_eq!(bed.get(&record).await, None);
+    environment.cloud.delete(&group("net")).await.unwrap();
+    assert_eq!(environment.cloud.list(&group("net")).await.unwrap(), []);
+    assert_eq!(environment.get(&record).await, None);
     // What is gone has been removed.
-    bed.cloud.delete(&storage).await.unwrap();
+    environment.cloud.delete(&storage).await.unwrap();
 }
 
 #[tokio::test]
 async fn what_is_in_use_stays_until_it_is_not() {
-    let bed = Bed::new().await;
-    let [master, worker] = bed.network().await;
+    let environment = Environment::new().await;
+    let [master, worker] = environment.network().await;
     let managed = group("managed");
-    bed.put(managed.clone(), Shape::ResourceGroup { managed_by: Some("one".to_owned()) }).await;
+    environment.put(managed.clone(), Properties::ResourceGroup { managed_by: Some("one".to_owned()) }).await;
     let guard = managed.sibling("Microsoft.Network", "networkSecurityGroups", "nsg");
-    let rule =
-        Rule { name: "api".to_owned(), priority: 100, allow: true, source: "*".to_owned(), port: 6443 };
-    bed.put(guard.clone(), Shape::SecurityGroup { rules: vec![rule] }).await;
+    let rule = SecurityRule {
+        name: "api".to_owned(),
+        priority: 100,
+        allow: true,
+        source: "*".to_owned(),
+        port: 6443,
+    };
+    environment.put(guard.clone(), Properties::SecurityGroup { rules: vec![rule] }).await;
     let guarded = |guard: Option<ResourceId>| match subnet("10.0.0.0/23") {
-        Shape::Subnet {
+        Properties::Subnet {
             address_prefix,
             route_table,
             nat_gateway,
             service_endpoints,
             private_link_policies,
             ..
-        } => Shape::Subnet {
+        } => Properties::Subnet {
             address_prefix,
             security_group: guard,
             route_table,
@@ -133,75 +160,76 @@ async fn what_is_in_use_stays_until_it_is_not() {
         },
         other => other,
     };
-    bed.put(master.clone(), guarded(Some(guard.clone()))).await;
+    environment.put(master.clone(), guarded(Some(guard.clone()))).await;
     let in_use = |done: Result<(), CloudError>| match done {
         Err(CloudError::InUse { what, by }) => (what, by),
         other => panic!("it is not in use: {other:?}"),
     };
     // The group holds what a subnet elsewhere uses.
-    assert_eq!(in_use(bed.cloud.delete(&managed).await), (guard.to_string(), master.to_string()));
-    bed.put(master.clone(), guarded(None)).await;
+    assert_eq!(in_use(environment.cloud.delete(&managed).await), (guard.to_string(), master.to_string()));
+    environment.put(master.clone(), guarded(None)).await;
 
     let one = managed.sibling("Microsoft.Compute", "virtualMachines", "one");
-    bed.put(one.clone(), machine(&worker)).await;
-    assert_eq!(in_use(bed.cloud.delete(&worker).await), (worker.to_string(), one.to_string()));
-    assert_eq!(in_use(bed.cloud.delete(&network_id()).await), (worker.to_string(), one.to_string()));
-    bed.cloud.delete(&managed).await.unwrap();
-    assert_eq!(bed.get(&one).await, None);
-    bed.cloud.delete(&network_id()).await.unwrap();
-    assert_eq!(bed.get(&master).await, None);
+    environment.put(one.clone(), machine(&worker)).await;
+    assert_eq!(in_use(environment.cloud.delete(&worker).await), (worker.to_string(), one.to_string()));
+    assert_eq!(in_use(environment.cloud.delete(&network_id()).await), (worker.to_string(), one.to_string()));
+    environment.cloud.delete(&managed).await.unwrap();
+    assert_eq!(environment.get(&one).await, None);
+    environment.cloud.delete(&network_id()).await.unwrap();
+    assert_eq!(environment.get(&master).await, None);
 }
 
 #[tokio::test]
 async fn link_ids_are_used_again_after_a_delete() {
-    let bed = Bed::new().await;
-    let [master, worker] = bed.network().await;
+    let environment = Environment::new().await;
+    let [master, worker] = environment.network().await;
     let balancer = in_net("loadBalancers", "lb");
-    let frontend = Frontend {
+    let frontend = LoadBalancerFrontend {
         name: "internal".to_owned(),
         public_ip: None,
         subnet: Some(master),
         address: None,
         ports: vec![6443],
     };
-    let shape = Shape::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound: Vec::new() };
-    bed.put(balancer.clone(), shape).await;
+    let properties =
+        Properties::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound: Vec::new() };
+    environment.put(balancer.clone(), properties).await;
     let link = async |name: &str| {
-        let shape = Shape::PrivateEndpoint {
+        let properties = Properties::PrivateEndpoint {
             subnet: worker.clone(),
             target: balancer.clone(),
             address: None,
             link_id: None,
         };
-        match bed.put(in_net("privateEndpoints", name), shape).await.shape {
-            Shape::PrivateEndpoint { link_id: Some(link), address: Some(_), .. } => link,
+        match environment.put(in_net("privateEndpoints", name), properties).await.properties {
+            Properties::PrivateEndpoint { link_id: Some(link), address: Some(_), .. } => link,
             other => panic!("not filled in: {other:?}"),
         }
     };
     let (one, two) = (link("one").await, link("two").await);
     assert_ne!(one, two);
     // What an endpoint leads to stays.
-    assert!(matches!(bed.cloud.delete(&balancer).await, Err(CloudError::InUse { .. })));
-    bed.cloud.delete(&in_net("privateEndpoints", "one")).await.unwrap();
+    assert!(matches!(environment.cloud.delete(&balancer).await, Err(CloudError::InUse { .. })));
+    environment.cloud.delete(&in_net("privateEndpoints", "one")).await.unwrap();
     assert_eq!(link("three").await, one);
     assert_eq!(link("two").await, two, "a repeated put keeps what was filled in");
 }
 
 #[tokio::test]
 async fn bad_wishes_are_refused_with_a_reason() {
-    let bed = Bed::new().await;
-    let [_, worker] = bed.network().await;
+    let environment = Environment::new().await;
+    let [_, worker] = environment.network().await;
     let network = network_id();
-    let space = |ranges: &[&str]| Shape::VirtualNetwork {
+    let space = |ranges: &[&str]| Properties::VirtualNetwork {
         address_space: ranges.iter().map(|&it| it.to_owned()).collect(),
     };
-    let record = |ttl, address: &str| Shape::DnsRecord { ttl, addresses: vec![address.to_owned()] };
-    bed.put(in_net("dnsZones", "z"), Shape::DnsZone {}).await;
+    let record = |ttl, address: &str| Properties::DnsRecord { ttl, addresses: vec![address.to_owned()] };
+    environment.put(in_net("dnsZones", "z"), Properties::DnsZone {}).await;
     let storage = |name: &str| group("net").sibling("Microsoft.Storage", "storageAccounts", name);
-    let account = || Shape::StorageAccount { containers: Vec::new(), allowed_subnets: Vec::new() };
+    let account = || Properties::StorageAccount { containers: Vec::new(), allowed_subnets: Vec::new() };
     let vm = || group("net").sibling("Microsoft.Compute", "virtualMachines", "vm");
     let with_size = |wanted: &str| match machine(&worker) {
-        Shape::Machine { subnet, zone, disk_size_gb, .. } => Shape::Machine {
+        Properties::Machine { subnet, zone, disk_size_gb, .. } => Properties::Machine {
             size: wanted.to_owned(),
             subnet,
             zone,
@@ -211,7 +239,7 @@ async fn bad_wishes_are_refused_with_a_reason() {
         },
         other => other,
     };
-    let cases: Vec<(ResourceId, Shape, &str)> = vec![
+    let cases: Vec<(ResourceId, Properties, &str)> = vec![
         (network.child("subnets", "x"), subnet("10.1.0.0/24"), "NetcfgInvalidSubnet"),
         (network.child("subnets", "x"), subnet("10.0.1.0/24"), "NetcfgSubnetRangesOverlap"),
         (network.child("subnets", "x"), subnet("10.0.9.1/24"), "InvalidAddressPrefixFormat"),
@@ -226,61 +254,67 @@ async fn bad_wishes_are_refused_with_a_reason() {
         (vm(), with_size("Standard_Nothing"), "SkuNotAvailable"),
         (vm(), machine(&network), "InvalidResourceReference"),
     ];
-    for (id, shape, expected) in cases {
-        match bed.try_put(id.clone(), shape).await {
+    for (id, properties, expected) in cases {
+        match environment.try_put(id.clone(), properties).await {
             Err(CloudError::Invalid { code, why }) => {
                 assert_eq!(code, expected, "{id}: {why}");
                 assert!(!why.is_empty());
             }
             other => panic!("{id}: expected {expected}, not {other:?}"),
         }
-        assert!(id == network || bed.get(&id).await.is_none(), "{id} was made all the same");
+        assert!(id == network || environment.get(&id).await.is_none(), "{id} was made all the same");
     }
     let missing = group("gone").sibling("Microsoft.Storage", "storageAccounts", "abc");
-    assert!(bed.try_put(missing, account()).await.unwrap_err().is_not_found());
+    assert!(environment.try_put(missing, account()).await.unwrap_err().is_not_found());
     let orphan = in_net("virtualNetworks", "none").child("subnets", "x");
-    assert!(bed.try_put(orphan, subnet("10.0.0.0/24")).await.unwrap_err().is_not_found());
-    assert!(bed.try_put(vm(), machine(&network.child("subnets", "none"))).await.unwrap_err().is_not_found());
+    assert!(environment.try_put(orphan, subnet("10.0.0.0/24")).await.unwrap_err().is_not_found());
+    assert!(
+        environment
+            .try_put(vm(), machine(&network.child("subnets", "none")))
+            .await
+            .unwrap_err()
+            .is_not_found()
+    );
 
     // Names of accounts are unique in the whole cloud; groups have one manager and one location.
-    bed.put(storage("taken"), account()).await;
-    bed.put(group("two"), Shape::ResourceGroup { managed_by: Some("a".to_owned()) }).await;
+    environment.put(storage("taken"), account()).await;
+    environment.put(group("two"), Properties::ResourceGroup { managed_by: Some("a".to_owned()) }).await;
     let elsewhere = group("two").sibling("Microsoft.Storage", "storageAccounts", "taken");
-    assert!(matches!(bed.try_put(elsewhere, account()).await, Err(CloudError::Conflict { .. })));
-    let other = Shape::ResourceGroup { managed_by: Some("b".to_owned()) };
-    assert!(matches!(bed.try_put(group("two"), other).await, Err(CloudError::Conflict { .. })));
-    let mut moved = wish(group("two"), Shape::ResourceGroup { managed_by: Some("a".to_owned()) });
+    assert!(matches!(environment.try_put(elsewhere, account()).await, Err(CloudError::Conflict { .. })));
+    let other = Properties::ResourceGroup { managed_by: Some("b".to_owned()) };
+    assert!(matches!(environment.try_put(group("two"), other).await, Err(CloudError::Conflict { .. })));
+    let mut moved = request(group("two"), Properties::ResourceGroup { managed_by: Some("a".to_owned()) });
     moved.location = "eastus".to_owned();
-    assert!(matches!(bed.cloud.put(moved).await, Err(CloudError::Conflict { .. })));
+    assert!(matches!(environment.cloud.put(moved).await, Err(CloudError::Conflict { .. })));
 }
 
 #[tokio::test]
 async fn a_token_stands_for_one_wish() {
-    let bed = Bed::new().await;
-    let mut put = wish(group("one"), Shape::ResourceGroup { managed_by: Some("a".to_owned()) });
+    let environment = Environment::new().await;
+    let mut put = request(group("one"), Properties::ResourceGroup { managed_by: Some("a".to_owned()) });
     put.token = Some(Uuid::new_v4());
-    let first = bed.cloud.put(put.clone()).await.unwrap();
-    assert_eq!(bed.cloud.put(put.clone()).await.unwrap(), first);
+    let first = environment.cloud.put(put.clone()).await.unwrap();
+    assert_eq!(environment.cloud.put(put.clone()).await.unwrap(), first);
     let mut other = put.clone();
     other.tags.insert("a".to_owned(), "b".to_owned());
-    assert!(matches!(bed.cloud.put(other).await, Err(CloudError::Conflict { .. })));
-    bed.cloud.delete(&put.id).await.unwrap();
+    assert!(matches!(environment.cloud.put(other).await, Err(CloudError::Conflict { .. })));
+    environment.cloud.delete(&put.id).await.unwrap();
     // Whoever says it now has missed the deletion, and would leave an orphan.
-    assert!(matches!(bed.cloud.put(put.clone()).await, Err(CloudError::Conflict { .. })));
+    assert!(matches!(environment.cloud.put(put.clone()).await, Err(CloudError::Conflict { .. })));
     put.token = Some(Uuid::new_v4());
-    bed.cloud.put(put).await.unwrap();
+    environment.cloud.put(put).await.unwrap();
 }
 
 #[tokio::test]
 async fn quotas_count_what_there_is_and_refuse_what_is_too_much() {
-    let bed = Bed::new().await;
-    let [_, worker] = bed.network().await;
+    let environment = Environment::new().await;
+    let [_, worker] = environment.network().await;
     let used = async |quota: &str| {
-        let usages = bed.cloud.usages(SUBSCRIPTION, LOCATION).await.unwrap();
+        let usages = environment.cloud.usages(SUBSCRIPTION, LOCATION).await.unwrap();
         usages.into_iter().find(|it| it.quota == quota).unwrap().used
     };
     let vm = |name: &str| group("net").sibling("Microsoft.Compute", "virtualMachines", name);
-    bed.put(vm("one"), machine(&worker)).await;
+    environment.put(vm("one"), machine(&worker)).await;
     assert_eq!(
         (used("cores").await, used("standardDSv5Family").await, used("virtualMachines").await),
         (4, 4, 1)
@@ -291,27 +325,27 @@ async fn quotas_count_what_there_is_and_refuse_what_is_too_much() {
         quota: "cores".to_owned(),
         limit,
     };
-    bed.cloud.arrange(quota(6)).await.unwrap();
-    match bed.try_put(vm("two"), machine(&worker)).await {
+    environment.cloud.arrange(quota(6)).await.unwrap();
+    match environment.try_put(vm("two"), machine(&worker)).await {
         Err(CloudError::Quota { quota, limit, used, wanted }) => {
             assert_eq!((quota.as_str(), limit, used, wanted), ("cores", 6, 4, 4));
         }
         other => panic!("expected a quota: {other:?}"),
     }
     // What is there may be said again.
-    bed.put(vm("one"), machine(&worker)).await;
-    bed.cloud.arrange(quota(8)).await.unwrap();
-    bed.put(vm("two"), machine(&worker)).await;
-    bed.cloud.delete(&vm("one")).await.unwrap();
+    environment.put(vm("one"), machine(&worker)).await;
+    environment.cloud.arrange(quota(8)).await.unwrap();
+    environment.put(vm("two"), machine(&worker)).await;
+    environment.cloud.delete(&vm("one")).await.unwrap();
     assert_eq!(used("cores").await, 4);
 }
 
 #[tokio::test]
 async fn a_subscription_is_generous_until_it_is_arranged_otherwise() {
-    let bed = Bed::new().await;
+    let environment = Environment::new().await;
     let subscription = || SUBSCRIPTION.to_owned();
     let size = async || {
-        let sizes = bed.cloud.sizes(SUBSCRIPTION, LOCATION).await.unwrap();
+        let sizes = environment.cloud.sizes(SUBSCRIPTION, LOCATION).await.unwrap();
         sizes.into_iter().find(|it| it.name == "Standard_D8s_v5").unwrap()
     };
     assert_eq!((size().await.cores, size().await.availability), (8, Availability::Available));
@@ -321,43 +355,43 @@ async fn a_subscription_is_generous_until_it_is_arranged_otherwise() {
         size: "standard_d8s_v5".to_owned(),
         reason: reason.map(str::to_owned),
     };
-    bed.cloud.arrange(restrict(Some("NotAvailableForSubscription"))).await.unwrap();
+    environment.cloud.arrange(restrict(Some("NotAvailableForSubscription"))).await.unwrap();
     assert!(
         matches!(size().await.availability, Availability::Restricted(it) if it.reason == "NotAvailableForSubscription")
     );
-    bed.cloud.arrange(restrict(None)).await.unwrap();
+    environment.cloud.arrange(restrict(None)).await.unwrap();
     assert_eq!(size().await.availability, Availability::Available);
 
-    assert!(bed.cloud.providers(SUBSCRIPTION).await.unwrap().iter().all(|it| it.registered));
+    assert!(environment.cloud.providers(SUBSCRIPTION).await.unwrap().iter().all(|it| it.registered));
     let namespace = "Microsoft.Compute".to_owned();
     let setting = Setting::Provider { subscription: subscription(), namespace, registered: false };
-    bed.cloud.arrange(setting).await.unwrap();
-    let providers = bed.cloud.providers(SUBSCRIPTION).await.unwrap();
+    environment.cloud.arrange(setting).await.unwrap();
+    let providers = environment.cloud.providers(SUBSCRIPTION).await.unwrap();
     let missing: Vec<&str> =
         providers.iter().filter(|it| !it.registered).map(|it| it.namespace.as_str()).collect();
     assert_eq!(missing, ["Microsoft.Compute"]);
 
     let feature = "Microsoft.Compute/EncryptionAtHost";
-    assert_eq!(bed.cloud.feature(SUBSCRIPTION, feature).await.unwrap(), Some(true));
-    assert_eq!(bed.cloud.feature(SUBSCRIPTION, "Microsoft.Compute/Nothing").await.unwrap(), None);
+    assert_eq!(environment.cloud.feature(SUBSCRIPTION, feature).await.unwrap(), Some(true));
+    assert_eq!(environment.cloud.feature(SUBSCRIPTION, "Microsoft.Compute/Nothing").await.unwrap(), None);
     for registered in [Some(false), None] {
         let feature = feature.to_owned();
         let setting = Setting::Feature { subscription: subscription(), feature: feature.clone(), registered };
-        bed.cloud.arrange(setting).await.unwrap();
-        assert_eq!(bed.cloud.feature(SUBSCRIPTION, &feature).await.unwrap(), registered);
+        environment.cloud.arrange(setting).await.unwrap();
+        assert_eq!(environment.cloud.feature(SUBSCRIPTION, &feature).await.unwrap(), registered);
     }
 }
 
 #[tokio::test]
 async fn what_is_locked_is_neither_changed_nor_removed() {
-    let bed = Bed::new().await;
-    bed.network().await;
-    bed.cloud.arrange(Setting::Lock { id: group("net"), locked: true }).await.unwrap();
-    assert!(matches!(bed.cloud.delete(&group("net")).await, Err(CloudError::Locked { .. })));
-    let shape = Shape::VirtualNetwork { address_space: vec!["10.0.0.0/15".to_owned()] };
-    assert!(matches!(bed.try_put(network_id(), shape).await, Err(CloudError::Locked { .. })));
-    bed.cloud.arrange(Setting::Lock { id: group("net"), locked: false }).await.unwrap();
-    bed.cloud.delete(&group("net")).await.unwrap();
+    let environment = Environment::new().await;
+    environment.network().await;
+    environment.cloud.arrange(Setting::Lock { id: group("net"), locked: true }).await.unwrap();
+    assert!(matches!(environment.cloud.delete(&group("net")).await, Err(CloudError::Locked { .. })));
+    let properties = Properties::VirtualNetwork { address_space: vec!["10.0.0.0/15".to_owned()] };
+    assert!(matches!(environment.try_put(network_id(), properties).await, Err(CloudError::Locked { .. })));
+    environment.cloud.arrange(Setting::Lock { id: group("net"), locked: false }).await.unwrap();
+    environment.cloud.delete(&group("net")).await.unwrap();
 }
 
 #[tokio::test]
@@ -366,22 +400,26 @@ async fn states_follow_the_clock() {
     use jiff::{SignedDuration, Timestamp};
 
     let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
-    let bed = Bed::with(cloudsim::Options { clock: clock.clone(), pace: 1.0, ..Default::default() }).await;
-    let put = bed.put(group("one"), Shape::ResourceGroup { managed_by: None }).await;
-    assert_eq!(put.state, State::Creating);
+    let environment =
+        Environment::with(cloudsim::Options { clock: clock.clone(), pace: 1.0, ..Default::default() }).await;
+    let put = environment.put(group("one"), Properties::ResourceGroup { managed_by: None }).await;
+    assert_eq!(put.state, ResourceState::Creating);
     clock.advance(SignedDuration::from_secs(10));
-    assert_eq!(bed.get(&group("one")).await.unwrap().state, State::Succeeded);
-    let mut tagged = wish(group("one"), Shape::ResourceGroup { managed_by: None });
+    assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Succeeded);
+    let mut tagged = request(group("one"), Properties::ResourceGroup { managed_by: None });
     tagged.tags.insert("a".to_owned(), "b".to_owned());
-    assert_eq!(bed.cloud.put(tagged).await.unwrap().state, State::Updating);
+    assert_eq!(environment.cloud.put(tagged).await.unwrap().state, ResourceState::Updating);
     clock.advance(SignedDuration::from_secs(10));
-    bed.cloud.delete(&group("one")).await.unwrap();
-    assert_eq!(bed.get(&group("one")).await.unwrap().state, State::Deleting);
+    environment.cloud.delete(&group("one")).await.unwrap();
+    assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Deleting);
     // What is on its way out takes nothing in, and cannot be had again before it is gone.
     let inside = group("one").sibling("Microsoft.Network", "dnsZones", "z");
-    assert!(matches!(bed.try_put(inside, Shape::DnsZone {}).await, Err(CloudError::InUse { .. })));
-    let again = bed.try_put(group("one"), Shape::ResourceGroup { managed_by: None }).await;
+    assert!(matches!(
+        environment.try_put(inside, Properties::DnsZone {}).await,
+        Err(CloudError::InUse { .. })
+    ));
+    let again = environment.try_put(group("one"), Properties::ResourceGroup { managed_by: None }).await;
     assert!(matches!(again, Err(CloudError::InUse { .. })));
     clock.advance(SignedDuration::from_secs(10));
-    assert_eq!(bed.get(&group("one")).await, None);
+    assert_eq!(environment.get(&group("one")).await, None);
 }

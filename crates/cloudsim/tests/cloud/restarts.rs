@@ -4,51 +4,56 @@ use std::sync::Arc;
 
 use api::install::{InstallStage, Installer as _};
 use cloud::{
-    CertificateWish, CloudError, Credential, Identities as _, Infrastructure as _, Shape, State, Vault as _,
+    CertificateSpec, CloudError, Credential, Identities as _, Infrastructure as _, Properties, ResourceState,
+    Vault as _,
 };
 use cloudsim::settings::Rights;
 use uuid::Uuid;
 
-use crate::bed::{Bed, eventually, group, network_id, wish};
+use crate::environment::{Environment, eventually, group, network_id, request};
 
 #[tokio::test]
 async fn a_killed_service_goes_on_where_it_was() {
     let place = tempfile::tempdir().unwrap();
-    let bed = Bed::at(place.path()).await;
-    bed.network().await;
-    let made = bed.cloud.create_principal("customer", Rights::Everywhere).await.unwrap();
+    let environment = Environment::at(place.path()).await;
+    environment.network().await;
+    let made = environment.cloud.create_principal("customer", Rights::Everywhere).await.unwrap();
     let name = "one-apiserver".to_owned();
-    bed.cloud
-        .ensure_certificate(&CertificateWish { name: name.clone(), dns_names: vec!["a.test".to_owned()] })
+    environment
+        .cloud
+        .ensure_certificate(&CertificateSpec { name: name.clone(), dns_names: vec!["a.test".to_owned()] })
         .await
         .unwrap();
-    let certificate = bed.cloud.certificate(&name).await.unwrap().unwrap();
-    let mut put = wish(group("one"), Shape::ResourceGroup { managed_by: None });
+    let certificate = environment.cloud.certificate(&name).await.unwrap().unwrap();
+    let mut put = request(group("one"), Properties::ResourceGroup { managed_by: None });
     put.token = Some(Uuid::new_v4());
-    bed.cloud.put(put.clone()).await.unwrap();
-    let old = bed.cloud.clone();
-    bed.kill().await;
+    environment.cloud.put(put.clone()).await.unwrap();
+    let old = environment.cloud.clone();
+    environment.kill().await;
     assert!(matches!(old.get(&network_id()).await, Err(CloudError::Unavailable { .. })));
 
-    let bed = Bed::at(place.path()).await;
-    assert_eq!(bed.get(&network_id()).await.unwrap().state, State::Succeeded);
+    let environment = Environment::at(place.path()).await;
+    assert_eq!(environment.get(&network_id()).await.unwrap().state, ResourceState::Succeeded);
     let credential = Credential::Client { client_id: made.principal.client_id, secret: made.secret };
-    bed.cloud.principal(&credential).await.unwrap();
-    let found = bed.cloud.certificate(&name).await.unwrap().unwrap();
+    environment.cloud.principal(&credential).await.unwrap();
+    let found = environment.cloud.certificate(&name).await.unwrap().unwrap();
     assert_eq!(found.key_pem, certificate.key_pem);
     put.tags.insert("another".to_owned(), "wish".to_owned());
-    assert!(matches!(bed.cloud.put(put).await, Err(CloudError::Conflict { .. })), "tokens are remembered");
-    bed.stop().await;
+    assert!(
+        matches!(environment.cloud.put(put).await, Err(CloudError::Conflict { .. })),
+        "tokens are remembered"
+    );
+    environment.stop().await;
 }
 
 #[tokio::test]
 async fn a_directory_belongs_to_one_service_at_a_time() {
     let place = tempfile::tempdir().unwrap();
-    let bed = Bed::at(place.path()).await;
+    let environment = Environment::at(place.path()).await;
     let options = cloudsim::Options { directory: Some(place.path().to_owned()), ..Default::default() };
     let refused = cloudsim::Service::open(options).await.unwrap_err();
     assert!(refused.to_string().contains("another simulated cloud runs there"), "{refused}");
-    bed.stop().await;
+    environment.stop().await;
 }
 
 #[tokio::test]
@@ -64,14 +69,14 @@ async fn what_is_on_its_way_when_the_service_is_killed_arrives() {
         pace: 1.0,
         ..Default::default()
     };
-    let bed = Bed::with(options()).await;
-    let put = bed.put(group("one"), Shape::ResourceGroup { managed_by: None }).await;
-    assert_eq!(put.state, State::Creating);
-    bed.kill().await;
-    let bed = Bed::with(options()).await;
-    assert_eq!(bed.get(&group("one")).await.unwrap().state, State::Creating);
+    let environment = Environment::with(options()).await;
+    let put = environment.put(group("one"), Properties::ResourceGroup { managed_by: None }).await;
+    assert_eq!(put.state, ResourceState::Creating);
+    environment.kill().await;
+    let environment = Environment::with(options()).await;
+    assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Creating);
     clock.advance(SignedDuration::from_secs(10));
-    assert_eq!(bed.get(&group("one")).await.unwrap().state, State::Succeeded);
+    assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Succeeded);
 }
 
 #[tokio::test]
@@ -84,10 +89,10 @@ async fn an_installation_survives_a_kill_in_each_of_its_stages() {
         pace: 0.001,
         ..Default::default()
     };
-    let bed = Bed::with(options()).await;
-    let request = bed.prepared("one").await;
-    bed.cloud.installer().install(&request).await.unwrap();
-    let mut bed = bed;
+    let environment = Environment::with(options()).await;
+    let request = environment.prepared("one").await;
+    environment.cloud.installer().install(&request).await.unwrap();
+    let mut environment = environment;
     for stage in [
         InstallStage::Bootstrap,
         InstallStage::ControlPlane,
@@ -96,25 +101,26 @@ async fn an_installation_survives_a_kill_in_each_of_its_stages() {
         InstallStage::Operators,
     ] {
         eventually("the stage is reached", async || {
-            let found = bed.cloud.installer().installation(request.cluster).await.ok()??;
+            let found = environment.cloud.installer().installation(request.cluster).await.ok()??;
             assert_eq!(found.failure, None);
             (found.stage >= stage).then_some(())
         })
         .await;
-        bed.kill().await;
-        bed = Bed::with(options()).await;
+        environment.kill().await;
+        environment = Environment::with(options()).await;
     }
-    let done = bed.ended(request.cluster).await;
+    let done = environment.ended(request.cluster).await;
     assert_eq!((done.stage, done.percent, done.failure), (InstallStage::Complete, 100, None));
-    let machines = bed.cloud.list(&request.group).await.unwrap();
-    let count = machines.iter().filter(|it| it.shape.kind() == cloud::Kind::Machine).count();
+    let machines = environment.cloud.list(&request.group).await.unwrap();
+    let count = machines.iter().filter(|it| it.properties.kind() == cloud::ResourceKind::Machine).count();
     assert_eq!(count, 7, "nothing is made twice");
 
     // And so does the cluster that came of it. Killed before it could tell the password of its kubeadmin, the stage is begun
     // again, and tells the one that is in the cluster.
     let url = done.api_url;
-    let password = bed.cloud.installer().credentials(request.cluster).await.unwrap().kubeadmin_password;
-    bed.stop().await;
+    let password =
+        environment.cloud.installer().credentials(request.cluster).await.unwrap().kubeadmin_password;
+    environment.stop().await;
     let db = rusqlite::Connection::open(place.path().join("cloud.db")).unwrap();
     let changed = db.execute(
         "update record set doc = json_remove(json_set(doc, '$.stage', 'apiServer'), '$.access') where kind = 'installation'",
@@ -122,19 +128,22 @@ async fn an_installation_survives_a_kill_in_each_of_its_stages() {
     );
     assert_eq!(changed.unwrap(), 1);
     db.close().unwrap();
-    let bed = Bed::with(options()).await;
-    assert_eq!(bed.ended(request.cluster).await.failure, None);
-    let again = bed.cloud.installer().credentials(request.cluster).await.unwrap().kubeadmin_password;
+    let environment = Environment::with(options()).await;
+    assert_eq!(environment.ended(request.cluster).await.failure, None);
+    let again = environment.cloud.installer().credentials(request.cluster).await.unwrap().kubeadmin_password;
     assert_eq!(again.expose(), password.expose());
-    bed.stop().await;
-    let bed = Bed::with(options()).await;
+    environment.stop().await;
+    let environment = Environment::with(options()).await;
     let client = eventually("the cluster answers again", async || {
-        let credentials = bed.cloud.installer().credentials(request.cluster).await.ok()?;
+        let credentials = environment.cloud.installer().credentials(request.cluster).await.ok()?;
         let client = crate::installing::client(credentials.kubeconfig.expose()).await;
         client.apiserver_version().await.ok().map(|_| client)
     })
     .await;
-    assert_eq!(bed.cloud.installer().installation(request.cluster).await.unwrap().unwrap().api_url, url);
+    assert_eq!(
+        environment.cloud.installer().installation(request.cluster).await.unwrap().unwrap().api_url,
+        url
+    );
     crate::installing::ready_nodes(&client, 6).await;
-    bed.stop().await;
+    environment.stop().await;
 }

@@ -1,18 +1,18 @@
 //! The vault and the registry.
 
 use api::clock::{Clock as _, ManualClock};
-use cloud::{CertificateWish, CloudError, Identities as _, Registry as _, Vault as _};
+use cloud::{CertificateSpec, CloudError, Identities as _, Registry as _, Vault as _};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::bed::Bed;
+use crate::environment::Environment;
 
 fn now() -> Timestamp {
     "2026-03-01T12:00:00Z".parse().unwrap()
 }
 
-async fn with_clock(pace: f64) -> (Bed, std::sync::Arc<ManualClock>) {
+async fn with_clock(pace: f64) -> (Environment, std::sync::Arc<ManualClock>) {
     let clock = ManualClock::at(now());
-    (Bed::with(cloudsim::Options { clock: clock.clone(), pace, ..Default::default() }).await, clock)
+    (Environment::with(cloudsim::Options { clock: clock.clone(), pace, ..Default::default() }).await, clock)
 }
 
 fn days(count: i64) -> SignedDuration {
@@ -21,74 +21,74 @@ fn days(count: i64) -> SignedDuration {
 
 #[tokio::test]
 async fn a_certificate_is_issued_after_a_while_and_renewed_once_for_each_wish() {
-    let (bed, clock) = with_clock(1.0).await;
-    let wish = CertificateWish {
+    let (environment, clock) = with_clock(1.0).await;
+    let wish = CertificateSpec {
         name: "one-apiserver".to_owned(),
         dns_names: vec!["api.one.example.test".to_owned()],
     };
-    let asked = bed.cloud.ensure_certificate(&wish).await.unwrap();
+    let asked = environment.cloud.ensure_certificate(&wish).await.unwrap();
     assert_eq!((asked.version, asked.issuing), (None, true));
-    assert!(bed.cloud.certificate(&wish.name).await.unwrap().is_none());
+    assert!(environment.cloud.certificate(&wish.name).await.unwrap().is_none());
     clock.advance(SignedDuration::from_mins(1));
-    let first = bed.cloud.certificate(&wish.name).await.unwrap().unwrap();
-    let (begins, ends) = (first.certificate.not_before.unwrap(), first.certificate.not_after.unwrap());
-    assert_eq!(ends.duration_since(begins), days(365));
+    let first = environment.cloud.certificate(&wish.name).await.unwrap().unwrap();
+    let (begins, stops) = (first.certificate.not_before.unwrap(), first.certificate.not_after.unwrap());
+    assert_eq!(stops.duration_since(begins), days(365));
     assert_eq!(first.chain_pem.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(first.key_pem.expose().contains("PRIVATE KEY"));
     let version = first.certificate.version.clone();
-    assert_eq!(bed.cloud.ensure_certificate(&wish).await.unwrap().version, version);
-    let other = CertificateWish { dns_names: vec!["other.test".to_owned()], ..wish.clone() };
-    assert!(matches!(bed.cloud.ensure_certificate(&other).await, Err(CloudError::Conflict { .. })));
+    assert_eq!(environment.cloud.ensure_certificate(&wish).await.unwrap().version, version);
+    let other = CertificateSpec { dns_names: vec!["other.test".to_owned()], ..wish.clone() };
+    assert!(matches!(environment.cloud.ensure_certificate(&other).await, Err(CloudError::Conflict { .. })));
 
     for _ in 0..3 {
-        let asked = bed.cloud.renew_certificate(&wish.name, version.as_deref()).await.unwrap();
+        let asked = environment.cloud.renew_certificate(&wish.name, version.as_deref()).await.unwrap();
         assert_eq!((asked.version, asked.issuing), (version.clone(), true));
     }
     clock.advance(SignedDuration::from_mins(1));
-    let second = bed.cloud.certificate(&wish.name).await.unwrap().unwrap();
+    let second = environment.cloud.certificate(&wish.name).await.unwrap().unwrap();
     assert_ne!(second.certificate.version, version);
     assert_ne!(second.chain_pem, first.chain_pem);
     // The one that is newer than the caller's is there already.
-    let asked = bed.cloud.renew_certificate(&wish.name, version.as_deref()).await.unwrap();
+    let asked = environment.cloud.renew_certificate(&wish.name, version.as_deref()).await.unwrap();
     assert_eq!((asked.version, asked.issuing), (second.certificate.version, false));
 
-    bed.cloud.delete_certificate(&wish.name).await.unwrap();
-    bed.cloud.delete_certificate(&wish.name).await.unwrap();
-    assert!(bed.cloud.certificate(&wish.name).await.unwrap().is_none());
-    assert!(bed.cloud.renew_certificate(&wish.name, None).await.unwrap_err().is_not_found());
+    environment.cloud.delete_certificate(&wish.name).await.unwrap();
+    environment.cloud.delete_certificate(&wish.name).await.unwrap();
+    assert!(environment.cloud.certificate(&wish.name).await.unwrap().is_none());
+    assert!(environment.cloud.renew_certificate(&wish.name, None).await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]
 async fn a_certificate_is_renewed_by_itself_before_its_end_however_long_nobody_looked() {
-    let (bed, clock) = with_clock(1.0).await;
-    let wish = CertificateWish { name: "one-ingress".to_owned(), dns_names: vec!["*.one.test".to_owned()] };
-    bed.cloud.ensure_certificate(&wish).await.unwrap();
+    let (environment, clock) = with_clock(1.0).await;
+    let wish = CertificateSpec { name: "one-ingress".to_owned(), dns_names: vec!["*.one.test".to_owned()] };
+    environment.cloud.ensure_certificate(&wish).await.unwrap();
     clock.advance(days(1));
-    let newest = async || bed.cloud.certificate(&wish.name).await.unwrap().unwrap().certificate;
+    let newest = async || environment.cloud.certificate(&wish.name).await.unwrap().unwrap().certificate;
     let first = newest().await;
     clock.advance(days(333));
     assert_eq!(newest().await, first, "it is good for more than 30 days");
     clock.advance(days(2));
     let second = newest().await;
     assert_ne!(second.version, first.version);
-    let (ends, begins) = (first.not_after.unwrap(), second.not_before.unwrap());
-    assert_eq!(ends.duration_since(begins).as_hours() / 24, 29, "it was issued when it was due");
+    let (stops, begins) = (first.not_after.unwrap(), second.not_before.unwrap());
+    assert_eq!(stops.duration_since(begins).as_hours() / 24, 29, "it was issued when it was due");
     assert_eq!(newest().await, second, "once");
     clock.advance(days(3 * 365));
     let later = newest().await;
     assert!(later.not_after.unwrap().duration_since(clock.now()) > days(30), "{later:?}");
-    assert_eq!(bed.cloud.ensure_certificate(&wish).await.unwrap().version, later.version);
+    assert_eq!(environment.cloud.ensure_certificate(&wish).await.unwrap().version, later.version);
 }
 
 #[tokio::test]
 async fn certificates_are_what_they_say_and_signed_by_the_authority() {
     use x509_parser::pem::Pem;
 
-    let (bed, _) = with_clock(0.0).await;
+    let (environment, _) = with_clock(0.0).await;
     let wish =
-        CertificateWish { name: "one-ingress".to_owned(), dns_names: vec!["*.apps.one.test".to_owned()] };
-    bed.cloud.ensure_certificate(&wish).await.unwrap();
-    let issued = bed.cloud.certificate(&wish.name).await.unwrap().unwrap();
+        CertificateSpec { name: "one-ingress".to_owned(), dns_names: vec!["*.apps.one.test".to_owned()] };
+    environment.cloud.ensure_certificate(&wish).await.unwrap();
+    let issued = environment.cloud.certificate(&wish.name).await.unwrap().unwrap();
     let chain: Vec<Pem> =
         Pem::iter_from_buffer(issued.chain_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
     let (leaf, authority) = (chain[0].parse_x509().unwrap(), chain[1].parse_x509().unwrap());
@@ -102,54 +102,59 @@ async fn certificates_are_what_they_say_and_signed_by_the_authority() {
 
 #[tokio::test]
 async fn an_identity_gets_a_new_certificate_from_day_45_on() {
-    let (bed, clock) = with_clock(0.0).await;
-    bed.network().await;
-    let id = crate::bed::group("net").sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", "one");
-    let shape = cloud::Shape::Identity {
+    let (environment, clock) = with_clock(0.0).await;
+    environment.network().await;
+    let id = crate::environment::group("net").sibling(
+        "Microsoft.ManagedIdentity",
+        "userAssignedIdentities",
+        "one",
+    );
+    let properties = cloud::Properties::Identity {
         client_id: None,
         principal_id: None,
         tenant_id: None,
         federated: std::collections::BTreeMap::new(),
     };
-    bed.put(id.clone(), shape).await;
-    let ends = async || bed.cloud.identity_certificate(&id).await.unwrap().certificate.not_after.unwrap();
-    let first = ends().await;
+    environment.put(id.clone(), properties).await;
+    let stops =
+        async || environment.cloud.identity_certificate(&id).await.unwrap().certificate.not_after.unwrap();
+    let first = stops().await;
     clock.advance(days(44));
-    assert_eq!(ends().await, first);
+    assert_eq!(stops().await, first);
     clock.advance(days(2));
-    assert_eq!(ends().await.duration_since(first), days(46));
+    assert_eq!(stops().await.duration_since(first), days(46));
 }
 
 #[tokio::test]
 async fn secrets_have_versions_and_the_newest_is_told() {
-    let bed = Bed::new().await;
-    assert!(bed.cloud.secret("one").await.unwrap().is_none());
+    let environment = Environment::new().await;
+    assert!(environment.cloud.secret("one").await.unwrap().is_none());
     let expires = Some(now());
-    let first = bed.cloud.put_secret("one", "a", None).await.unwrap();
-    let second = bed.cloud.put_secret("one", "b", expires).await.unwrap();
+    let first = environment.cloud.put_secret("one", "a", None).await.unwrap();
+    let second = environment.cloud.put_secret("one", "b", expires).await.unwrap();
     assert_ne!(first.version, second.version);
-    let found = bed.cloud.secret("One").await.unwrap().unwrap();
+    let found = environment.cloud.secret("One").await.unwrap().unwrap();
     assert_eq!((found.value.expose().as_str(), found.version, found.expires), ("b", second.version, expires));
-    bed.cloud.delete_secret("one").await.unwrap();
-    bed.cloud.delete_secret("one").await.unwrap();
-    assert!(bed.cloud.secret("one").await.unwrap().is_none());
+    environment.cloud.delete_secret("one").await.unwrap();
+    environment.cloud.delete_secret("one").await.unwrap();
+    assert!(environment.cloud.secret("one").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn a_token_has_a_password_for_180_days() {
-    let (bed, clock) = with_clock(1.0).await;
-    assert_eq!(bed.cloud.token("one-token").await.unwrap(), None);
-    let made = bed.cloud.ensure_token("one-token").await.unwrap();
+    let (environment, clock) = with_clock(1.0).await;
+    assert_eq!(environment.cloud.token("one-token").await.unwrap(), None);
+    let made = environment.cloud.ensure_token("one-token").await.unwrap();
     assert_eq!((made.issued, made.expires), (None, None));
-    let issued = bed.cloud.issue_password("one-token").await.unwrap();
+    let issued = environment.cloud.issue_password("one-token").await.unwrap();
     assert_eq!(issued.token.expires, Some(now().saturating_add(days(180)).unwrap()));
     clock.advance(days(1));
-    let again = bed.cloud.issue_password("one-token").await.unwrap();
+    let again = environment.cloud.issue_password("one-token").await.unwrap();
     assert_ne!(issued.password.expose(), again.password.expose());
-    assert_eq!(bed.cloud.ensure_token("one-token").await.unwrap(), again.token);
-    assert_eq!(bed.cloud.token("one-token").await.unwrap(), Some(again.token));
-    bed.cloud.delete_token("one-token").await.unwrap();
-    bed.cloud.delete_token("one-token").await.unwrap();
-    assert!(bed.cloud.issue_password("one-token").await.unwrap_err().is_not_found());
-    assert!(matches!(bed.cloud.ensure_token("a b").await, Err(CloudError::Invalid { .. })));
+    assert_eq!(environment.cloud.ensure_token("one-token").await.unwrap(), again.token);
+    assert_eq!(environment.cloud.token("one-token").await.unwrap(), Some(again.token));
+    environment.cloud.delete_token("one-token").await.unwrap();
+    environment.cloud.delete_token("one-token").await.unwrap();
+    assert!(environment.cloud.issue_password("one-token").await.unwrap_err().is_not_found());
+    assert!(matches!(environment.cloud.ensure_token("a b").await, Err(CloudError::Invalid { .. })));
 }

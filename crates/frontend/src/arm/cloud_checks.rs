@@ -6,7 +6,8 @@ use std::time::Duration;
 use api::rest::{Draft, HiddenText};
 use api::secret::Secret;
 use cloud::capacity::{
-    ENCRYPTION_FEATURE, Lack, LackCode, Pool, lacking_feature, lacking_provider, lacking_quota, lacking_size,
+    CapacityCode, CapacityProblem, ENCRYPTION_FEATURE, Pool, exceeded_quota, unavailable_size,
+    unregistered_feature, unregistered_provider,
 };
 use cloud::{CloudError, Credential, Identities, Infrastructure, ResourceId};
 use http::StatusCode;
@@ -77,12 +78,12 @@ fn outbound_ips(draft: &Draft<'_>) -> u32 {
     count.and_then(|it| u32::try_from(it).ok()).unwrap_or(1)
 }
 
-fn refuse(lack: Option<Lack>) -> Result<(), ApiError> {
-    let Some(Lack { code, message, target }) = lack else { return Ok(()) };
+fn refuse(lack: Option<CapacityProblem>) -> Result<(), ApiError> {
+    let Some(CapacityProblem { code, message, target }) = lack else { return Ok(()) };
     let code = match code {
-        LackCode::InvalidParameter => Code::InvalidParameter,
-        LackCode::ResourceQuotaExceeded => Code::ResourceQuotaExceeded,
-        LackCode::ResourceProviderNotRegistered => Code::ResourceProviderNotRegistered,
+        CapacityCode::InvalidParameter => Code::InvalidParameter,
+        CapacityCode::ResourceQuotaExceeded => Code::ResourceQuotaExceeded,
+        CapacityCode::ResourceProviderNotRegistered => Code::ResourceProviderNotRegistered,
     };
     let error = ApiError::new(StatusCode::BAD_REQUEST, code, message);
     Err(match target {
@@ -101,7 +102,7 @@ async fn check_cloud(
     let infrastructure = cloud.infrastructure.as_ref();
     // A check whose query fails is left to the backend; the others are still made.
     if let Some(sizes) = answered("the sizes", infrastructure.sizes(subscription, location).await) {
-        refuse(lacking_size(&sizes, pools, location))?;
+        refuse(unavailable_size(&sizes, pools, location))?;
     }
     if pools.iter().any(|pool| pool.is_encrypted)
         && let Some(feature) =
@@ -109,15 +110,15 @@ async fn check_cloud(
     {
         match feature {
             Some(true) => {}
-            Some(false) => return refuse(Some(lacking_feature())),
+            Some(false) => return refuse(Some(unregistered_feature())),
             None => return Err(ApiError::internal(format!("the feature {ENCRYPTION_FEATURE} has no state"))),
         }
     }
     if let Some(usages) = answered("the quotas", infrastructure.usages(subscription, location).await) {
-        refuse(lacking_quota(&usages, pools, outbound_ips(draft)))?;
+        refuse(exceeded_quota(&usages, pools, outbound_ips(draft)))?;
     }
     if let Some(providers) = answered("the providers", infrastructure.providers(subscription).await) {
-        refuse(lacking_provider(&providers))?;
+        refuse(unregistered_provider(&providers))?;
     }
     check_subnets(infrastructure, draft).await?;
     check_rights(cloud.identities.as_ref(), draft).await

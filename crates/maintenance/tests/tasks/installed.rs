@@ -8,7 +8,8 @@ use api::clock::SystemClock;
 use api::install::{InstallRequest, InstallStage, Installer as _, MachinePool};
 use api::work::WorkState;
 use cloud::{
-    CertificateWish, Frontend, Infrastructure as _, IssuedCertificate, Put, ResourceId, Shape, Vault as _,
+    CertificateSpec, Infrastructure as _, IssuedCertificate, LoadBalancerFrontend, Properties, ResourceId,
+    ResourceRequest, Vault as _,
 };
 use cloudsim::SimClient;
 use k8s_openapi::api::core::v1::Secret;
@@ -25,9 +26,14 @@ use crate::real::{End, Errand, eventually, facts, link_to};
 
 const LOCATION: &str = "westeurope";
 
-async fn put(cloud: &SimClient, id: &ResourceId, shape: Shape) {
-    let wish =
-        Put { id: id.clone(), location: LOCATION.to_owned(), tags: BTreeMap::new(), shape, token: None };
+async fn put(cloud: &SimClient, id: &ResourceId, properties: Properties) {
+    let wish = ResourceRequest {
+        id: id.clone(),
+        location: LOCATION.to_owned(),
+        tags: BTreeMap::new(),
+        properties,
+        token: None,
+    };
     cloud.put(wish).await.unwrap();
 }
 
@@ -35,12 +41,12 @@ async fn put(cloud: &SimClient, id: &ResourceId, shape: Shape) {
 async fn prepared(cloud: &SimClient) -> InstallRequest {
     let group = |name: &str| ResourceId::group("11111111-1111-1111-1111-111111111111", name);
     let (around, managed) = (group("net"), group("harbour-managed"));
-    put(cloud, &around, Shape::ResourceGroup { managed_by: None }).await;
-    put(cloud, &managed, Shape::ResourceGroup { managed_by: Some("harbour".to_owned()) }).await;
+    put(cloud, &around, Properties::ResourceGroup { managed_by: None }).await;
+    put(cloud, &managed, Properties::ResourceGroup { managed_by: Some("harbour".to_owned()) }).await;
     let network = around.sibling("Microsoft.Network", "virtualNetworks", "v");
-    put(cloud, &network, Shape::VirtualNetwork { address_space: vec!["10.0.0.0/16".to_owned()] }).await;
+    put(cloud, &network, Properties::VirtualNetwork { address_space: vec!["10.0.0.0/16".to_owned()] }).await;
     let subnet = network.child("subnets", "all");
-    let of_network = Shape::Subnet {
+    let of_network = Properties::Subnet {
         address_prefix: "10.0.0.0/23".to_owned(),
         security_group: None,
         route_table: None,
@@ -50,7 +56,7 @@ async fn prepared(cloud: &SimClient) -> InstallRequest {
     };
     put(cloud, &subnet, of_network).await;
     let load_balancer = managed.sibling("Microsoft.Network", "loadBalancers", "harbour-internal");
-    let frontend = Frontend {
+    let frontend = LoadBalancerFrontend {
         name: "internal".to_owned(),
         public_ip: None,
         subnet: Some(subnet.clone()),
@@ -58,7 +64,7 @@ async fn prepared(cloud: &SimClient) -> InstallRequest {
         ports: vec![6443],
     };
     let balanced =
-        Shape::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound: Vec::new() };
+        Properties::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound: Vec::new() };
     put(cloud, &load_balancer, balanced).await;
     let machines = |name: &str| MachinePool {
         name: name.to_owned(),
@@ -124,7 +130,7 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
 
     let (api, ingress) = (format!("{OURS}-apiserver"), format!("{OURS}-ingress"));
     for (name, dns) in [(&api, "api.harbour.example.test"), (&ingress, "*.apps.harbour.example.test")] {
-        let wish = CertificateWish { name: name.clone(), dns_names: vec![dns.to_owned()] };
+        let wish = CertificateSpec { name: name.clone(), dns_names: vec![dns.to_owned()] };
         cloud.ensure_certificate(&wish).await.unwrap();
     }
     let first = issued(&cloud, &api, None).await;

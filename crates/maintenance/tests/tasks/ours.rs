@@ -12,8 +12,8 @@ use api::doc::{
 use api::secret::Secret;
 use api::work::WorkState;
 use cloud::{
-    Certificate, CertificateWish, CloudError, Credential, Identities, IssuedCertificate, Permission,
-    Principal, ResourceId, RoleAssignment, VaultSecret,
+    CertificateSpec, CloudError, Credential, Identities, IssuedCertificate, Permission, Principal,
+    ResourceId, RoleAssignment, VaultCertificate, VaultSecret,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
@@ -75,7 +75,7 @@ impl Vault {
 
     fn issued(&self, name: &str, dns_name: &str, days: i64) -> IssuedCertificate {
         let (chain_pem, key) = pair(dns_name);
-        let certificate = Certificate {
+        let certificate = VaultCertificate {
             name: name.to_owned(),
             dns_names: vec![dns_name.to_owned()],
             version: Some(Uuid::new_v4().to_string()),
@@ -121,10 +121,10 @@ impl cloud::Vault for Vault {
         Ok(self.secrets.lock().unwrap().get(name).cloned())
     }
 
-    async fn ensure_certificate(&self, _: &CertificateWish) -> Result<Certificate, CloudError> {
+    async fn ensure_certificate(&self, _: &CertificateSpec) -> Result<VaultCertificate, CloudError> {
         unsupported("ensure_certificate")
     }
-    async fn renew_certificate(&self, _: &str, _: Option<&str>) -> Result<Certificate, CloudError> {
+    async fn renew_certificate(&self, _: &str, _: Option<&str>) -> Result<VaultCertificate, CloudError> {
         unsupported("renew_certificate")
     }
     async fn delete_certificate(&self, _: &str) -> Result<(), CloudError> {

@@ -1,6 +1,6 @@
 //! The serving certificates of a cluster: requested in the vault, copied into the cluster, renewed there.
 
-use cloud::CertificateWish;
+use cloud::CertificateSpec;
 use kubelink::{Link, Target};
 use serde_json::Value;
 use store::WorkLease;
@@ -27,7 +27,7 @@ pub async fn ensure_issued(cx: &Lifecycle) -> Result<PollStatus, StepError> {
     let mut waits = Vec::new();
     for what in CertificateUse::ALL {
         let name = what.name(&managed);
-        let wish = CertificateWish { name: name.clone(), dns_names: vec![dns_name(what, &cluster.domain)] };
+        let wish = CertificateSpec { name: name.clone(), dns_names: vec![dns_name(what, &cluster.domain)] };
         if cx.cloud.vault.ensure_certificate(&wish).await?.version.is_none() {
             waits.push(name);
         }

@@ -6,7 +6,7 @@
 use api::doc::OperationError;
 use api::error::{Class, Classify as _};
 use api::install::InstallError;
-use cloud::{CloudError, Fault};
+use cloud::{CloudError, ResourceFailure};
 
 use crate::engine::{StepError, StepErrorKind};
 
@@ -124,7 +124,7 @@ pub fn in_use(what: &str, by: &str) -> StepError {
 }
 
 /// The error of a failed resource or installation.
-pub fn from_fault(fault: &Fault, what: impl Into<String>) -> StepError {
+pub fn from_fault(fault: &ResourceFailure, what: impl Into<String>) -> StepError {
     let what = format!("{}: {}: {}", what.into(), fault.code, fault.message);
     match pattern(&fault.code, &fault.message) {
         Some(pattern) => StepError::new(pattern.kind, pattern.code, what)
@@ -170,7 +170,7 @@ impl From<CloudError> for StepError {
             CloudError::InUse { .. } => ("InUse", None),
             CloudError::Throttled { .. } => ("Throttled", None),
             CloudError::Unavailable { .. } => ("CloudUnavailable", None),
-            CloudError::Strange { .. } => ("CloudStrange", None),
+            CloudError::UnexpectedResponse { .. } => ("CloudStrange", None),
         };
         let mut step = StepError::new(kind, code, said).with_retry_after(error.retry_after());
         if let Some(customer) = customer {
@@ -211,8 +211,8 @@ impl From<InstallError> for StepError {
 mod tests {
     use super::*;
 
-    fn fault(code: &str, message: &str) -> Fault {
-        Fault { code: code.to_owned(), message: message.to_owned() }
+    fn fault(code: &str, message: &str) -> ResourceFailure {
+        ResourceFailure { code: code.to_owned(), message: message.to_owned() }
     }
 
     #[test]
@@ -267,7 +267,8 @@ mod tests {
         let error = StepError::from(quota);
         assert_eq!((error.kind(), error.code().as_str()), (StepErrorKind::Terminal, "ResourceQuotaExceeded"));
         assert!(error.customer_error().is_some_and(|it| it.message.contains("cores")));
-        let strange = StepError::from(CloudError::Strange { what: "get".to_owned(), source: None });
+        let strange =
+            StepError::from(CloudError::UnexpectedResponse { what: "get".to_owned(), source: None });
         assert!(strange.customer_error().is_none() && strange.kind() == StepErrorKind::Terminal);
     }
 }

@@ -1,30 +1,32 @@
 //! Ensures or deletes resources of a cloud, and polls until that is done.
 
-use cloud::{CloudError, Infrastructure, Put, Resource, ResourceId, State};
+use cloud::{CloudError, Infrastructure, Resource, ResourceId, ResourceRequest, ResourceState};
 
 use super::fault;
 use crate::engine::{PollStatus, StepError, StepOutcome};
 
 /// Ensures resources in this order, each after those before it are ready. Polls once. A failed resource is requested again, and
 /// its fault is the error.
-pub async fn ensure(cloud: &dyn Infrastructure, wanted: &[Put]) -> Result<PollStatus, StepError> {
+pub async fn ensure(cloud: &dyn Infrastructure, wanted: &[ResourceRequest]) -> Result<PollStatus, StepError> {
     for put in wanted {
         let found = cloud.get(&put.id).await?;
         let name = put.id.name();
-        if let Some(Resource { state: State::Deleting, .. }) = &found {
+        if let Some(Resource { state: ResourceState::Deleting, .. }) = &found {
             return Ok(PollStatus::Waiting(format!("{name} is still being deleted")));
         }
         let now = cloud.put(put.clone()).await?;
-        if let Some(Resource { state: State::Failed { fault: why }, .. }) = found {
+        if let Some(Resource { state: ResourceState::Failed { failure: why }, .. }) = found {
             return Err(fault::from_fault(&why, format!("{name} failed")));
         }
         match now.state {
-            State::Succeeded => {}
-            State::Creating | State::Updating => {
+            ResourceState::Succeeded => {}
+            ResourceState::Creating | ResourceState::Updating => {
                 return Ok(PollStatus::Waiting(format!("{name} is being created")));
             }
-            State::Deleting => return Ok(PollStatus::Waiting(format!("{name} is still being deleted"))),
-            State::Failed { fault: why } => {
+            ResourceState::Deleting => {
+                return Ok(PollStatus::Waiting(format!("{name} is still being deleted")));
+            }
+            ResourceState::Failed { failure: why } => {
                 return Err(fault::from_fault(&why, format!("{name} failed")));
             }
         }
@@ -45,7 +47,7 @@ pub async fn remove(cloud: &dyn Infrastructure, ids: &[ResourceId]) -> Result<Po
     let (mut left, mut held, mut blocked) = (Vec::new(), Vec::new(), None);
     for id in ids {
         let found = cloud.get(id).await?;
-        if !matches!(found, Some(Resource { state: State::Deleting, .. })) {
+        if !matches!(found, Some(Resource { state: ResourceState::Deleting, .. })) {
             // Also if it is not found: it may not be visible yet, and a deleted one stays deleted.
             match cloud.delete(id).await {
                 Ok(()) if found.is_none() => continue,

@@ -1,7 +1,7 @@
 //! The service's own resources in a cloud, beside its customers' clusters.
 
 use api::domain;
-use cloud::{Put, ResourceId, Shape};
+use cloud::{Properties, ResourceId, ResourceRequest};
 use serde::{Deserialize, Serialize};
 
 /// The service's own resources in a cloud.
@@ -79,21 +79,21 @@ impl Service {
         self.network_id().child("subnets", "rp-pe-subnet")
     }
 
-    fn put(&self, id: ResourceId, shape: Shape) -> Put {
-        Put { id, location: self.location.clone(), tags: [].into(), shape, token: None }
+    fn put(&self, id: ResourceId, properties: Properties) -> ResourceRequest {
+        ResourceRequest { id, location: self.location.clone(), tags: [].into(), properties, token: None }
     }
 
     /// The resources of a DNS zone of clusters.
-    pub fn zone_puts(&self, zone: &str) -> Vec<Put> {
+    pub fn zone_puts(&self, zone: &str) -> Vec<ResourceRequest> {
         vec![
-            self.put(self.group_id(), Shape::ResourceGroup { managed_by: None }),
-            self.put(self.zone_id(zone), Shape::DnsZone {}),
+            self.put(self.group_id(), Properties::ResourceGroup { managed_by: None }),
+            self.put(self.zone_id(zone), Properties::DnsZone {}),
         ]
     }
 
     /// The resources that private endpoints to API servers need.
-    pub fn network(&self) -> Vec<Put> {
-        let subnet = Shape::Subnet {
+    pub fn network(&self) -> Vec<ResourceRequest> {
+        let subnet = Properties::Subnet {
             address_prefix: self.address_space.clone(),
             security_group: None,
             route_table: None,
@@ -101,9 +101,9 @@ impl Service {
             service_endpoints: Vec::new(),
             private_link_policies: false,
         };
-        let network = Shape::VirtualNetwork { address_space: vec![self.address_space.clone()] };
+        let network = Properties::VirtualNetwork { address_space: vec![self.address_space.clone()] };
         vec![
-            self.put(self.group_id(), Shape::ResourceGroup { managed_by: None }),
+            self.put(self.group_id(), Properties::ResourceGroup { managed_by: None }),
             self.put(self.network_id(), network),
             self.put(self.subnet_id(), subnet),
         ]

@@ -1,4 +1,4 @@
-use cloud::Rule;
+use cloud::SecurityRule;
 
 use super::*;
 
@@ -26,11 +26,11 @@ fn a_principal_needs_one_of_three_claims_and_must_not_own_applications() {
     );
 }
 
-fn subnet(prefix: &str, group: Option<&str>, state: State) -> (ResourceId, Resource) {
+fn subnet(prefix: &str, group: Option<&str>, state: ResourceState) -> (ResourceId, Resource) {
     let network = ResourceId::group("s", "g").sibling("Microsoft.Network", "virtualNetworks", "v");
     let id = network.child("subnets", "a");
     let group = group.map(|name| network.sibling("Microsoft.Network", "networkSecurityGroups", name));
-    let shape = Shape::Subnet {
+    let properties = Properties::Subnet {
         address_prefix: prefix.to_owned(),
         security_group: group,
         route_table: None,
@@ -38,7 +38,8 @@ fn subnet(prefix: &str, group: Option<&str>, state: State) -> (ResourceId, Resou
         service_endpoints: Vec::new(),
         private_link_policies: false,
     };
-    let resource = Resource { id: id.clone(), location: "here".to_owned(), tags: [].into(), shape, state };
+    let resource =
+        Resource { id: id.clone(), location: "here".to_owned(), tags: [].into(), properties, state };
     (id, resource)
 }
 
@@ -74,8 +75,15 @@ fn an_operators_identity_lets_in_nobody_but_this_cluster() {
     let id = ResourceId::group("s", "g").sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", "i");
     let identity = |names: &[&str]| {
         let federated = names.iter().map(|it| ((*it).to_owned(), "subject".to_owned())).collect();
-        let shape = Shape::Identity { client_id: None, principal_id: None, tenant_id: None, federated };
-        Resource { id: id.clone(), location: String::new(), tags: [].into(), shape, state: State::Succeeded }
+        let properties =
+            Properties::Identity { client_id: None, principal_id: None, tenant_id: None, federated };
+        Resource {
+            id: id.clone(),
+            location: String::new(),
+            tags: [].into(),
+            properties,
+            state: ResourceState::Succeeded,
+        }
     };
     let code = |names: &[&str]| {
         wrong_federation(&identity(names), "image-registry", "https://oidc/us", "t").map(|it| it.code)
@@ -90,22 +98,24 @@ fn an_operators_identity_lets_in_nobody_but_this_cluster() {
 #[test]
 fn a_subnet_must_be_large_apart_settled_and_guarded_as_was_said() {
     let own = ResourceId::group("s", "g").sibling("Microsoft.Network", "networkSecurityGroups", "own");
-    let wrong = |prefix: &str, group: Option<&str>, state: State, own_groups: Switch| {
+    let wrong = |prefix: &str, group: Option<&str>, state: ResourceState, own_groups: Switch| {
         let (id, resource) = subnet(prefix, group, state);
         wrong_subnet(&id, &resource, &spec(own_groups), Some(&own)).unwrap_or_default()
     };
     use Switch::{Disabled, Enabled};
-    assert_eq!(wrong("10.0.0.0/27", None, State::Succeeded, Disabled), "");
-    assert_eq!(wrong("10.0.0.0/23", Some("own"), State::Succeeded, Disabled), "");
-    assert_eq!(wrong("10.0.0.0/23", Some("theirs"), State::Succeeded, Enabled), "");
-    assert!(wrong("10.0.0.0/28", None, State::Succeeded, Disabled).contains("/27 or larger"));
-    assert!(wrong("10.129.0.0/24", None, State::Succeeded, Disabled).contains("pod range"));
-    assert!(wrong("172.30.9.0/24", None, State::Succeeded, Disabled).contains("service range"));
-    assert!(wrong("10.0.0.0/23", None, State::Creating, Disabled).contains("Succeeded"));
-    assert!(wrong("10.0.0.0/23", Some("theirs"), State::Succeeded, Disabled).contains("must not have"));
-    assert!(wrong("10.0.0.0/23", None, State::Succeeded, Enabled).contains("must have"));
-    let rules: Vec<Rule> = Vec::new();
-    let (id, mut odd) = subnet("10.0.0.0/23", None, State::Succeeded);
-    odd.shape = Shape::SecurityGroup { rules };
+    assert_eq!(wrong("10.0.0.0/27", None, ResourceState::Succeeded, Disabled), "");
+    assert_eq!(wrong("10.0.0.0/23", Some("own"), ResourceState::Succeeded, Disabled), "");
+    assert_eq!(wrong("10.0.0.0/23", Some("theirs"), ResourceState::Succeeded, Enabled), "");
+    assert!(wrong("10.0.0.0/28", None, ResourceState::Succeeded, Disabled).contains("/27 or larger"));
+    assert!(wrong("10.129.0.0/24", None, ResourceState::Succeeded, Disabled).contains("pod range"));
+    assert!(wrong("172.30.9.0/24", None, ResourceState::Succeeded, Disabled).contains("service range"));
+    assert!(wrong("10.0.0.0/23", None, ResourceState::Creating, Disabled).contains("Succeeded"));
+    assert!(
+        wrong("10.0.0.0/23", Some("theirs"), ResourceState::Succeeded, Disabled).contains("must not have")
+    );
+    assert!(wrong("10.0.0.0/23", None, ResourceState::Succeeded, Enabled).contains("must have"));
+    let rules: Vec<SecurityRule> = Vec::new();
+    let (id, mut odd) = subnet("10.0.0.0/23", None, ResourceState::Succeeded);
+    odd.properties = Properties::SecurityGroup { rules };
     assert!(wrong_subnet(&id, &odd, &spec(Disabled), None).is_some());
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use api::duration::TimeSpan;
 use clap::Subcommand;
-use cloudsim::{FaultRule, Moment, Trouble};
+use cloudsim::{CloudFault, FaultRule, FaultTiming};
 
 use super::super::print::{Output, Printable};
 use super::super::table::{Column, View, Width};
@@ -20,7 +20,7 @@ pub enum FaultCommand {
         /// throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied,
         /// fails=CODE, unseen=DURATION, spreads-late=DURATION
         #[arg(value_name = "FAULT")]
-        trouble: FaultArg,
+        fault: FaultArg,
         /// Only calls of this verb, such as put
         #[arg(long)]
         verb: Option<String>,
@@ -53,7 +53,7 @@ pub enum FaultCommand {
 
 /// A fault on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FaultArg(Trouble);
+pub struct FaultArg(CloudFault);
 
 impl FromStr for FaultArg {
     type Err = String;
@@ -68,27 +68,29 @@ impl FromStr for FaultArg {
         let millis = |text: &str| Ok::<_, String>(u64::try_from(span(text)?.as_millis()).unwrap_or(u64::MAX));
         Ok(FaultArg(match text.split_once('=') {
             None => match text {
-                "unavailable" => Trouble::Unavailable { when: Moment::Before },
-                "unavailable-after" => Trouble::Unavailable { when: Moment::After },
-                "reset" => Trouble::Reset { when: Moment::Before },
-                "reset-after" => Trouble::Reset { when: Moment::After },
-                "denied" => Trouble::Denied {},
+                "unavailable" => CloudFault::Unavailable { when: FaultTiming::Before },
+                "unavailable-after" => CloudFault::Unavailable { when: FaultTiming::After },
+                "reset" => CloudFault::Reset { when: FaultTiming::Before },
+                "reset-after" => CloudFault::Reset { when: FaultTiming::After },
+                "denied" => CloudFault::Denied {},
                 _ => return Err(unknown()),
             },
             Some((_, "")) => return Err(unknown()),
             Some(("throttled", value)) => {
                 // A bare number is in seconds, like Retry-After.
                 let seconds = value.parse().or_else(|_| span(value).map(|it| it.as_secs()));
-                Trouble::Throttled { after_seconds: seconds? }
+                CloudFault::Throttled { after_seconds: seconds? }
             }
-            Some(("hangs", value)) => Trouble::Hangs { millis: millis(value)?, when: Moment::Before },
-            Some(("quota", value)) => Trouble::Quota { quota: value.to_owned() },
-            Some(("fails", value)) => Trouble::FailsLater {
+            Some(("hangs", value)) => {
+                CloudFault::Delayed { millis: millis(value)?, when: FaultTiming::Before }
+            }
+            Some(("quota", value)) => CloudFault::Quota { quota: value.to_owned() },
+            Some(("fails", value)) => CloudFault::ProvisioningFails {
                 code: value.to_owned(),
                 message: "It was made to fail by hand.".to_owned(),
             },
-            Some(("unseen", value)) => Trouble::Unseen { millis: millis(value)? },
-            Some(("spreads-late", value)) => Trouble::SpreadsLate { millis: millis(value)? },
+            Some(("unseen", value)) => CloudFault::DelayedVisibility { millis: millis(value)? },
+            Some(("spreads-late", value)) => CloudFault::DelayedPropagation { millis: millis(value)? },
             Some(_) => return Err(unknown()),
         }))
     }
@@ -104,9 +106,9 @@ fn share(text: &str) -> Result<f64, String> {
 /// Runs the command.
 pub(super) async fn run(command: &FaultCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
-        FaultCommand::Set { trouble, verb, about, times, share, connect } => {
+        FaultCommand::Set { fault, verb, about, times, share, connect } => {
             let rule = FaultRule {
-                trouble: trouble.0.clone(),
+                fault: fault.0.clone(),
                 verb: verb.clone(),
                 about: about.clone(),
                 times: *times,
@@ -136,7 +138,7 @@ impl InWords for FaultRule {
         let verb =
             self.verb.as_deref().map_or_else(|| "every call".to_owned(), |verb| format!("calls of {verb}"));
         let about = self.about.as_deref().map(|about| format!(" about {about}")).unwrap_or_default();
-        format!("{verb}{about}: {}", self.trouble)
+        format!("{verb}{about}: {}", self.fault)
     }
 }
 
@@ -151,13 +153,13 @@ impl Printable for FaultRule {
     ];
 
     fn name(&self) -> String {
-        self.trouble.to_string()
+        self.fault.to_string()
     }
 
     fn cells(&self, _view: &View) -> Vec<String> {
         let or_all = |text: Option<String>| text.unwrap_or_else(|| "all".to_owned());
         vec![
-            self.trouble.to_string(),
+            self.fault.to_string(),
             or_all(self.verb.clone()),
             or_all(self.about.clone()),
             or_all(self.times.map(|it| it.to_string())),
@@ -176,13 +178,13 @@ mod tests {
 
     #[test]
     fn faults_are_read_as_they_are_written() {
-        let check = |text: &str, expect: Trouble| assert_eq!(text.parse(), Ok(FaultArg(expect)), "{text}");
-        check("throttled=5", Trouble::Throttled { after_seconds: 5 });
-        check("throttled=1m", Trouble::Throttled { after_seconds: 60 });
-        check("reset-after", Trouble::Reset { when: Moment::After });
-        check("hangs=2s", Trouble::Hangs { millis: 2_000, when: Moment::Before });
-        check("quota=cores", Trouble::Quota { quota: "cores".to_owned() });
-        check("unseen=500ms", Trouble::Unseen { millis: 500 });
+        let check = |text: &str, expect: CloudFault| assert_eq!(text.parse(), Ok(FaultArg(expect)), "{text}");
+        check("throttled=5", CloudFault::Throttled { after_seconds: 5 });
+        check("throttled=1m", CloudFault::Throttled { after_seconds: 60 });
+        check("reset-after", CloudFault::Reset { when: FaultTiming::After });
+        check("hangs=2s", CloudFault::Delayed { millis: 2_000, when: FaultTiming::Before });
+        check("quota=cores", CloudFault::Quota { quota: "cores".to_owned() });
+        check("unseen=500ms", CloudFault::DelayedVisibility { millis: 500 });
         for wrong in ["", "slow", "throttled", "throttled=", "hangs=long", "quota=", "x=y"] {
             let said = wrong.parse::<FaultArg>().unwrap_err();
             assert!(

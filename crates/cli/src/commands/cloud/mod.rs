@@ -7,8 +7,8 @@ mod simulated;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use cloud::{Infrastructure as _, Kind, Resource, ResourceId, Shape};
-use cloudsim::settings::{KnownPrincipal, Rights, Setting};
+use cloud::{Infrastructure as _, Properties, Resource, ResourceId, ResourceKind};
+use cloudsim::settings::{PrincipalInfo, Rights, Setting};
 
 use super::confirm::Confirm;
 use super::print::Output;
@@ -353,8 +353,9 @@ async fn group(command: &GroupCommand, invocation: &Invocation<'_>) -> anyhow::R
     };
     match command {
         GroupCommand::Create { name, subscription, location, output, connect } => {
-            let shape = Shape::ResourceGroup { managed_by: None };
-            let made = invocation.cloud(connect)?.ensure(&id(subscription, name)?, location, shape).await?;
+            let properties = Properties::ResourceGroup { managed_by: None };
+            let made =
+                invocation.cloud(connect)?.ensure(&id(subscription, name)?, location, properties).await?;
             output.print_change(invocation, &made, "created")
         }
         GroupCommand::List { subscription, output, connect } => {
@@ -381,12 +382,16 @@ async fn network(command: &NetworkCommand, invocation: &Invocation<'_>) -> anyho
     };
     match command {
         NetworkCommand::Create { one, address_space, location } => {
-            let shape = Shape::VirtualNetwork { address_space: address_space.clone() };
-            let made =
-                invocation.cloud(&one.connect)?.ensure(&id(&one.within, &one.name)?, location, shape).await?;
+            let properties = Properties::VirtualNetwork { address_space: address_space.clone() };
+            let made = invocation
+                .cloud(&one.connect)?
+                .ensure(&id(&one.within, &one.name)?, location, properties)
+                .await?;
             one.output.print_change(invocation, &made, "created")
         }
-        NetworkCommand::List(flags) => list(flags, invocation, |kind| kind == Kind::VirtualNetwork).await,
+        NetworkCommand::List(flags) => {
+            list(flags, invocation, |kind| kind == ResourceKind::VirtualNetwork).await
+        }
         NetworkCommand::Show(one) => one
             .output
             .print(invocation, &found(&invocation.cloud(&one.connect)?, &id(&one.within, &one.name)?).await?),
@@ -403,7 +408,7 @@ async fn subnet(command: &SubnetCommand, invocation: &Invocation<'_>) -> anyhow:
     };
     match command {
         SubnetCommand::Create { one, network, prefix, location } => {
-            let shape = Shape::Subnet {
+            let properties = Properties::Subnet {
                 address_prefix: prefix.clone(),
                 security_group: None,
                 route_table: None,
@@ -412,10 +417,10 @@ async fn subnet(command: &SubnetCommand, invocation: &Invocation<'_>) -> anyhow:
                 private_link_policies: false,
             };
             let id = id(&one.within, network, &one.name)?;
-            let made = invocation.cloud(&one.connect)?.ensure(&id, location, shape).await?;
+            let made = invocation.cloud(&one.connect)?.ensure(&id, location, properties).await?;
             one.output.print_change(invocation, &made, "created")
         }
-        SubnetCommand::List(flags) => list(flags, invocation, |kind| kind == Kind::Subnet).await,
+        SubnetCommand::List(flags) => list(flags, invocation, |kind| kind == ResourceKind::Subnet).await,
         SubnetCommand::Show { one, network } => {
             let id = id(&one.within, network, &one.name)?;
             one.output.print(invocation, &found(&invocation.cloud(&one.connect)?, &id).await?)
@@ -455,7 +460,7 @@ async fn principal(command: &PrincipalCommand, invocation: &Invocation<'_>) -> a
         }
         PrincipalCommand::Delete { principal, confirm, connect } => {
             let simulated = invocation.cloud(connect)?;
-            let KnownPrincipal { name, client_id, .. } = known(&simulated, principal).await?;
+            let PrincipalInfo { name, client_id, .. } = known(&simulated, principal).await?;
             confirm.ask(&format!("Remove principal {name}"))?;
             simulated.cloud.arrange(Setting::DeletePrincipal { client_id: client_id.clone() }).await?;
             prepare::forget_secret(&simulated, &client_id);
@@ -464,7 +469,7 @@ async fn principal(command: &PrincipalCommand, invocation: &Invocation<'_>) -> a
     }
 }
 
-async fn known(simulated: &SimulatedCloud, text: &str) -> anyhow::Result<KnownPrincipal> {
+async fn known(simulated: &SimulatedCloud, text: &str) -> anyhow::Result<PrincipalInfo> {
     let principals = simulated.cloud.principals().await?;
     let found = principals.into_iter().find(|it| it.name == text || it.client_id.eq_ignore_ascii_case(text));
     found.with_context(|| {
@@ -475,10 +480,10 @@ async fn known(simulated: &SimulatedCloud, text: &str) -> anyhow::Result<KnownPr
 async fn list(
     flags: &ListFlags,
     invocation: &Invocation<'_>,
-    meant: impl Fn(Kind) -> bool,
+    meant: impl Fn(ResourceKind) -> bool,
 ) -> anyhow::Result<()> {
     let resources = invocation.cloud(&flags.connect)?.cloud.list(&flags.within.id()?).await?;
-    let resources: Vec<Resource> = resources.into_iter().filter(|it| meant(it.shape.kind())).collect();
+    let resources: Vec<Resource> = resources.into_iter().filter(|it| meant(it.properties.kind())).collect();
     flags.output.print_list(invocation, &resources)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use api::secret::Secret;
 use client::{Client, ClientError};
-use cloud::{Infrastructure as _, Kind, ResourceId, Shape};
+use cloud::{Infrastructure as _, Properties, ResourceId, ResourceKind};
 use cloudsim::settings::Rights;
 use serde::Serialize;
 
@@ -89,14 +89,14 @@ impl Ids {
 
 /// The id of a network in a group.
 pub(super) fn network_id(group: &ResourceId, name: &str) -> ResourceId {
-    let (namespace, kind) = Kind::VirtualNetwork.provider().unwrap_or_default();
+    let (namespace, kind) = ResourceKind::VirtualNetwork.provider().unwrap_or_default();
     group.sibling(namespace, kind, name)
 }
 
 /// Creates the missing resources; idempotent.
 pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -> anyhow::Result<Prepared> {
     let ids = Ids::of(place);
-    let subnet = |prefix: &str| Shape::Subnet {
+    let subnet = |prefix: &str| Properties::Subnet {
         address_prefix: prefix.to_owned(),
         security_group: None,
         route_table: None,
@@ -104,16 +104,16 @@ pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -
         service_endpoints: Vec::new(),
         private_link_policies: false,
     };
-    let network = Shape::VirtualNetwork { address_space: vec![NETWORK.to_owned()] };
-    for (id, shape) in [
-        (&ids.group, Shape::ResourceGroup { managed_by: None }),
+    let network = Properties::VirtualNetwork { address_space: vec![NETWORK.to_owned()] };
+    for (id, properties) in [
+        (&ids.group, Properties::ResourceGroup { managed_by: None }),
         (&ids.network, network),
         (&ids.master, subnet(MASTERS)),
         (&ids.worker, subnet(WORKERS)),
     ] {
         // Existing resources are not changed: their owner may have added routes.
         if simulated.cloud.get(id).await?.is_none() {
-            simulated.ensure(id, &place.location, shape).await?;
+            simulated.ensure(id, &place.location, properties).await?;
         }
     }
     let (client_id, client_secret, client_secret_file) =

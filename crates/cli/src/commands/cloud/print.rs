@@ -1,50 +1,52 @@
 //! Resources of the simulated cloud in tables and descriptions.
 
-use cloud::{Certificate, Resource, Shape, State, Token};
-use cloudsim::settings::{KnownPrincipal, Rights};
+use cloud::{Properties, PullToken, Resource, ResourceState, VaultCertificate};
+use cloudsim::settings::{PrincipalInfo, Rights};
 
 use super::super::print::Printable;
 use super::super::table::{Column, View, Width, wire_name, with_age};
 
 fn state(resource: &Resource) -> String {
     match &resource.state {
-        State::Creating => "Creating".to_owned(),
-        State::Updating => "Updating".to_owned(),
-        State::Deleting => "Deleting".to_owned(),
-        State::Succeeded => "Succeeded".to_owned(),
-        State::Failed { fault } => format!("Failed: {} ({})", fault.message, fault.code),
+        ResourceState::Creating => "Creating".to_owned(),
+        ResourceState::Updating => "Updating".to_owned(),
+        ResourceState::Deleting => "Deleting".to_owned(),
+        ResourceState::Succeeded => "Succeeded".to_owned(),
+        ResourceState::Failed { failure } => format!("Failed: {} ({})", failure.message, failure.code),
     }
 }
 
 /// Summary of a resource for the table.
-fn detail(shape: &Shape) -> String {
+fn detail(properties: &Properties) -> String {
     let id = |id: &Option<cloud::ResourceId>| id.as_ref().map(|it| it.name().to_owned());
-    match shape {
-        Shape::ResourceGroup { managed_by } => {
+    match properties {
+        Properties::ResourceGroup { managed_by } => {
             managed_by.as_ref().map(|by| format!("managed by {by}")).unwrap_or_default()
         }
-        Shape::VirtualNetwork { address_space } => address_space.join(","),
-        Shape::Subnet { address_prefix, security_group, .. } => {
+        Properties::VirtualNetwork { address_space } => address_space.join(","),
+        Properties::Subnet { address_prefix, security_group, .. } => {
             let guard = id(security_group).map(|name| format!(", guarded by {name}")).unwrap_or_default();
             format!("{address_prefix}{guard}")
         }
-        Shape::PublicIp { address } | Shape::PrivateEndpoint { address, .. } => {
+        Properties::PublicIp { address } | Properties::PrivateEndpoint { address, .. } => {
             address.clone().unwrap_or_default()
         }
-        Shape::LoadBalancer { frontends, backends, .. } => {
+        Properties::LoadBalancer { frontends, backends, .. } => {
             let healthy = backends.iter().filter(|it| it.healthy).count();
             format!("{} frontends, {healthy} of {} backends healthy", frontends.len(), backends.len())
         }
-        Shape::DnsRecord { addresses, .. } => addresses.join(","),
-        Shape::StorageAccount { containers, .. } => containers.join(","),
-        Shape::Machine { size, running, .. } => {
+        Properties::DnsRecord { addresses, .. } => addresses.join(","),
+        Properties::StorageAccount { containers, .. } => containers.join(","),
+        Properties::Machine { size, running, .. } => {
             format!("{size}, {}", if *running { "running" } else { "stopped" })
         }
-        Shape::Disk { size_gb } => format!("{size_gb} GB"),
-        Shape::SecurityGroup { rules } => format!("{} rules", rules.len()),
-        Shape::RouteTable { routes } => format!("{} routes", routes.len()),
-        Shape::Identity { client_id, .. } => client_id.clone().unwrap_or_default(),
-        Shape::DnsZone {} | Shape::NatGateway {} | Shape::DiskEncryptionSet {} => String::new(),
+        Properties::Disk { size_gb } => format!("{size_gb} GB"),
+        Properties::SecurityGroup { rules } => format!("{} rules", rules.len()),
+        Properties::RouteTable { routes } => format!("{} routes", routes.len()),
+        Properties::Identity { client_id, .. } => client_id.clone().unwrap_or_default(),
+        Properties::DnsZone {} | Properties::NatGateway {} | Properties::DiskEncryptionSet {} => {
+            String::new()
+        }
     }
 }
 
@@ -66,9 +68,9 @@ impl Printable for Resource {
     fn cells(&self, _view: &View) -> Vec<String> {
         vec![
             self.id.name().to_owned(),
-            wire_name(self.shape.kind()),
+            wire_name(self.properties.kind()),
             state(self),
-            detail(&self.shape),
+            detail(&self.properties),
             self.location.clone(),
             self.id.to_string(),
         ]
@@ -83,7 +85,7 @@ impl Printable for Resource {
     }
 }
 
-impl Printable for KnownPrincipal {
+impl Printable for PrincipalInfo {
     const KIND: &'static str = "principal";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
@@ -109,7 +111,7 @@ impl Printable for KnownPrincipal {
     }
 }
 
-impl Printable for Certificate {
+impl Printable for VaultCertificate {
     const KIND: &'static str = "certificate";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
@@ -146,7 +148,7 @@ impl Printable for Certificate {
     }
 }
 
-impl Printable for Token {
+impl Printable for PullToken {
     const KIND: &'static str = "token";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),

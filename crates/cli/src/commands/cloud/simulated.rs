@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use api::error::{Class, Classify as _};
 use api::secret::Secret;
-use cloud::{CloudError, Infrastructure as _, Put, Resource, ResourceId, Shape, State};
+use cloud::{
+    CloudError, Infrastructure as _, Properties, Resource, ResourceId, ResourceRequest, ResourceState,
+};
 use cloudsim::SimClient;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -74,13 +76,13 @@ impl SimulatedCloud {
         &self,
         id: &ResourceId,
         location: &str,
-        shape: Shape,
+        properties: Properties,
     ) -> anyhow::Result<Resource> {
-        let put = Put {
+        let put = ResourceRequest {
             id: id.clone(),
             location: location.to_owned(),
             tags: std::collections::BTreeMap::new(),
-            shape,
+            properties,
             token: None,
         };
         let limit = Instant::now() + READY_MAX;
@@ -89,14 +91,16 @@ impl SimulatedCloud {
             let found =
                 retry_transient(limit, || self.cloud.get(id)).await.with_context(|| format!("{id}"))?;
             match found.as_ref().map(|it| &it.state) {
-                Some(State::Failed { fault }) => bail!("{id}: {} ({})", fault.message, fault.code),
-                Some(State::Succeeded) => {
+                Some(ResourceState::Failed { failure }) => {
+                    bail!("{id}: {} ({})", failure.message, failure.code)
+                }
+                Some(ResourceState::Succeeded) => {
                     if let Some(resource) = found {
                         return Ok(resource);
                     }
                 }
                 // Not visible yet, or in progress.
-                None | Some(State::Creating | State::Updating | State::Deleting) => {}
+                None | Some(ResourceState::Creating | ResourceState::Updating | ResourceState::Deleting) => {}
             }
             if Instant::now() > limit {
                 bail!(

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use cloud::{Identities as _, Infrastructure, Put, ResourceId, RoleAssignment, Shape};
-use cloudsim::settings::{Denial, NewPrincipal, Rights, Setting};
-use cloudsim::{FaultRule, Moment, Trouble};
+use cloud::{Identities as _, Infrastructure, Properties, ResourceId, ResourceRequest, RoleAssignment};
+use cloudsim::settings::{Denial, PrincipalWithSecret, Rights, Setting};
+use cloudsim::{CloudFault, FaultRule, FaultTiming};
 use http::Method;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -14,22 +14,23 @@ use crate::fixture::House;
 
 /// Makes the network that the bodies of these tests name.
 async fn furnish(cloud: &dyn Infrastructure) {
-    let put = async |id: ResourceId, shape: Shape| {
-        let wish = Put {
+    let put = async |id: ResourceId, properties: Properties| {
+        let wish = ResourceRequest {
             id: id.clone(),
             location: "local".to_owned(),
             tags: Default::default(),
-            shape,
+            properties,
             token: None,
         };
         cloud.put(wish).await.unwrap();
         id
     };
-    let group = put(ResourceId::group(SUBSCRIPTION, "Net"), Shape::ResourceGroup { managed_by: None }).await;
+    let group =
+        put(ResourceId::group(SUBSCRIPTION, "Net"), Properties::ResourceGroup { managed_by: None }).await;
     let network = group.sibling("Microsoft.Network", "virtualNetworks", "Vnet");
-    put(network.clone(), Shape::VirtualNetwork { address_space: vec!["10.0.0.0/16".to_owned()] }).await;
+    put(network.clone(), Properties::VirtualNetwork { address_space: vec!["10.0.0.0/16".to_owned()] }).await;
     for (name, prefix) in [("master", "10.0.0.0/24"), ("worker", "10.0.1.0/24")] {
-        let shape = Shape::Subnet {
+        let properties = Properties::Subnet {
             address_prefix: prefix.to_owned(),
             security_group: None,
             route_table: None,
@@ -37,7 +38,7 @@ async fn furnish(cloud: &dyn Infrastructure) {
             service_endpoints: Vec::new(),
             private_link_policies: true,
         };
-        put(network.child("subnets", name), shape).await;
+        put(network.child("subnets", name), properties).await;
     }
 }
 
@@ -73,7 +74,7 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
     );
     let network =
         ResourceId::group(SUBSCRIPTION, "Net").sibling("Microsoft.Network", "virtualNetworks", "Vnet");
-    let as_principal = |principal: &NewPrincipal| {
+    let as_principal = |principal: &PrincipalWithSecret| {
         let id = json!(principal.principal.client_id);
         let with_id = with(body("one"), "/properties/servicePrincipalProfile/clientId", id);
         with(with_id, "/properties/servicePrincipalProfile/clientSecret", json!(principal.secret.expose()))
@@ -89,7 +90,10 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
         scope: network.clone(),
     };
     // A right that spreads while the request is being looked at is waited for.
-    client.inject(FaultRule::new(Trouble::SpreadsLate { millis: 1000 }).on("assignRole")).await.unwrap();
+    client
+        .inject(FaultRule::new(CloudFault::DelayedPropagation { millis: 1000 }).on("assignRole"))
+        .await
+        .unwrap();
     client.assign_role(&role).await.unwrap();
     client.clear_faults().await.unwrap();
     let action = "Microsoft.Network/virtualNetworks/subnets/join/action".to_owned();
@@ -102,7 +106,7 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
     client.arrange(Setting::Allow { scope: worker }).await.unwrap();
 
     // What the cloud does not tell is left to the backend; the rest is looked at all the same.
-    let silent = FaultRule::new(Trouble::Unavailable { when: Moment::Before }).on("sizes");
+    let silent = FaultRule::new(CloudFault::Unavailable { when: FaultTiming::Before }).on("sizes");
     client.inject(silent).await.unwrap();
     let provider = |registered| Setting::Provider {
         subscription: SUBSCRIPTION.to_owned(),
@@ -132,7 +136,10 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
 
     // A cloud that gives no answer is not the customer's fault: within ten seconds they are served.
     client
-        .inject(FaultRule::new(Trouble::Hangs { millis: 60_000, when: Moment::Before }).on("permissions"))
+        .inject(
+            FaultRule::new(CloudFault::Delayed { millis: 60_000, when: FaultTiming::Before })
+                .on("permissions"),
+        )
         .await
         .unwrap();
     let begun = Instant::now();
@@ -142,7 +149,11 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
 
     // While the cloud is asked the subscription goes: nobody would ever remove what was made in it afterwards.
     client
-        .inject(FaultRule::new(Trouble::Hangs { millis: 3_000, when: Moment::Before }).on("sizes").times(1))
+        .inject(
+            FaultRule::new(CloudFault::Delayed { millis: 3_000, when: FaultTiming::Before })
+                .on("sizes")
+                .times(1),
+        )
         .await
         .unwrap();
     let (path, two) = (at("two", NEW), as_principal(&new));

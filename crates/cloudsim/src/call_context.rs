@@ -1,38 +1,38 @@
-//! What a call is carried out in: one transaction at one moment.
+//! The context of a call: one transaction at one time.
 
 use std::time::Duration;
 
 use api::install::InstallStage;
-use cloud::Fault;
+use cloud::ResourceFailure;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::seed;
 
-/// One transaction at one moment.
-pub(crate) struct Room<'a> {
+/// One transaction at one time.
+pub(crate) struct CallContext<'a> {
     pub(crate) db: &'a Connection,
     pub(crate) now: Timestamp,
     pub(crate) seed: u64,
     pub(crate) pace: f64,
-    pub(crate) bent: Bent,
+    pub(crate) effects: FaultEffects,
 }
 
-/// How a fault bends what is done, rather than keeping it from being done.
+/// Changes that injected faults make to the effect of a call, rather than preventing it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Bent {
-    /// A put ends so.
-    pub(crate) fails_later: Option<Fault>,
-    /// What a put makes is not seen for so long.
+pub(crate) struct FaultEffects {
+    /// The failure that a put ends in.
+    pub(crate) fails_later: Option<ResourceFailure>,
+    /// How long get and list do not show a created resource.
     pub(crate) unseen: Duration,
-    /// A role takes effect so late.
+    /// How long a role assignment takes to become effective.
     pub(crate) late: Duration,
     /// The stage at which an installation fails.
     pub(crate) install_fails_at: Option<InstallStage>,
 }
 
-impl Room<'_> {
-    /// When something is done that takes about `usual`.
+impl CallContext<'_> {
+    /// The completion time of a change that usually takes `usual`.
     pub(crate) fn done_at(&self, usual: Duration, words: &[&str]) -> Timestamp {
         self.later(seed::span(self.seed, self.pace, usual, words))
     }

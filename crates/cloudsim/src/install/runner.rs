@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use api::install::{InstallFailure, InstallRequest, InstallStage};
-use cloud::State;
+use cloud::{ResourceFailure, ResourceState};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -16,13 +16,13 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::machines::{self, Planned};
+use super::machines::{self, PlannedMachine};
 use super::operators::{self, OPERATORS, Phase};
-use super::{Access, Kept, failure_at, keeper, objects, sim_name, update};
-use crate::desk::Desk;
+use super::{Access, StoredInstallation, failure_at, objects, sim_name, update, upkeep};
+use crate::call_context::FaultEffects;
 use crate::failure::Failure;
-use crate::protocol::{Call, Refusal};
-use crate::room::Bent;
+use crate::protocol::{Call, CallError};
+use crate::simulator::Simulator;
 use crate::{resources, secrets, seed};
 
 /// What failed on our side is tried again after this.
@@ -31,36 +31,36 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Why a stage did not come to its end.
-pub(super) enum Hitch {
+pub(super) enum StageError {
     /// The cloud said no: the installation has failed.
     Failed(InstallFailure),
     /// Something on our side: try again.
     Again(anyhow::Error),
 }
 
-impl<E: Into<anyhow::Error>> From<E> for Hitch {
-    fn from(error: E) -> Hitch {
-        Hitch::Again(error.into())
+impl<E: Into<anyhow::Error>> From<E> for StageError {
+    fn from(error: E) -> StageError {
+        StageError::Again(error.into())
     }
 }
 
 /// What the cloud said, as the installer reports it.
-fn hitch(failure: Failure) -> Hitch {
-    let Failure::Refused(refusal) = failure else { return Hitch::Again(failure.into()) };
-    let code = match &refusal {
+fn stage_error(failure: Failure) -> StageError {
+    let Failure::Refused(error) = failure else { return StageError::Again(failure.into()) };
+    let code = match &error {
         // What is being deleted is gone soon.
-        Refusal::InUse { .. } | Refusal::Throttled { .. } | Refusal::Unavailable { .. } => {
-            return Hitch::Again(anyhow::anyhow!("{}", cloud::CloudError::from(refusal)));
+        CallError::InUse { .. } | CallError::Throttled { .. } | CallError::Unavailable { .. } => {
+            return StageError::Again(anyhow::anyhow!("{}", cloud::CloudError::from(error)));
         }
-        Refusal::NotFound { .. } => "ResourceNotFound".to_owned(),
-        Refusal::Conflict { .. } => "Conflict".to_owned(),
-        Refusal::Invalid { reason, .. } => reason.clone(),
-        Refusal::Denied { .. } => "AuthorizationFailed".to_owned(),
-        Refusal::Credential { .. } => "InvalidAuthenticationToken".to_owned(),
-        Refusal::Quota { .. } => "QuotaExceeded".to_owned(),
-        Refusal::Locked { .. } => "ScopeLocked".to_owned(),
+        CallError::NotFound { .. } => "ResourceNotFound".to_owned(),
+        CallError::Conflict { .. } => "Conflict".to_owned(),
+        CallError::Invalid { reason, .. } => reason.clone(),
+        CallError::Denied { .. } => "AuthorizationFailed".to_owned(),
+        CallError::Credential { .. } => "InvalidAuthenticationToken".to_owned(),
+        CallError::Quota { .. } => "QuotaExceeded".to_owned(),
+        CallError::Locked { .. } => "ScopeLocked".to_owned(),
     };
-    Hitch::Failed(InstallFailure { code, message: cloud::CloudError::from(refusal).to_string() })
+    StageError::Failed(InstallFailure { code, message: cloud::CloudError::from(error).to_string() })
 }
 
 /// A cluster that is up.
@@ -71,25 +71,25 @@ struct Up {
 }
 
 /// Looks after a cluster until it is removed or the service ends.
-pub(crate) async fn attend(desk: Arc<Desk>, cluster: Uuid, ending: CancellationToken) {
+pub(crate) async fn run(simulator: Arc<Simulator>, cluster: Uuid, ending: CancellationToken) {
     let end = ending.child_token();
     {
-        let mut ends = desk.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stops = simulator.stops.lock().unwrap_or_else(PoisonError::into_inner);
         // An request that was repeated: somebody is there already.
-        if ends.contains_key(&cluster) {
+        if stops.contains_key(&cluster) {
             return;
         }
-        ends.insert(cluster, end.clone());
+        stops.insert(cluster, end.clone());
     }
     loop {
         let parted = tokio::select! {
             () = end.cancelled() => true,
-            parted = company(&desk, cluster) => parted,
+            parted = company(&simulator, cluster) => parted,
         };
-        let kept = desk.within(Bent::default(), |room| super::kept(room, cluster));
+        let kept = simulator.within(FaultEffects::default(), |cx| super::kept(cx, cluster));
         match kept {
             Ok(Some(kept)) if kept.removing => {
-                if let Err(error) = clear_away(&desk, &kept.request).await {
+                if let Err(error) = clear_away(&simulator, &kept.request).await {
                     warn(cluster, &error);
                     tokio::time::sleep(AGAIN).await;
                     continue;
@@ -100,7 +100,7 @@ pub(crate) async fn attend(desk: Arc<Desk>, cluster: Uuid, ending: CancellationT
             Ok(_) => {}
         }
         if parted || ending.is_cancelled() {
-            desk.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
+            simulator.stops.lock().unwrap_or_else(PoisonError::into_inner).remove(&cluster);
             return;
         }
     }
@@ -112,29 +112,29 @@ fn warn(cluster: Uuid, error: &anyhow::Error) {
 }
 
 /// Ends a cluster that is to be removed, and forgets it.
-async fn clear_away(desk: &Desk, request: &InstallRequest) -> anyhow::Result<()> {
-    desk.sim.remove(&sim_name(request)).await;
-    if let Some(directory) = directory(desk, request.cluster) {
+async fn clear_away(simulator: &Simulator, request: &InstallRequest) -> anyhow::Result<()> {
+    simulator.clusters.remove(&sim_name(request)).await;
+    if let Some(directory) = directory(simulator, request.cluster) {
         match std::fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
     }
-    desk.forget_bell(&request.group);
+    simulator.remove_notifier(&request.group);
     // In this request: an request of the same cluster is refused until it is forgotten, and then finds nobody in its way.
-    desk.ends.lock().unwrap_or_else(PoisonError::into_inner).remove(&request.cluster);
-    Ok(desk.within(Bent::default(), |room| super::forget(room, request.cluster))?)
+    simulator.stops.lock().unwrap_or_else(PoisonError::into_inner).remove(&request.cluster);
+    Ok(simulator.within(FaultEffects::default(), |cx| super::forget(cx, request.cluster))?)
 }
 
-fn directory(desk: &Desk, cluster: Uuid) -> Option<PathBuf> {
-    desk.directory.as_ref().map(|it| it.join("clusters").join(cluster.to_string()))
+fn directory(simulator: &Simulator, cluster: Uuid) -> Option<PathBuf> {
+    simulator.directory.as_ref().map(|it| it.join("clusters").join(cluster.to_string()))
 }
 
 /// Carries an installation through its stages, then keeps the cluster. Returns when there is nothing to look after.
-async fn company(desk: &Arc<Desk>, cluster: Uuid) -> bool {
+async fn company(simulator: &Arc<Simulator>, cluster: Uuid) -> bool {
     let mut up: Option<Up> = None;
     loop {
-        let kept = match desk.within(Bent::default(), |room| super::kept(room, cluster)) {
+        let kept = match simulator.within(FaultEffects::default(), |cx| super::kept(cx, cluster)) {
             Ok(Some(kept)) if !kept.removing => kept,
             Ok(_) => return true,
             Err(error) => {
@@ -143,13 +143,13 @@ async fn company(desk: &Arc<Desk>, cluster: Uuid) -> bool {
                 continue;
             }
         };
-        let done = step(desk, &kept, &mut up).await;
+        let done = step(simulator, &kept, &mut up).await;
         let noted = match done {
             Ok(()) => Ok(()),
-            Err(Hitch::Again(error)) => Err(error),
-            Err(Hitch::Failed(failure)) => {
+            Err(StageError::Again(error)) => Err(error),
+            Err(StageError::Failed(failure)) => {
                 tracing::info!(cluster.id = %cluster, "The installation of {cluster} failed: {}", failure.message);
-                change(desk, cluster, |kept| kept.failure = Some(failure)).map_err(Into::into)
+                change(simulator, cluster, |kept| kept.failure = Some(failure)).map_err(Into::into)
             }
         };
         if let Err(error) = noted {
@@ -159,21 +159,29 @@ async fn company(desk: &Arc<Desk>, cluster: Uuid) -> bool {
     }
 }
 
-fn change(desk: &Desk, cluster: Uuid, change: impl FnOnce(&mut Kept)) -> Result<(), Failure> {
-    desk.within(Bent::default(), |room| match super::kept(room, cluster)? {
+fn change(
+    simulator: &Simulator,
+    cluster: Uuid,
+    change: impl FnOnce(&mut StoredInstallation),
+) -> Result<(), Failure> {
+    simulator.within(FaultEffects::default(), |cx| match super::kept(cx, cluster)? {
         Some(mut kept) if !kept.removing => {
             change(&mut kept);
-            super::keep(room, &kept)
+            super::keep(cx, &kept)
         }
         _ => Ok(()),
     })
 }
 
 /// Does what is next: ends the stage that is under way, or keeps the cluster that is complete.
-async fn step(desk: &Arc<Desk>, kept: &Kept, up: &mut Option<Up>) -> Result<(), Hitch> {
+async fn step(
+    simulator: &Arc<Simulator>,
+    kept: &StoredInstallation,
+    up: &mut Option<Up>,
+) -> Result<(), StageError> {
     let request = &kept.request;
     if kept.access.is_some() && up.is_none() {
-        *up = Some(start(desk, request).await?);
+        *up = Some(start(simulator, request).await?);
     }
     if kept.failure.is_some() {
         // It stays as it is until it is removed.
@@ -182,70 +190,72 @@ async fn step(desk: &Arc<Desk>, kept: &Kept, up: &mut Option<Up>) -> Result<(), 
     if kept.stage == InstallStage::Complete {
         let client = up.as_ref().map(|it| it.client.clone());
         let client = client.ok_or_else(|| anyhow::anyhow!("a complete cluster is not up"))?;
-        return Ok(keeper::keep(desk, request, client).await?);
+        return Ok(upkeep::run(simulator, request, client).await?);
     }
-    let due = kept.due(desk.seed, desk.pace);
+    let due = kept.due(simulator.seed, simulator.pace);
     if kept.fails_at == Some(kept.stage) {
-        until(desk, due).await;
-        return Err(Hitch::Failed(failure_at(kept.stage, request)));
+        until(simulator, due).await;
+        return Err(StageError::Failed(failure_at(kept.stage, request)));
     }
     match kept.stage {
         InstallStage::Accepted | InstallStage::Complete => {}
-        InstallStage::Bootstrap => make_machines(desk, request, &[machines::bootstrap(request)]).await?,
+        InstallStage::Bootstrap => make_machines(simulator, request, &[machines::bootstrap(request)]).await?,
         InstallStage::ControlPlane => {
             let masters = machines::masters(request);
-            make_machines(desk, request, &masters).await?;
+            make_machines(simulator, request, &masters).await?;
             let behind: Vec<_> =
                 masters.iter().chain([&machines::bootstrap(request)]).map(|it| it.id(request)).collect();
-            desk.within(Bent::default(), |room| resources::join(room, &request.load_balancer, &behind))
-                .map_err(hitch)?;
+            simulator
+                .within(FaultEffects::default(), |cx| resources::join(cx, &request.load_balancer, &behind))
+                .map_err(stage_error)?;
         }
         InstallStage::ApiServer => {
-            until(desk, due).await;
-            let id = seed::uuid(desk.seed, &[&request.cluster.to_string()]);
-            let started = start(desk, request).await?;
+            until(simulator, due).await;
+            let id = seed::uuid(simulator.seed, &[&request.cluster.to_string()]);
+            let started = start(simulator, request).await?;
             // A stage that is begun again keeps the password that it put into the cluster the first time.
             let password = match known_password(&started.client).await? {
                 Some(password) => password,
                 None => kubeadmin_password()?,
             };
-            furnish(desk, request, &started.client, &password, &id.to_string()).await?;
-            let running = desk.sim.get(&sim_name(request)).ok_or_else(|| anyhow::anyhow!("it is not up"))?;
+            furnish(simulator, request, &started.client, &password, &id.to_string()).await?;
+            let running =
+                simulator.clusters.get(&sim_name(request)).ok_or_else(|| anyhow::anyhow!("it is not up"))?;
             let (url, kubeconfig) = (running.url(), running.kubeconfig());
             let customer_kubeconfig = Some(running.customer_kubeconfig());
             *up = Some(started);
-            change(desk, request.cluster, |kept| {
+            change(simulator, request.cluster, |kept| {
                 kept.access =
                     Some(Access { url, kubeconfig, customer_kubeconfig, kubeadmin_password: password });
             })?;
         }
         InstallStage::Workers => {
-            let workers = machines::workers(request, desk.seed);
-            make_machines(desk, request, &workers).await?;
+            let workers = machines::workers(request, simulator.seed);
+            make_machines(simulator, request, &workers).await?;
             if let Some(up) = up {
                 join(request, &up.client, &workers).await?;
             }
         }
         InstallStage::Operators => {
             if let Some(up) = up {
-                bring_up_operators(desk, kept, &up.client, due).await?;
+                bring_up_operators(simulator, kept, &up.client, due).await?;
             }
         }
     }
-    until(desk, due).await;
+    until(simulator, due).await;
     let Some(next) = kept.stage.next() else { return Ok(()) };
     if next == InstallStage::Complete && kept.fails_at == Some(InstallStage::Complete) {
-        return Err(Hitch::Failed(failure_at(InstallStage::Complete, request)));
+        return Err(StageError::Failed(failure_at(InstallStage::Complete, request)));
     }
-    let now = desk.clock.now();
-    change(desk, request.cluster, |kept| (kept.stage, kept.since) = (next, now))?;
+    let now = simulator.clock.now();
+    change(simulator, request.cluster, |kept| (kept.stage, kept.since) = (next, now))?;
     Ok(())
 }
 
 /// Waits until the clock that was handed in shows that time.
-pub(super) async fn until(desk: &Desk, due: Timestamp) {
+pub(super) async fn until(simulator: &Simulator, due: Timestamp) {
     loop {
-        let rest = due.duration_since(desk.clock.now());
+        let rest = due.duration_since(simulator.clock.now());
         let Ok(rest) = Duration::try_from(rest) else { return };
         if rest.is_zero() {
             return;
@@ -255,26 +265,36 @@ pub(super) async fn until(desk: &Desk, due: Timestamp) {
 }
 
 /// Puts machines into the cloud and waits until they run.
-async fn make_machines(desk: &Desk, request: &InstallRequest, wanted: &[Planned]) -> Result<(), Hitch> {
+async fn make_machines(
+    simulator: &Simulator,
+    request: &InstallRequest,
+    wanted: &[PlannedMachine],
+) -> Result<(), StageError> {
     for put in wanted.iter().flat_map(|it| it.puts(request)) {
-        desk.perform_inside(&Call::Put { put }).map_err(hitch)?;
+        simulator.perform_for_installer(&Call::Put { put }).map_err(stage_error)?;
     }
     for machine in wanted {
         let id = machine.id(request);
         loop {
-            let found =
-                desk.within(Bent::default(), |room| resources::find(room.db, &id.key())).map_err(hitch)?;
+            let found = simulator
+                .within(FaultEffects::default(), |cx| resources::find(cx.db, &id.key()))
+                .map_err(stage_error)?;
             let Some(found) = found else {
                 let message = format!("{id} was removed while the cluster was installed");
-                return Err(Hitch::Failed(InstallFailure { code: "ResourceNotFound".to_owned(), message }));
+                return Err(StageError::Failed(InstallFailure {
+                    code: "ResourceNotFound".to_owned(),
+                    message,
+                }));
             };
-            match found.state(desk.clock.now()) {
-                State::Succeeded => break,
-                State::Failed { fault } => {
-                    let failure = InstallFailure { code: fault.code, message: fault.message };
-                    return Err(Hitch::Failed(failure));
+            match found.state(simulator.clock.now()) {
+                ResourceState::Succeeded => break,
+                ResourceState::Failed { failure: ResourceFailure { code, message } } => {
+                    let failure = InstallFailure { code, message };
+                    return Err(StageError::Failed(failure));
                 }
-                State::Creating | State::Updating | State::Deleting => until(desk, found.settles).await,
+                ResourceState::Creating | ResourceState::Updating | ResourceState::Deleting => {
+                    until(simulator, found.settles).await
+                }
             }
         }
     }
@@ -282,23 +302,23 @@ async fn make_machines(desk: &Desk, request: &InstallRequest, wanted: &[Planned]
 }
 
 /// Starts the simulated cluster, with what it was when it was last up.
-async fn start(desk: &Desk, request: &InstallRequest) -> Result<Up, Hitch> {
+async fn start(simulator: &Simulator, request: &InstallRequest) -> Result<Up, StageError> {
     let name = sim_name(request);
-    let cluster = match desk.sim.get(&name) {
+    let cluster = match simulator.clusters.get(&name) {
         Some(cluster) => cluster,
         None => {
             let options = kubesim::ClusterOptions {
-                directory: directory(desk, request.cluster),
-                clock: desk.clock.clone(),
-                seed: seed::draw(desk.seed, &[&name]),
+                directory: directory(simulator, request.cluster),
+                clock: simulator.clock.clone(),
+                seed: seed::draw(simulator.seed, &[&name]),
             };
-            desk.sim.start(&name, options).await?
+            simulator.clusters.start(&name, options).await?
         }
     };
     // Its port may have been taken meanwhile.
     let (url, kubeconfig) = (cluster.url(), cluster.kubeconfig());
     let customer_kubeconfig = Some(cluster.customer_kubeconfig());
-    change(desk, request.cluster, |kept| {
+    change(simulator, request.cluster, |kept| {
         if let Some(access) = kept.access.as_mut().filter(|it| it.url != url) {
             (access.url, access.kubeconfig) = (url, kubeconfig);
             access.customer_kubeconfig = customer_kubeconfig;
@@ -355,7 +375,7 @@ pub(super) async fn report(place: &Api<DynamicObject>, name: &str, status: &Valu
 
 /// What stands as soon as the API server answers.
 async fn furnish(
-    desk: &Desk,
+    simulator: &Simulator,
     request: &InstallRequest,
     client: &kube::Client,
     password: &str,
@@ -370,7 +390,7 @@ async fn furnish(
     for object in objects::first(request, password, id) {
         ensure(client, &object).await?;
     }
-    let now = desk.clock.now();
+    let now = simulator.clock.now();
     for (api_version, kind, namespace, name, status) in objects::statuses(request) {
         report(&place(client, &api_version, kind, namespace)?, name, &status).await?;
     }
@@ -394,7 +414,11 @@ async fn furnish(
 }
 
 /// Lets machines join as nodes, with the objects that stand for them.
-async fn join(request: &InstallRequest, client: &kube::Client, joining: &[Planned]) -> anyhow::Result<()> {
+async fn join(
+    request: &InstallRequest,
+    client: &kube::Client,
+    joining: &[PlannedMachine],
+) -> anyhow::Result<()> {
     let namespace = Some("openshift-machine-api");
     let machines = place(client, "machine.openshift.io/v1beta1", "Machine", namespace)?;
     let sets = place(client, "machine.openshift.io/v1beta1", "MachineSet", namespace)?;
@@ -412,8 +436,8 @@ async fn join(request: &InstallRequest, client: &kube::Client, joining: &[Planne
 
 /// Lets the operators come up one after the other, so that the last is up when the stage is due.
 async fn bring_up_operators(
-    desk: &Desk,
-    kept: &Kept,
+    simulator: &Simulator,
+    kept: &StoredInstallation,
     client: &kube::Client,
     due: Timestamp,
 ) -> anyhow::Result<()> {
@@ -423,10 +447,15 @@ async fn bring_up_operators(
     let count = u32::try_from(OPERATORS.len()).unwrap_or(u32::MAX);
     for (number, name) in (1..).zip(OPERATORS) {
         let at = kept.since.saturating_add(whole * number / count).unwrap_or(due);
-        until(desk, at).await;
+        until(simulator, at).await;
         let version = &kept.request.version;
-        report(&operators, name, &operators::status(name, Phase::Settled, version, "", desk.clock.now()))
-            .await?;
+        report(
+            &operators,
+            name,
+            &operators::status(name, Phase::Settled, version, "", simulator.clock.now()),
+        )
+        .await?;
     }
-    report(&versions, "version", &update::installing(&kept.request.version, true, desk.clock.now())).await
+    report(&versions, "version", &update::installing(&kept.request.version, true, simulator.clock.now()))
+        .await
 }

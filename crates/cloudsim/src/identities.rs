@@ -3,15 +3,15 @@
 //! This service itself may do everything that is not denied to it. A principal may do everything, or what its roles allow,
 //! as it was made. A managed identity may do everything, unless its tag `rights` says `byRoles`.
 
-use cloud::{Kind, Permission, Principal, ResourceId, RoleAssignment, Shape};
+use cloud::{Permission, Principal, Properties, ResourceId, ResourceKind, RoleAssignment};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::call_context::CallContext;
 use crate::failure::{Failure, conflict, not_found};
-use crate::protocol::{Proof, Refusal};
+use crate::protocol::{CallCredential, CallError};
 use crate::resources::{Stored, find};
-use crate::room::Room;
-use crate::settings::{Denial, KnownPrincipal, Rights, WireNewPrincipal};
+use crate::settings::{Denial, PrincipalInfo, PrincipalSecretBody, Rights};
 use crate::{database, secrets, seed};
 
 const PRINCIPAL: &str = "principal";
@@ -33,7 +33,7 @@ pub(crate) fn tenant(seed: u64) -> String {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredPrincipal {
-    known: KnownPrincipal,
+    known: PrincipalInfo,
     secret: String,
     claims: Vec<String>,
     #[serde(default)]
@@ -48,11 +48,11 @@ struct StoredRole {
 }
 
 pub(crate) fn create_principal(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     name: &str,
     rights: Rights,
-) -> Result<WireNewPrincipal, Failure> {
-    let known = KnownPrincipal {
+) -> Result<PrincipalSecretBody, Failure> {
+    let known = PrincipalInfo {
         name: name.to_owned(),
         client_id: uuid::Uuid::new_v4().to_string(),
         object_id: uuid::Uuid::new_v4().to_string(),
@@ -65,60 +65,60 @@ pub(crate) fn create_principal(
         claims: vec!["oid".to_owned()],
         directory_roles: Vec::new(),
     };
-    database::keep(room.db, PRINCIPAL, &known.client_id, &stored)?;
-    Ok(WireNewPrincipal { principal: known, secret })
+    database::write(cx.db, PRINCIPAL, &known.client_id, &stored)?;
+    Ok(PrincipalSecretBody { principal: known, secret })
 }
 
-pub(crate) fn change_secret(room: &Room<'_>, client_id: &str) -> Result<WireNewPrincipal, Failure> {
-    let mut stored = known(room, client_id)?;
+pub(crate) fn change_secret(cx: &CallContext<'_>, client_id: &str) -> Result<PrincipalSecretBody, Failure> {
+    let mut stored = known(cx, client_id)?;
     stored.secret = secrets::password()?;
-    database::keep(room.db, PRINCIPAL, &stored.known.client_id, &stored)?;
-    Ok(WireNewPrincipal { principal: stored.known, secret: stored.secret })
+    database::write(cx.db, PRINCIPAL, &stored.known.client_id, &stored)?;
+    Ok(PrincipalSecretBody { principal: stored.known, secret: stored.secret })
 }
 
 pub(crate) fn set_claims(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     client_id: &str,
     claims: Vec<String>,
     directory_roles: Vec<String>,
 ) -> Result<(), Failure> {
-    let mut stored = known(room, client_id)?;
+    let mut stored = known(cx, client_id)?;
     (stored.claims, stored.directory_roles) = (claims, directory_roles);
-    database::keep(room.db, PRINCIPAL, &stored.known.client_id, &stored)
+    database::write(cx.db, PRINCIPAL, &stored.known.client_id, &stored)
 }
 
-pub(crate) fn delete_principal(room: &Room<'_>, client_id: &str) -> Result<(), Failure> {
-    database::forget(room.db, PRINCIPAL, &client_id.to_lowercase()).map(drop)
+pub(crate) fn delete_principal(cx: &CallContext<'_>, client_id: &str) -> Result<(), Failure> {
+    database::delete(cx.db, PRINCIPAL, &client_id.to_lowercase()).map(drop)
 }
 
-pub(crate) fn principals(room: &Room<'_>) -> Result<Vec<KnownPrincipal>, Failure> {
-    let stored: Vec<StoredPrincipal> = database::records(room.db, PRINCIPAL)?;
-    let mut known: Vec<KnownPrincipal> = stored.into_iter().map(|it| it.known).collect();
+pub(crate) fn principals(cx: &CallContext<'_>) -> Result<Vec<PrincipalInfo>, Failure> {
+    let stored: Vec<StoredPrincipal> = database::records(cx.db, PRINCIPAL)?;
+    let mut known: Vec<PrincipalInfo> = stored.into_iter().map(|it| it.known).collect();
     known.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(known)
 }
 
-fn known(room: &Room<'_>, client_id: &str) -> Result<StoredPrincipal, Failure> {
-    database::record(room.db, PRINCIPAL, &client_id.to_lowercase())?
+fn known(cx: &CallContext<'_>, client_id: &str) -> Result<StoredPrincipal, Failure> {
+    database::record(cx.db, PRINCIPAL, &client_id.to_lowercase())?
         .ok_or_else(|| not_found(format!("principal {client_id}")))
 }
 
 /// Whoever proved who they are.
-struct Someone {
+struct Caller {
     principal: Principal,
     /// How denials name them.
     names: Vec<String>,
     rights: Rights,
 }
 
-fn someone(room: &Room<'_>, proof: &Proof) -> Result<Someone, Failure> {
-    let refused = |why: &str| Refusal::Credential { who: proof.who(), why: why.to_owned() };
-    let tenant_id = tenant(room.seed);
+fn authenticate(cx: &CallContext<'_>, proof: &CallCredential) -> Result<Caller, Failure> {
+    let refused = |why: &str| CallError::Credential { who: proof.who(), why: why.to_owned() };
+    let tenant_id = tenant(cx.seed);
     match proof {
-        Proof::Service => Ok(Someone {
+        CallCredential::Service => Ok(Caller {
             principal: Principal {
                 client_id: SERVICE.to_owned(),
-                object_id: seed::uuid(room.seed, &["service"]).to_string(),
+                object_id: seed::uuid(cx.seed, &["service"]).to_string(),
                 tenant_id,
                 claims: vec!["oid".to_owned()],
                 directory_roles: Vec::new(),
@@ -126,9 +126,9 @@ fn someone(room: &Room<'_>, proof: &Proof) -> Result<Someone, Failure> {
             names: vec![SERVICE.to_owned()],
             rights: Rights::Everywhere,
         }),
-        Proof::Client { client_id, secret } => {
+        CallCredential::Client { client_id, secret } => {
             let found: Option<StoredPrincipal> =
-                database::record(room.db, PRINCIPAL, &client_id.to_lowercase())?;
+                database::record(cx.db, PRINCIPAL, &client_id.to_lowercase())?;
             let Some(found) = found else {
                 return Err(refused("there is no principal of this client id").into());
             };
@@ -136,23 +136,25 @@ fn someone(room: &Room<'_>, proof: &Proof) -> Result<Someone, Failure> {
                 return Err(refused("the secret is not the one that it has").into());
             }
             let names = vec![found.known.client_id.clone(), found.known.object_id.clone()];
-            let KnownPrincipal { client_id, object_id, rights, .. } = found.known;
+            let PrincipalInfo { client_id, object_id, rights, .. } = found.known;
             let (claims, directory_roles) = (found.claims, found.directory_roles);
-            Ok(Someone {
+            Ok(Caller {
                 principal: Principal { client_id, object_id, tenant_id, claims, directory_roles },
                 names,
                 rights,
             })
         }
-        Proof::Identity { id } => {
-            let found = find(room.db, &id.key())?;
-            let Some(Stored { shape: Shape::Identity { client_id, principal_id, .. }, tags, .. }) = found
+        CallCredential::Identity { id } => {
+            let found = find(cx.db, &id.key())?;
+            let Some(Stored {
+                properties: Properties::Identity { client_id, principal_id, .. }, tags, ..
+            }) = found
             else {
                 return Err(refused("there is no such identity").into());
             };
             let (client_id, object_id) = (client_id.unwrap_or_default(), principal_id.unwrap_or_default());
             let by_roles = tags.get(RIGHTS_TAG).is_some_and(|it| it.eq_ignore_ascii_case("byRoles"));
-            Ok(Someone {
+            Ok(Caller {
                 names: vec![id.key(), client_id.clone(), object_id.clone()],
                 principal: Principal {
                     client_id,
@@ -167,24 +169,24 @@ fn someone(room: &Room<'_>, proof: &Proof) -> Result<Someone, Failure> {
     }
 }
 
-pub(crate) fn principal(room: &Room<'_>, proof: &Proof) -> Result<Principal, Failure> {
-    someone(room, proof).map(|it| it.principal)
+pub(crate) fn principal(cx: &CallContext<'_>, proof: &CallCredential) -> Result<Principal, Failure> {
+    authenticate(cx, proof).map(|it| it.principal)
 }
 
 pub(crate) fn permissions(
-    room: &Room<'_>,
-    proof: &Proof,
+    cx: &CallContext<'_>,
+    proof: &CallCredential,
     id: &ResourceId,
     actions: &[String],
 ) -> Result<Vec<Permission>, Failure> {
-    let someone = someone(room, proof)?;
-    let denials = denials(room, &someone.names, id)?;
-    let roles: Vec<String> = match someone.rights {
+    let caller = authenticate(cx, proof)?;
+    let denials = denials(cx, &caller.names, id)?;
+    let roles: Vec<String> = match caller.rights {
         Rights::Everywhere => Vec::new(),
-        Rights::ByRoles => database::records::<StoredRole>(room.db, ROLE)?
+        Rights::ByRoles => database::records::<StoredRole>(cx.db, ROLE)?
             .into_iter()
-            .filter(|it| it.effective <= room.now)
-            .filter(|it| it.assignment.principal.eq_ignore_ascii_case(&someone.principal.object_id))
+            .filter(|it| it.effective <= cx.now)
+            .filter(|it| it.assignment.principal.eq_ignore_ascii_case(&caller.principal.object_id))
             .filter(|it| is_within(id, &it.assignment.scope))
             .map(|it| it.assignment.role)
             .collect(),
@@ -192,7 +194,7 @@ pub(crate) fn permissions(
     let permission = |action: &String| Permission {
         action: action.clone(),
         allowed: !denials.iter().any(|it| matches(&it.action, action))
-            && (someone.rights == Rights::Everywhere || roles.iter().any(|role| allows(role, action))),
+            && (caller.rights == Rights::Everywhere || roles.iter().any(|role| allows(role, action))),
     };
     Ok(actions.iter().map(permission).collect())
 }
@@ -237,56 +239,63 @@ fn is_within(id: &ResourceId, scope: &ResourceId) -> bool {
     id == scope || id.starts_with(&format!("{scope}/"))
 }
 
-fn denials(room: &Room<'_>, names: &[String], id: &ResourceId) -> Result<Vec<Denial>, Failure> {
-    let mut denials: Vec<Denial> = database::records(room.db, DENIAL)?;
+fn denials(cx: &CallContext<'_>, names: &[String], id: &ResourceId) -> Result<Vec<Denial>, Failure> {
+    let mut denials: Vec<Denial> = database::records(cx.db, DENIAL)?;
     denials.retain(|it| {
-        it.until.is_none_or(|until| room.now < until)
+        it.until.is_none_or(|until| cx.now < until)
             && names.iter().any(|name| name.eq_ignore_ascii_case(&it.who))
             && is_within(id, &it.scope)
     });
     Ok(denials)
 }
 
-pub(crate) fn deny(room: &Room<'_>, denial: &Denial) -> Result<(), Failure> {
+pub(crate) fn deny(cx: &CallContext<'_>, denial: &Denial) -> Result<(), Failure> {
     let key =
         format!("{} {} {}", denial.scope.key(), denial.who.to_lowercase(), denial.action.to_lowercase());
-    database::keep(room.db, DENIAL, &key, denial)
+    database::write(cx.db, DENIAL, &key, denial)
 }
 
-pub(crate) fn allow(room: &Room<'_>, scope: &ResourceId) -> Result<(), Failure> {
-    let denials: Vec<Denial> = database::records(room.db, DENIAL)?;
+pub(crate) fn allow(cx: &CallContext<'_>, scope: &ResourceId) -> Result<(), Failure> {
+    let denials: Vec<Denial> = database::records(cx.db, DENIAL)?;
     for denial in denials.iter().filter(|it| it.scope == *scope) {
         let key =
             format!("{} {} {}", denial.scope.key(), denial.who.to_lowercase(), denial.action.to_lowercase());
-        database::forget(room.db, DENIAL, &key)?;
+        database::delete(cx.db, DENIAL, &key)?;
     }
     Ok(())
 }
 
 /// Whether this service may do what it does to a resource.
-pub(crate) fn check_service(room: &Room<'_>, id: &ResourceId, kind: Kind, verb: &str) -> Result<(), Failure> {
+pub(crate) fn check_service(
+    cx: &CallContext<'_>,
+    id: &ResourceId,
+    kind: ResourceKind,
+    verb: &str,
+) -> Result<(), Failure> {
     let action = match kind.provider() {
         Some((namespace, kind)) => format!("{namespace}/{kind}/{verb}"),
         None => format!("Microsoft.Resources/subscriptions/resourceGroups/{verb}"),
     };
-    let denied = denials(room, &[SERVICE.to_owned()], id)?.iter().any(|it| matches(&it.action, &action));
+    let denied = denials(cx, &[SERVICE.to_owned()], id)?.iter().any(|it| matches(&it.action, &action));
     match denied {
-        true => Err(Refusal::Denied { who: "this service".to_owned(), action, what: id.to_string() }.into()),
+        true => {
+            Err(CallError::Denied { who: "this service".to_owned(), action, what: id.to_string() }.into())
+        }
         false => Ok(()),
     }
 }
 
-pub(crate) fn set_lock(room: &Room<'_>, id: &ResourceId, locked: bool) -> Result<(), Failure> {
+pub(crate) fn set_lock(cx: &CallContext<'_>, id: &ResourceId, locked: bool) -> Result<(), Failure> {
     match locked {
-        true => database::keep(room.db, LOCK, &id.key(), id),
-        false => database::forget(room.db, LOCK, &id.key()).map(drop),
+        true => database::write(cx.db, LOCK, &id.key(), id),
+        false => database::delete(cx.db, LOCK, &id.key()).map(drop),
     }
 }
 
-pub(crate) fn check_lock(room: &Room<'_>, id: &ResourceId, verb: &str) -> Result<(), Failure> {
-    let locks: Vec<ResourceId> = database::records(room.db, LOCK)?;
+pub(crate) fn check_lock(cx: &CallContext<'_>, id: &ResourceId, verb: &str) -> Result<(), Failure> {
+    let locks: Vec<ResourceId> = database::records(cx.db, LOCK)?;
     match locks.iter().any(|lock| is_within(id, lock)) {
-        true => Err(Refusal::Locked { what: id.to_string(), action: verb.to_owned() }.into()),
+        true => Err(CallError::Locked { what: id.to_string(), action: verb.to_owned() }.into()),
         false => Ok(()),
     }
 }
@@ -295,11 +304,11 @@ fn role_key(scope: &ResourceId, name: &str) -> String {
     format!("{} {}", scope.key(), name.to_lowercase())
 }
 
-pub(crate) fn assign_role(room: &Room<'_>, assignment: &RoleAssignment) -> Result<(), Failure> {
+pub(crate) fn assign_role(cx: &CallContext<'_>, assignment: &RoleAssignment) -> Result<(), Failure> {
     let scope = &assignment.scope;
-    find(room.db, &scope.key())?.ok_or_else(|| not_found(scope))?;
+    find(cx.db, &scope.key())?.ok_or_else(|| not_found(scope))?;
     let key = role_key(scope, &assignment.name);
-    if let Some(found) = database::record::<StoredRole>(room.db, ROLE, &key)? {
+    if let Some(found) = database::record::<StoredRole>(cx.db, ROLE, &key)? {
         return match found.assignment == *assignment {
             true => Ok(()),
             false => Err(conflict(
@@ -308,26 +317,29 @@ pub(crate) fn assign_role(room: &Room<'_>, assignment: &RoleAssignment) -> Resul
             )),
         };
     }
-    let stored = StoredRole { assignment: assignment.clone(), effective: room.later(room.bent.late) };
-    database::keep(room.db, ROLE, &key, &stored)
+    let stored = StoredRole { assignment: assignment.clone(), effective: cx.later(cx.effects.late) };
+    database::write(cx.db, ROLE, &key, &stored)
 }
 
-pub(crate) fn role_assignments(room: &Room<'_>, scope: &ResourceId) -> Result<Vec<RoleAssignment>, Failure> {
-    let stored: Vec<StoredRole> = database::records(room.db, ROLE)?;
+pub(crate) fn role_assignments(
+    cx: &CallContext<'_>,
+    scope: &ResourceId,
+) -> Result<Vec<RoleAssignment>, Failure> {
+    let stored: Vec<StoredRole> = database::records(cx.db, ROLE)?;
     Ok(stored.into_iter().map(|it| it.assignment).filter(|it| is_within(&it.scope, scope)).collect())
 }
 
-pub(crate) fn revoke_role(room: &Room<'_>, scope: &ResourceId, name: &str) -> Result<(), Failure> {
-    database::forget(room.db, ROLE, &role_key(scope, name)).map(drop)
+pub(crate) fn revoke_role(cx: &CallContext<'_>, scope: &ResourceId, name: &str) -> Result<(), Failure> {
+    database::delete(cx.db, ROLE, &role_key(scope, name)).map(drop)
 }
 
 /// Roles over what goes go with it.
-pub(crate) fn revoke_within(room: &Room<'_>, scope: &str) -> Result<(), Failure> {
-    let stored: Vec<StoredRole> = database::records(room.db, ROLE)?;
+pub(crate) fn revoke_within(cx: &CallContext<'_>, scope: &str) -> Result<(), Failure> {
+    let stored: Vec<StoredRole> = database::records(cx.db, ROLE)?;
     for StoredRole { assignment, .. } in stored {
         let key = assignment.scope.key();
         if key == scope || key.starts_with(&format!("{scope}/")) {
-            database::forget(room.db, ROLE, &role_key(&assignment.scope, &assignment.name))?;
+            database::delete(cx.db, ROLE, &role_key(&assignment.scope, &assignment.name))?;
         }
     }
     Ok(())

@@ -16,14 +16,14 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kubesim::kubelet::annotations;
 use serde_json::{Value, json};
 
-use super::attend::{place, report, until};
-use super::machines::{self, Planned};
+use super::machines::{self, PlannedMachine};
 use super::operators::{self, OPERATORS, Phase};
+use super::runner::{place, report, until};
 use super::{sim_name, update};
-use crate::desk::Desk;
+use crate::call_context::FaultEffects;
 use crate::resources;
-use crate::room::Bent;
 use crate::seed;
+use crate::simulator::Simulator;
 
 /// On an operator: what it last rolled out.
 const ROLLED_OUT: &str = "sim.shipshape.dev/rolled-out";
@@ -36,12 +36,13 @@ const API_SECRETS: &str = "openshift-config";
 const ROUTER_SECRETS: &str = "openshift-ingress";
 
 /// Keeps a cluster until something fails.
-pub(super) async fn keep(
-    desk: &Arc<Desk>,
+pub(super) async fn run(
+    simulator: &Arc<Simulator>,
     request: &InstallRequest,
     client: kube::Client,
 ) -> anyhow::Result<()> {
-    tokio::try_join!(roll_out(desk, request, &client), follow_machines(desk, request, &client)).map(drop)
+    tokio::try_join!(roll_out(simulator, request, &client), follow_machines(simulator, request, &client))
+        .map(drop)
 }
 
 /// Something that changed, whatever it was: the whole is looked at anyway.
@@ -76,7 +77,11 @@ fn changes(client: &kube::Client) -> anyhow::Result<Changes> {
     Ok(all)
 }
 
-async fn roll_out(desk: &Desk, request: &InstallRequest, client: &kube::Client) -> anyhow::Result<()> {
+async fn roll_out(
+    simulator: &Simulator,
+    request: &InstallRequest,
+    client: &kube::Client,
+) -> anyhow::Result<()> {
     let mut changes = changes(client)?;
     loop {
         match changes.next().await {
@@ -87,12 +92,16 @@ async fn roll_out(desk: &Desk, request: &InstallRequest, client: &kube::Client) 
             }
             Some(Ok(())) => {}
         }
-        while roll_out_once(desk, request, client).await? {}
+        while roll_out_once(simulator, request, client).await? {}
     }
 }
 
 /// Rolls out what is different from what was last rolled out; whether there was anything.
-async fn roll_out_once(desk: &Desk, request: &InstallRequest, client: &kube::Client) -> anyhow::Result<bool> {
+async fn roll_out_once(
+    simulator: &Simulator,
+    request: &InstallRequest,
+    client: &kube::Client,
+) -> anyhow::Result<bool> {
     let config = |kind: &str| place(client, "config.openshift.io/v1", kind, None);
     let (operators, versions) = (config("ClusterOperator")?, config("ClusterVersion")?);
     let version = object(&versions, "version").await?;
@@ -109,16 +118,16 @@ async fn roll_out_once(desk: &Desk, request: &InstallRequest, client: &kube::Cli
             rolling.push((name, wanted, why));
         }
     }
-    let now = || desk.clock.now();
+    let now = || simulator.clock.now();
     let takes = |usual: Duration, what: &str| {
-        let span = seed::span(desk.seed, desk.pace, usual, &[what, &request.infra_id]);
+        let span = seed::span(simulator.seed, simulator.pace, usual, &[what, &request.infra_id]);
         now().saturating_add(span).unwrap_or(jiff::Timestamp::MAX)
     };
     for (name, _, why) in &rolling {
         report(&operators, name, &operators::status(name, Phase::Rolling, &running, why, now())).await?;
     }
     if !rolling.is_empty() {
-        until(desk, takes(ROLL_OUT, "roll-out")).await;
+        until(simulator, takes(ROLL_OUT, "roll-out")).await;
     }
     for (name, wanted, _) in &rolling {
         let noted = json!({ "metadata": { "annotations": { ROLLED_OUT: wanted } } });
@@ -131,7 +140,7 @@ async fn roll_out_once(desk: &Desk, request: &InstallRequest, client: &kube::Cli
     }
     let under_way = next.is_some() || update::is_under_way(&version);
     if under_way {
-        until(desk, takes(UPDATE, "update")).await;
+        until(simulator, takes(UPDATE, "update")).await;
         let version = object(&versions, "version").await?;
         let target = version["status"]["desired"]["version"].as_str().unwrap_or_default();
         for name in OPERATORS {
@@ -181,21 +190,26 @@ async fn versions_of(client: &kube::Client, namespace: &str, names: &[&str]) -> 
 
 /// Nodes are as their machines are: gone, stopped, running. While no machine of the control plane runs, nobody is let in.
 async fn follow_machines(
-    desk: &Arc<Desk>,
+    simulator: &Arc<Simulator>,
     request: &InstallRequest,
     client: &kube::Client,
 ) -> anyhow::Result<()> {
-    let bell = desk.bell(&request.group);
+    let notifier = simulator.notifier(&request.group);
     loop {
-        follow_once(desk, request, client).await?;
-        bell.notified().await;
+        follow_once(simulator, request, client).await?;
+        notifier.notified().await;
     }
 }
 
-async fn follow_once(desk: &Desk, request: &InstallRequest, client: &kube::Client) -> anyhow::Result<()> {
-    let running = desk.within(Bent::default(), |room| resources::machines_of(room, &request.group))?;
-    let runs = |it: &Planned| running.get(&it.id(request).key()) == Some(&true);
-    if let Some(cluster) = desk.sim.get(&sim_name(request)) {
+async fn follow_once(
+    simulator: &Simulator,
+    request: &InstallRequest,
+    client: &kube::Client,
+) -> anyhow::Result<()> {
+    let running =
+        simulator.within(FaultEffects::default(), |cx| resources::machines_of(cx, &request.group))?;
+    let runs = |it: &PlannedMachine| running.get(&it.id(request).key()) == Some(&true);
+    if let Some(cluster) = simulator.clusters.get(&sim_name(request)) {
         cluster.set_reachable(machines::masters(request).iter().any(runs));
     }
     let nodes: Api<Node> = Api::all(client.clone());

@@ -1,20 +1,20 @@
-//! Whether a resource may be as wanted: its id, its ranges of addresses, what it refers to.
+//! Validation of requests: ids, address ranges, references.
 
 use std::net::IpAddr;
 
-use cloud::{Backend, Kind, ResourceId, Shape};
+use cloud::{LoadBalancerBackend, Properties, ResourceId, ResourceKind};
 use rusqlite::OptionalExtension as _;
 
 use super::{Stored, find, group_of, of_group, references_of, usable};
+use crate::call_context::CallContext;
 use crate::cidr::Cidr;
 use crate::failure::{Failure, conflict, invalid, not_found};
-use crate::room::Room;
 
-/// The destination of a route for all that has no other.
+/// The destination of a default route.
 const EVERYWHERE: &str = "0.0.0.0/0";
 
-/// An id tells the kind.
-pub(super) fn check_id(id: &ResourceId, kind: Kind) -> Result<(), Failure> {
+/// Checks that the id is one of the resource kind.
+pub(super) fn check_id(id: &ResourceId, kind: ResourceKind) -> Result<(), Failure> {
     let segments: Vec<&str> = id.as_str().split('/').collect();
     let told = segments.get(6).map(|namespace| {
         let types: Vec<&str> = segments[7..].iter().step_by(2).copied().collect();
@@ -37,42 +37,42 @@ pub(super) fn check_id(id: &ResourceId, kind: Kind) -> Result<(), Failure> {
     Err(invalid("InvalidResourceType", format!("{id} does not fit what is put there; expected {expected}")))
 }
 
-/// Whether a resource may be as wanted, all else being as it is.
+/// Validates the requested properties against the present resources.
 pub(super) fn check(
-    room: &Room<'_>,
+    cx: &CallContext<'_>,
     id: &ResourceId,
     location: &str,
-    before: Option<&Shape>,
-    shape: &Shape,
+    before: Option<&Properties>,
+    properties: &Properties,
 ) -> Result<(), Failure> {
     if location.is_empty() {
         return Err(invalid("LocationRequired", format!("{id} has no location")));
     }
-    for used in references_of(shape) {
-        usable(room, used)?.ok_or_else(|| not_found(used))?;
+    for used in references_of(properties) {
+        usable(cx, used)?.ok_or_else(|| not_found(used))?;
     }
-    match shape {
-        Shape::ResourceGroup { managed_by } => match before {
-            Some(Shape::ResourceGroup { managed_by: present }) if present != managed_by => {
+    match properties {
+        Properties::ResourceGroup { managed_by } => match before {
+            Some(Properties::ResourceGroup { managed_by: present }) if present != managed_by => {
                 let by = present.as_deref().unwrap_or("nobody");
                 Err(conflict(id, format!("it is managed by {by}, and that does not change")))
             }
             _ => Ok(()),
         },
-        Shape::VirtualNetwork { address_space } => check_network(room, id, address_space),
-        Shape::Subnet { address_prefix, security_group, route_table, nat_gateway, .. } => {
+        Properties::VirtualNetwork { address_space } => check_network(cx, id, address_space),
+        Properties::Subnet { address_prefix, security_group, route_table, nat_gateway, .. } => {
             for (used, kind) in [
-                (security_group, Kind::SecurityGroup),
-                (route_table, Kind::RouteTable),
-                (nat_gateway, Kind::NatGateway),
+                (security_group, ResourceKind::SecurityGroup),
+                (route_table, ResourceKind::RouteTable),
+                (nat_gateway, ResourceKind::NatGateway),
             ] {
                 if let Some(used) = used {
-                    expect_kind(room, used, kind)?;
+                    expect_kind(cx, used, kind)?;
                 }
             }
-            check_subnet(room, id, address_prefix)
+            check_subnet(cx, id, address_prefix)
         }
-        Shape::SecurityGroup { rules } => {
+        Properties::SecurityGroup { rules } => {
             let mut priorities: Vec<u32> = rules.iter().map(|it| it.priority).collect();
             priorities.sort_unstable();
             match priorities.windows(2).find(|it| it[0] == it[1]) {
@@ -83,10 +83,10 @@ pub(super) fn check(
                 None => Ok(()),
             }
         }
-        Shape::RouteTable { routes } => {
+        Properties::RouteTable { routes } => {
             routes.keys().filter(|it| *it != EVERYWHERE).try_for_each(|it| range(it).map(drop))
         }
-        Shape::LoadBalancer { frontends, backends, outbound } => {
+        Properties::LoadBalancer { frontends, backends, outbound } => {
             for frontend in frontends {
                 if frontend.public_ip.is_some() == frontend.subnet.is_some() {
                     let why = format!(
@@ -96,23 +96,23 @@ pub(super) fn check(
                     return Err(invalid("InvalidFrontend", why));
                 }
                 if let Some(subnet) = &frontend.subnet {
-                    expect_kind(room, subnet, Kind::Subnet)?;
+                    expect_kind(cx, subnet, ResourceKind::Subnet)?;
                 }
             }
             for address in frontends.iter().filter_map(|it| it.public_ip.as_ref()).chain(outbound) {
-                expect_kind(room, address, Kind::PublicIp)?;
+                expect_kind(cx, address, ResourceKind::PublicIp)?;
             }
             // Those that have joined may have gone since.
-            let joined: &[Backend] = match before {
-                Some(Shape::LoadBalancer { backends, .. }) => backends,
+            let joined: &[LoadBalancerBackend] = match before {
+                Some(Properties::LoadBalancer { backends, .. }) => backends,
                 _ => &[],
             };
             for backend in backends.iter().filter(|it| !joined.contains(it)) {
-                expect_kind(room, &backend.machine, Kind::Machine)?;
+                expect_kind(cx, &backend.machine, ResourceKind::Machine)?;
             }
             Ok(())
         }
-        Shape::DnsRecord { ttl, addresses } => {
+        Properties::DnsRecord { ttl, addresses } => {
             if *ttl == 0 || addresses.is_empty() {
                 let why =
                     format!("{id} has ttl {ttl} and {} addresses; both must be at least 1", addresses.len());
@@ -123,22 +123,22 @@ pub(super) fn check(
                 None => Ok(()),
             }
         }
-        Shape::StorageAccount { .. } => check_storage_name(room, id),
-        Shape::PrivateEndpoint { subnet, .. } => {
-            expect_kind(room, subnet, Kind::Subnet)?;
+        Properties::StorageAccount { .. } => check_storage_name(cx, id),
+        Properties::PrivateEndpoint { subnet, .. } => {
+            expect_kind(cx, subnet, ResourceKind::Subnet)?;
             match before {
-                Some(Shape::PrivateEndpoint { subnet: present, target: led, .. })
-                    if references_of(shape) != [present, led] =>
+                Some(Properties::PrivateEndpoint { subnet: present, target: led, .. })
+                    if references_of(properties) != [present, led] =>
                 {
                     Err(conflict(id, "an endpoint cannot be moved; delete it first"))
                 }
                 _ => Ok(()),
             }
         }
-        Shape::Machine { subnet, zone, .. } => {
-            expect_kind(room, subnet, Kind::Subnet)?;
+        Properties::Machine { subnet, zone, .. } => {
+            expect_kind(cx, subnet, ResourceKind::Subnet)?;
             match before {
-                Some(Shape::Machine { subnet: present, zone: its_zone, .. })
+                Some(Properties::Machine { subnet: present, zone: its_zone, .. })
                     if present != subnet || its_zone != zone =>
                 {
                     Err(conflict(id, "a machine cannot be moved to another subnet or zone; delete it first"))
@@ -146,18 +146,18 @@ pub(super) fn check(
                 _ => Ok(()),
             }
         }
-        Shape::PublicIp { .. }
-        | Shape::NatGateway {}
-        | Shape::DnsZone {}
-        | Shape::Disk { .. }
-        | Shape::DiskEncryptionSet {}
-        | Shape::Identity { .. } => Ok(()),
+        Properties::PublicIp { .. }
+        | Properties::NatGateway {}
+        | Properties::DnsZone {}
+        | Properties::Disk { .. }
+        | Properties::DiskEncryptionSet {}
+        | Properties::Identity { .. } => Ok(()),
     }
 }
 
-fn expect_kind(room: &Room<'_>, id: &ResourceId, kind: Kind) -> Result<Stored, Failure> {
-    let found = usable(room, id)?.ok_or_else(|| not_found(id))?;
-    if found.shape.kind() == kind {
+fn expect_kind(cx: &CallContext<'_>, id: &ResourceId, kind: ResourceKind) -> Result<Stored, Failure> {
+    let found = usable(cx, id)?.ok_or_else(|| not_found(id))?;
+    if found.properties.kind() == kind {
         return Ok(found);
     }
     let expected = kind.provider().map_or_else(String::new, |(_, kind)| kind.to_owned());
@@ -169,20 +169,20 @@ fn range(text: &str) -> Result<Cidr, Failure> {
 }
 
 /// The subnets of a network.
-fn subnets(room: &Room<'_>, network: &ResourceId) -> Result<Vec<(ResourceId, Cidr)>, Failure> {
+fn subnets(cx: &CallContext<'_>, network: &ResourceId) -> Result<Vec<(ResourceId, Cidr)>, Failure> {
     let inside = format!("{}/subnets/", network.key());
-    let held = of_group(room.db, &group_of(network).key())?;
+    let held = of_group(cx.db, &group_of(network).key())?;
     held.into_iter()
         .filter(|it| it.id.key().starts_with(&inside))
-        .filter_map(|it| match &it.shape {
-            Shape::Subnet { address_prefix, .. } => Some((it.id.clone(), address_prefix.clone())),
+        .filter_map(|it| match &it.properties {
+            Properties::Subnet { address_prefix, .. } => Some((it.id.clone(), address_prefix.clone())),
             _ => None,
         })
         .map(|(id, prefix)| Ok((id, range(&prefix)?)))
         .collect()
 }
 
-fn check_network(room: &Room<'_>, id: &ResourceId, space: &[String]) -> Result<(), Failure> {
+fn check_network(cx: &CallContext<'_>, id: &ResourceId, space: &[String]) -> Result<(), Failure> {
     if space.is_empty() {
         return Err(invalid("AddressSpaceRequired", format!("{id} has no range of addresses")));
     }
@@ -192,7 +192,7 @@ fn check_network(room: &Room<'_>, id: &ResourceId, space: &[String]) -> Result<(
             return Err(invalid("OverlappingAddressSpace", format!("{one} and {other} of {id} overlap")));
         }
     }
-    for (subnet, prefix) in subnets(room, id)? {
+    for (subnet, prefix) in subnets(cx, id)? {
         if !space.iter().any(|it| it.contains(prefix)) {
             return Err(super::in_use(id, format!("{subnet}, whose range {prefix} would not be in it")));
         }
@@ -200,10 +200,11 @@ fn check_network(room: &Room<'_>, id: &ResourceId, space: &[String]) -> Result<(
     Ok(())
 }
 
-fn check_subnet(room: &Room<'_>, id: &ResourceId, prefix: &str) -> Result<(), Failure> {
+fn check_subnet(cx: &CallContext<'_>, id: &ResourceId, prefix: &str) -> Result<(), Failure> {
     let wanted = range(prefix)?;
     let network = id.parent().ok_or_else(|| not_found(id))?;
-    let Some(Stored { shape: Shape::VirtualNetwork { address_space }, .. }) = find(room.db, &network.key())?
+    let Some(Stored { properties: Properties::VirtualNetwork { address_space }, .. }) =
+        find(cx.db, &network.key())?
     else {
         return Err(not_found(&network));
     };
@@ -215,29 +216,30 @@ fn check_subnet(room: &Room<'_>, id: &ResourceId, prefix: &str) -> Result<(), Fa
         let why = format!("the range {wanted} of {id} is not within {}", address_space.join(", "));
         return Err(invalid("NetcfgInvalidSubnet", why));
     }
-    for (other, its) in subnets(room, &network)? {
+    for (other, its) in subnets(cx, &network)? {
         if other != *id && its.overlaps(wanted) {
             let why = format!("the range {wanted} of {id} overlaps with {its} of {other}");
             return Err(invalid("NetcfgSubnetRangesOverlap", why));
         }
     }
-    let Some(Stored { shape: Shape::Subnet { address_prefix, .. }, .. }) = find(room.db, &id.key())? else {
+    let Some(Stored { properties: Properties::Subnet { address_prefix, .. }, .. }) = find(cx.db, &id.key())?
+    else {
         return Ok(());
     };
-    // Whoever has an address keeps it, so a range in use does not change.
-    if range(&address_prefix)? != wanted && is_used(room, id)? {
+    // Assigned addresses stay valid, so a range in use cannot change.
+    if range(&address_prefix)? != wanted && is_used(cx, id)? {
         return Err(super::in_use(id, "those who have an address in it"));
     }
     Ok(())
 }
 
-fn is_used(room: &Room<'_>, id: &ResourceId) -> Result<bool, Failure> {
-    let mut statement = room.db.prepare_cached("select 1 from reference where used = ?")?;
+fn is_used(cx: &CallContext<'_>, id: &ResourceId) -> Result<bool, Failure> {
+    let mut statement = cx.db.prepare_cached("select 1 from reference where used = ?")?;
     Ok(statement.exists([id.key()])?)
 }
 
-/// Names of storage accounts are names in the DNS, so no two accounts of the cloud have the same.
-fn check_storage_name(room: &Room<'_>, id: &ResourceId) -> Result<(), Failure> {
+/// Names of storage accounts are DNS names, so they are unique in the cloud.
+fn check_storage_name(cx: &CallContext<'_>, id: &ResourceId) -> Result<(), Failure> {
     let name = id.name();
     let sound = (3..=24).contains(&name.len())
         && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
@@ -247,7 +249,7 @@ fn check_storage_name(room: &Room<'_>, id: &ResourceId) -> Result<(), Failure> {
         );
         return Err(invalid("AccountNameInvalid", why));
     }
-    let other: Option<String> = room
+    let other: Option<String> = cx
         .db
         .prepare_cached(
             "select key from resource where kind = 'storage' and key <> ? and key like '%/' || ?",

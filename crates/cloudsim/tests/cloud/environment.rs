@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::install::{InstallRequest, InstallStage, Installation, Installer as _, MachinePool};
-use cloud::{CloudError, Frontend, Infrastructure as _, Put, Resource, ResourceId, Shape, State};
+use cloud::{
+    CloudError, Infrastructure as _, LoadBalancerFrontend, Properties, Resource, ResourceId, ResourceRequest,
+    ResourceState,
+};
 use cloudsim::SimClient;
 use cloudsim::{Faults, Options, Service};
 use tokio::task::JoinHandle;
@@ -20,35 +23,35 @@ pub(crate) const SUBSCRIPTION: &str = "11111111-1111-1111-1111-111111111111";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running service. Dropping it kills it.
-pub(crate) struct Bed {
+pub(crate) struct Environment {
     pub(crate) cloud: SimClient,
     pub(crate) faults: Faults,
     stop: CancellationToken,
     task: JoinHandle<Result<(), cloudsim::ServeError>>,
 }
 
-impl Bed {
-    pub(crate) async fn new() -> Bed {
-        Bed::with(Options::default()).await
+impl Environment {
+    pub(crate) async fn new() -> Environment {
+        Environment::with(Options::default()).await
     }
 
-    pub(crate) async fn at(directory: &Path) -> Bed {
-        Bed::with(Options { directory: Some(directory.to_owned()), ..Options::default() }).await
+    pub(crate) async fn at(directory: &Path) -> Environment {
+        Environment::with(Options { directory: Some(directory.to_owned()), ..Options::default() }).await
     }
 
-    pub(crate) async fn with(options: Options) -> Bed {
+    pub(crate) async fn with(options: Options) -> Environment {
         let service = Service::open(options).await.expect("the service opens");
         let (cloud, faults) = (service.client().expect("a client"), service.faults());
         let stop = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and its end is awaited or forced")]
         let task = tokio::spawn(service.serve(stop.clone()));
-        Bed { cloud, faults, stop, task }
+        Environment { cloud, faults, stop, task }
     }
 
     /// Asks it to stop, and waits until it has.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
-        (&mut self.task).await.expect("it does not panic").expect("it ends well");
+        (&mut self.task).await.expect("it does not panic").expect("it stops well");
     }
 
     /// Ends it at once, wherever it is.
@@ -59,10 +62,13 @@ impl Bed {
 
     /// A group, a network and two subnets.
     pub(crate) async fn network(&self) -> [ResourceId; 2] {
-        self.put(group("net"), Shape::ResourceGroup { managed_by: None }).await;
+        self.put(group("net"), Properties::ResourceGroup { managed_by: None }).await;
         let network = network_id();
-        self.put(network.clone(), Shape::VirtualNetwork { address_space: vec!["10.0.0.0/16".to_owned()] })
-            .await;
+        self.put(
+            network.clone(),
+            Properties::VirtualNetwork { address_space: vec!["10.0.0.0/16".to_owned()] },
+        )
+        .await;
         let subnets = [("master", "10.0.0.0/23"), ("worker", "10.0.2.0/23")];
         for (name, prefix) in subnets {
             self.put(network.child("subnets", name), subnet(prefix)).await;
@@ -70,12 +76,16 @@ impl Bed {
         subnets.map(|(name, _)| network.child("subnets", name))
     }
 
-    pub(crate) async fn put(&self, id: ResourceId, shape: Shape) -> Resource {
-        self.try_put(id, shape).await.expect("the put is accepted")
+    pub(crate) async fn put(&self, id: ResourceId, properties: Properties) -> Resource {
+        self.try_put(id, properties).await.expect("the put is accepted")
     }
 
-    pub(crate) async fn try_put(&self, id: ResourceId, shape: Shape) -> Result<Resource, CloudError> {
-        self.cloud.put(wish(id, shape)).await
+    pub(crate) async fn try_put(
+        &self,
+        id: ResourceId,
+        properties: Properties,
+    ) -> Result<Resource, CloudError> {
+        self.cloud.put(request(id, properties)).await
     }
 
     pub(crate) async fn get(&self, id: &ResourceId) -> Option<Resource> {
@@ -86,18 +96,21 @@ impl Bed {
     pub(crate) async fn prepared(&self, name: &str) -> InstallRequest {
         let [master, worker] = self.network().await;
         let managed = group(&format!("{name}-managed"));
-        self.put(managed.clone(), Shape::ResourceGroup { managed_by: Some(name.to_owned()) }).await;
+        self.put(managed.clone(), Properties::ResourceGroup { managed_by: Some(name.to_owned()) }).await;
         let balancer = managed.sibling("Microsoft.Network", "loadBalancers", &format!("{name}-internal"));
-        let frontend = Frontend {
+        let frontend = LoadBalancerFrontend {
             name: "internal".to_owned(),
             public_ip: None,
             subnet: Some(master.clone()),
             address: None,
             ports: vec![6443],
         };
-        let shape =
-            Shape::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound: Vec::new() };
-        self.put(balancer.clone(), shape).await;
+        let properties = Properties::LoadBalancer {
+            frontends: vec![frontend],
+            backends: Vec::new(),
+            outbound: Vec::new(),
+        };
+        self.put(balancer.clone(), properties).await;
         let machines = |pool: &str, size: &str, subnet: ResourceId| MachinePool {
             name: pool.to_owned(),
             count: 3,
@@ -127,7 +140,7 @@ impl Bed {
 
     /// An installation that is complete or has failed.
     pub(crate) async fn ended(&self, cluster: Uuid) -> Installation {
-        eventually("the installation ends", async || {
+        eventually("the installation stops", async || {
             let found = self.cloud.installer().installation(cluster).await.expect("a look")?;
             (found.stage == InstallStage::Complete || found.failure.is_some()).then_some(found)
         })
@@ -135,7 +148,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for Environment {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -149,8 +162,8 @@ pub(crate) fn network_id() -> ResourceId {
     group("net").sibling("Microsoft.Network", "virtualNetworks", "v")
 }
 
-pub(crate) fn subnet(prefix: &str) -> Shape {
-    Shape::Subnet {
+pub(crate) fn subnet(prefix: &str) -> Properties {
+    Properties::Subnet {
         address_prefix: prefix.to_owned(),
         security_group: None,
         route_table: None,
@@ -160,8 +173,8 @@ pub(crate) fn subnet(prefix: &str) -> Shape {
     }
 }
 
-pub(crate) fn machine(subnet: &ResourceId) -> Shape {
-    Shape::Machine {
+pub(crate) fn machine(subnet: &ResourceId) -> Properties {
+    Properties::Machine {
         size: "Standard_D4s_v5".to_owned(),
         subnet: subnet.clone(),
         zone: Some("1".to_owned()),
@@ -171,12 +184,12 @@ pub(crate) fn machine(subnet: &ResourceId) -> Shape {
     }
 }
 
-pub(crate) fn wish(id: ResourceId, shape: Shape) -> Put {
-    Put { id, location: LOCATION.to_owned(), tags: BTreeMap::new(), shape, token: None }
+pub(crate) fn request(id: ResourceId, properties: Properties) -> ResourceRequest {
+    ResourceRequest { id, location: LOCATION.to_owned(), tags: BTreeMap::new(), properties, token: None }
 }
 
 pub(crate) fn is_done(resource: &Resource) -> bool {
-    resource.state == State::Succeeded
+    resource.state == ResourceState::Succeeded
 }
 
 /// Waits until something can be seen; tries again at once after a short rest, and gives up only when it is broken.

@@ -1,0 +1,273 @@
+//! Carries out calls one after the other, each in a transaction of its own.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::clock::SharedClock;
+use api::install::InstallStage;
+use cloud::ResourceId;
+use kubesim::SimulatedClusters;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::call_context::{CallContext, FaultEffects};
+use crate::failure::Failure;
+use crate::faults::CloudFault;
+use crate::faults::Faults;
+use crate::protocol::{Call, CallError};
+use crate::settings::Setting;
+use crate::{identities, install, registry, resources, sizes, vault};
+
+/// The state of the service, apart from its HTTP interface.
+pub(crate) struct Simulator {
+    /// Each call takes a fraction of a millisecond, so one lock suffices.
+    db: Mutex<Connection>,
+    pub(crate) clock: SharedClock,
+    pub(crate) seed: u64,
+    pub(crate) pace: f64,
+    pub(crate) faults: Faults,
+    pub(crate) directory: Option<PathBuf>,
+    /// The simulated clusters.
+    pub(crate) clusters: SimulatedClusters,
+    /// Installations whose runner must be started.
+    pub(crate) runs: mpsc::UnboundedSender<Uuid>,
+    /// Notified when the machines of a group change, by the group's key.
+    notifiers: Mutex<HashMap<String, Arc<Notify>>>,
+    /// Stops the runner of a cluster.
+    pub(crate) stops: Mutex<HashMap<Uuid, CancellationToken>>,
+    /// The lock of the directory; released last.
+    _lock: Option<File>,
+}
+
+impl std::fmt::Debug for Simulator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulator").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+/// The parts of a simulator.
+pub(crate) struct Parts {
+    pub(crate) db: Connection,
+    pub(crate) clock: SharedClock,
+    pub(crate) seed: u64,
+    pub(crate) pace: f64,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) runs: mpsc::UnboundedSender<Uuid>,
+    pub(crate) lock: Option<File>,
+}
+
+impl Simulator {
+    pub(crate) fn new(parts: Parts) -> Simulator {
+        let Parts { db, clock, seed, pace, directory, runs, lock } = parts;
+        Simulator {
+            db: Mutex::new(db),
+            clock,
+            seed,
+            pace,
+            faults: Faults::new(seed),
+            directory,
+            clusters: SimulatedClusters::new(),
+            runs,
+            notifiers: Mutex::default(),
+            stops: Mutex::default(),
+            _lock: lock,
+        }
+    }
+
+    /// Runs `work` in one transaction, which is rolled back when it fails.
+    pub(crate) fn within<T>(
+        &self,
+        effects: FaultEffects,
+        work: impl FnOnce(&CallContext<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+        let transaction = Transaction::new(&mut db, TransactionBehavior::Deferred)?;
+        let cx = CallContext {
+            db: &transaction,
+            now: self.clock.now(),
+            seed: self.seed,
+            pace: self.pace,
+            effects,
+        };
+        resources::sweep(&transaction, cx.now)?;
+        let done = work(&cx)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    /// Carries out a call.
+    pub(crate) fn perform(&self, call: &Call, effects: FaultEffects) -> Result<Value, Failure> {
+        let done = self.within(effects, |cx| answer(cx, call))?;
+        match call {
+            Call::Put { put } => self.notify_group(&put.id),
+            Call::Delete { id } => self.notify_group(id),
+            Call::Install { request } => self.start_runner(request.cluster),
+            Call::RemoveInstallation { cluster } => {
+                let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(end) = stops.get(cluster) {
+                    end.cancel();
+                }
+            }
+            _ => {}
+        }
+        Ok(done)
+    }
+
+    /// The stage at which a requested installation fails, by a rule of its own: other faults of the same call do not hide it.
+    pub(crate) fn install_fails_at(&self, call: &Call) -> Option<InstallStage> {
+        let of_installations = |it: &CloudFault| matches!(it, CloudFault::InstallFails { .. });
+        match self.faults.meet(call.verb(), &call.subject(), of_installations)? {
+            CloudFault::InstallFails { stage } => Some(stage),
+            _ => None,
+        }
+    }
+
+    /// Carries out a call of the installer. It runs inside the cloud, so only faults of the cloud's own limits apply to it.
+    pub(crate) fn perform_for_installer(&self, call: &Call) -> Result<Value, Failure> {
+        let inside =
+            |it: &CloudFault| matches!(it, CloudFault::ProvisioningFails { .. } | CloudFault::Quota { .. });
+        let met = self.faults.meet(call.verb(), &call.subject(), inside);
+        let effects = match met {
+            Some(trouble) => effects_of(&trouble, call)?,
+            None => FaultEffects::default(),
+        };
+        self.perform(call, effects)
+    }
+
+    fn start_runner(&self, cluster: Uuid) {
+        // The receiver stops before the simulator does; the next start finds this installation in the database.
+        let _ = self.runs.send(cluster);
+    }
+
+    /// The notifier of changes to the machines of a group.
+    pub(crate) fn notifier(&self, group: &ResourceId) -> Arc<Notify> {
+        let key = ResourceId::group(group.subscription(), group.resource_group()).key();
+        let mut notifiers = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+        notifiers.entry(key).or_default().clone()
+    }
+
+    pub(crate) fn remove_notifier(&self, group: &ResourceId) {
+        let key = ResourceId::group(group.subscription(), group.resource_group()).key();
+        self.notifiers.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+
+    fn notify_group(&self, id: &ResourceId) {
+        let key = ResourceId::group(id.subscription(), id.resource_group()).key();
+        if let Some(notifier) = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            notifier.notify_one();
+        }
+    }
+
+    /// Changes or queries settings.
+    pub(crate) fn arrange(&self, setting: &Setting) -> Result<Value, Failure> {
+        self.within(FaultEffects::default(), |cx| arrange(cx, setting))
+    }
+}
+
+/// The effects of a fault on a call, or its error.
+pub(crate) fn effects_of(trouble: &CloudFault, call: &Call) -> Result<FaultEffects, Failure> {
+    let millis = std::time::Duration::from_millis;
+    Ok(match trouble {
+        CloudFault::ProvisioningFails { code, message } => FaultEffects {
+            fails_later: Some(cloud::ResourceFailure { code: code.clone(), message: message.clone() }),
+            ..FaultEffects::default()
+        },
+        CloudFault::DelayedVisibility { millis: for_millis } => {
+            FaultEffects { unseen: millis(*for_millis), ..FaultEffects::default() }
+        }
+        CloudFault::DelayedPropagation { millis: for_millis } => {
+            FaultEffects { late: millis(*for_millis), ..FaultEffects::default() }
+        }
+        CloudFault::Quota { quota } => {
+            return Err(CallError::Quota { quota: quota.clone(), limit: 0, used: 0, wanted: 1 }.into());
+        }
+        CloudFault::Denied {} => {
+            let (action, what) = (call.verb().to_owned(), call.subject());
+            return Err(CallError::Denied { who: "this service".to_owned(), action, what }.into());
+        }
+        CloudFault::Throttled { .. }
+        | CloudFault::Unavailable { .. }
+        | CloudFault::Reset { .. }
+        | CloudFault::Delayed { .. }
+        | CloudFault::InstallFails { .. } => FaultEffects::default(),
+    })
+}
+
+fn to_json<T: Serialize>(done: Result<T, Failure>) -> Result<Value, Failure> {
+    Ok(serde_json::to_value(done?)?)
+}
+
+fn answer(cx: &CallContext<'_>, call: &Call) -> Result<Value, Failure> {
+    match call {
+        Call::Put { put } => to_json(resources::put(cx, put)),
+        Call::Get { id } => to_json(resources::get(cx, id)),
+        Call::List { group } => to_json(resources::list(cx, group)),
+        Call::Delete { id } => to_json(resources::delete(cx, id)),
+        Call::Sizes { subscription, location } => to_json(sizes::sizes(cx, subscription, location)),
+        Call::Usages { subscription, location } => to_json(sizes::usages(cx, subscription, location)),
+        Call::Providers { subscription } => to_json(sizes::providers(cx, subscription)),
+        Call::Feature { subscription, feature } => to_json(sizes::feature(cx, subscription, feature)),
+        Call::Principal { credential } => to_json(identities::principal(cx, credential)),
+        Call::Permissions { credential, id, actions } => {
+            to_json(identities::permissions(cx, credential, id, actions))
+        }
+        Call::AssignRole { assignment } => to_json(identities::assign_role(cx, assignment)),
+        Call::RoleAssignments { scope } => to_json(identities::role_assignments(cx, scope)),
+        Call::RevokeRole { scope, name } => to_json(identities::revoke_role(cx, scope, name)),
+        Call::EnsureCertificate { wish } => to_json(vault::ensure_certificate(cx, wish)),
+        Call::RenewCertificate { name, newer_than } => {
+            to_json(vault::renew_certificate(cx, name, newer_than.as_deref()))
+        }
+        Call::Certificate { name } => to_json(vault::certificate(cx, name)),
+        Call::DeleteCertificate { name } => to_json(vault::delete_certificate(cx, name)),
+        Call::PutSecret { name, value, expires } => to_json(vault::put_secret(cx, name, value, *expires)),
+        Call::Secret { name } => to_json(vault::secret(cx, name)),
+        Call::DeleteSecret { name } => to_json(vault::delete_secret(cx, name)),
+        Call::IdentityCertificate { identity } => to_json(vault::identity_certificate(cx, identity)),
+        Call::EnsureToken { name } => to_json(registry::ensure_token(cx, name)),
+        Call::Token { name } => to_json(registry::token(cx, name)),
+        Call::IssuePassword { name } => to_json(registry::issue_password(cx, name)),
+        Call::DeleteToken { name } => to_json(registry::delete_token(cx, name)),
+        Call::Install { request } => to_json(install::install(cx, request)),
+        Call::Installation { cluster } => to_json(install::installation(cx, *cluster)),
+        Call::ClusterCredentials { cluster } => to_json(install::credentials(cx, *cluster)),
+        Call::RemoveInstallation { cluster } => to_json(install::remove(cx, *cluster)),
+    }
+}
+
+fn arrange(cx: &CallContext<'_>, setting: &Setting) -> Result<Value, Failure> {
+    match setting {
+        Setting::CreatePrincipal { name, rights } => to_json(identities::create_principal(cx, name, *rights)),
+        Setting::ChangeSecret { client_id } => to_json(identities::change_secret(cx, client_id)),
+        Setting::Claims { client_id, claims, directory_roles } => {
+            to_json(identities::set_claims(cx, client_id, claims.clone(), directory_roles.clone()))
+        }
+        Setting::DeletePrincipal { client_id } => to_json(identities::delete_principal(cx, client_id)),
+        Setting::Principals {} => to_json(identities::principals(cx)),
+        Setting::Groups { subscription } => to_json(resources::groups(cx, subscription)),
+        Setting::Installations {} => to_json(install::list(cx)),
+        Setting::Certificates {} => to_json(vault::certificates(cx)),
+        Setting::Tokens {} => to_json(registry::tokens(cx)),
+        Setting::Quota { subscription, location, quota, limit } => {
+            to_json(sizes::set_quota(cx, subscription, location, quota, *limit))
+        }
+        Setting::Restrict { subscription, location, size, reason } => {
+            to_json(sizes::set_restriction(cx, subscription, location, size, reason.clone()))
+        }
+        Setting::Provider { subscription, namespace, registered } => {
+            to_json(sizes::set_provider(cx, subscription, namespace, *registered))
+        }
+        Setting::Feature { subscription, feature, registered } => {
+            to_json(sizes::set_feature(cx, subscription, feature, *registered))
+        }
+        Setting::Lock { id, locked } => to_json(identities::set_lock(cx, id, *locked)),
+        Setting::Deny(denial) => to_json(identities::deny(cx, denial)),
+        Setting::Allow { scope } => to_json(identities::allow(cx, scope)),
+    }
+}
