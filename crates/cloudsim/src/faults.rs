@@ -6,10 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use api::install::InstallStage;
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::VERBS;
 use crate::seed;
 
 /// More rules than this are a mistake; the oldest are dropped.
 const RULES_MAX: usize = 1000;
+
+/// A fault rule names a verb that no call has.
+#[derive(Debug, thiserror::Error)]
+#[error("verb is {0:?}; accepted are {accepted}", accepted = VERBS.join(", "))]
+pub struct UnknownVerb(String);
 
 /// The fault rules of a service. Clones share the same rules, which are lost when the service stops.
 #[derive(Debug, Clone)]
@@ -29,13 +35,17 @@ impl Faults {
         Faults { inner: Arc::new(Mutex::new(Inner { seed, calls: 0, rules: Vec::new() })) }
     }
 
-    /// Adds a rule. Of several rules that match a call, the oldest applies.
-    pub fn inject(&self, rule: FaultRule) {
+    /// Adds a rule. Of several rules that match a call, the oldest applies. A rule of an unknown verb would never match: it is rejected.
+    pub fn inject(&self, rule: FaultRule) -> Result<(), UnknownVerb> {
+        if let Some(verb) = rule.verb.as_deref().filter(|it| !VERBS.contains(it)) {
+            return Err(UnknownVerb(verb.to_owned()));
+        }
         let mut inner = self.lock();
         if inner.rules.len() >= RULES_MAX {
             inner.rules.remove(0);
         }
         inner.rules.push(rule);
+        Ok(())
     }
 
     /// The active rules, with their remaining number of calls.
@@ -55,6 +65,7 @@ impl Faults {
         subject: &str,
         is_meant: impl Fn(&CloudFault) -> bool,
     ) -> Option<CloudFault> {
+        debug_assert!(VERBS.contains(&verb), "{verb} is absent from VERBS");
         let mut inner = self.lock();
         inner.calls += 1;
         let (seed, calls) = (inner.seed, inner.calls.to_string());
@@ -256,9 +267,17 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_of_a_verb_that_no_call_has_is_rejected() {
+        let faults = Faults::new(1);
+        let rejected = faults.inject(FaultRule::new(CloudFault::Denied {}).on("order")).unwrap_err();
+        assert!(rejected.to_string().starts_with("verb is \"order\"; accepted are put, get, "), "{rejected}");
+        assert!(faults.present().is_empty());
+    }
+
+    #[test]
     fn a_rule_is_met_by_what_it_names_and_as_often_as_it_says() {
         let faults = Faults::new(1);
-        faults.inject(FaultRule::new(CloudFault::Denied {}).on("put").about("Master-").times(2));
+        faults.inject(FaultRule::new(CloudFault::Denied {}).on("put").about("Master-").times(2)).unwrap();
         assert!(!met(&faults, "get", "x-master-0"));
         assert!(!met(&faults, "put", "x-worker-0"));
         assert!(met(&faults, "put", "x-MASTER-0"));
@@ -273,7 +292,7 @@ mod tests {
         let run = |seed| {
             let faults = Faults::new(seed);
             let when = FaultTiming::Before;
-            faults.inject(FaultRule::new(CloudFault::Unavailable { when }).share(0.05));
+            faults.inject(FaultRule::new(CloudFault::Unavailable { when }).share(0.05)).unwrap();
             (0..2000).map(|_| met(&faults, "get", "x")).collect::<Vec<bool>>()
         };
         let hits = run(7).into_iter().filter(|it| *it).count();
@@ -285,7 +304,7 @@ mod tests {
     #[test]
     fn what_befalls_puts_only_befalls_nothing_else() {
         let faults = Faults::new(1);
-        faults.inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 5 }));
+        faults.inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 5 })).unwrap();
         assert!(!met(&faults, "get", "x"));
         assert!(met(&faults, "put", "x"));
     }

@@ -147,10 +147,10 @@ async fn faults(State(state): State<HttpState>) -> Response {
 }
 
 async fn inject(State(state): State<HttpState>, body: Bytes) -> Response {
-    let done = read::<FaultRule>(&body).map(|rule| {
-        state.simulator.faults.inject(rule);
-        Value::Null
-    });
+    let inject = |rule| state.simulator.faults.inject(rule);
+    let done = read::<FaultRule>(&body)
+        .and_then(|rule| inject(rule).map_err(|error| invalid("InvalidFaultRule", error.to_string())))
+        .map(|()| Value::Null);
     answered("a fault", done)
 }
 

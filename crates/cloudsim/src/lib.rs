@@ -73,5 +73,5 @@ mod sizes;
 mod vault;
 
 pub use client::{SimClient, SimClientError, SimInstaller};
-pub use faults::{CloudFault, FaultRule, FaultTiming, Faults};
+pub use faults::{CloudFault, FaultRule, FaultTiming, Faults, UnknownVerb};
 pub use service::{OpenError, Options, ServeError, Service};

@@ -53,6 +53,39 @@ pub enum Call {
     RemoveInstallation { cluster: Uuid },
 }
 
+/// Every verb of a call, as fault rules name it.
+pub(crate) const VERBS: [&str; 29] = [
+    "put",
+    "get",
+    "list",
+    "delete",
+    "sizes",
+    "usages",
+    "providers",
+    "feature",
+    "principal",
+    "permissions",
+    "assignRole",
+    "roleAssignments",
+    "revokeRole",
+    "ensureCertificate",
+    "renewCertificate",
+    "certificate",
+    "deleteCertificate",
+    "putSecret",
+    "secret",
+    "deleteSecret",
+    "identityCertificate",
+    "ensureToken",
+    "token",
+    "issuePassword",
+    "deleteToken",
+    "install",
+    "installation",
+    "clusterCredentials",
+    "removeInstallation",
+];
+
 impl Call {
     /// The verb in the JSON form and in fault rules.
     pub fn verb(&self) -> &'static str {

@@ -583,7 +583,7 @@ async fn a_cloud_that_hiccups_costs_patience_and_not_the_cluster() {
 async fn progress_names_the_step_and_grows_and_a_shutdown_hands_back() {
     let site = Site::new().await;
     // Nothing is put: the work stays in its first steps until the fault is cleared.
-    site.cloud.inject(FaultRule::new(CloudFault::Denied {}).on("order")).await.unwrap();
+    site.cloud.inject(FaultRule::new(CloudFault::Denied {}).on("install")).await.unwrap();
     let (stop, backend) = site.backend();
     let (_, made) = site.create("slow").await;
     eventually("it has got somewhere", async || {

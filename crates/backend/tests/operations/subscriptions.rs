@@ -71,7 +71,9 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
 
     // Three that are half made, and whose backend dies over it.
     site.cloud
-        .inject(FaultRule::new(CloudFault::Delayed { millis: 60_000, when: FaultTiming::Before }).on("order"))
+        .inject(
+            FaultRule::new(CloudFault::Delayed { millis: 60_000, when: FaultTiming::Before }).on("install"),
+        )
         .await
         .unwrap();
     for index in 0..3 {

@@ -74,7 +74,10 @@ fn the_flag_wins_over_the_variable_over_the_data_directory_over_the_current_one(
 fn what_is_not_known_is_said_with_what_is() {
     let (home, environment) = home();
     let say = |selection: &ServerSelection| format!("{:#}", select(selection, &environment).unwrap_err());
-    assert!(say(&ServerSelection::default()).starts_with("no context is selected; start a server with `shipshape up`"));
+    assert!(
+        say(&ServerSelection::default())
+            .starts_with("no context is selected; start a server with `shipshape up`")
+    );
     let selection = ServerSelection { context: Some("x".to_owned()), ..ServerSelection::default() };
     assert!(say(&selection).contains("none is known yet"));
     up_in(&home, "a", &environment);

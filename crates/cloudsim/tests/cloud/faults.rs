@@ -35,7 +35,7 @@ async fn a_call_may_fail_before_its_effect_or_after_it() {
             ("hung", CloudFault::Delayed { millis: 5_000, when }),
         ] {
             let id = group(&format!("{kind}-{number}"));
-            environment.faults.inject(FaultRule::new(trouble).on("put").about(kind).times(1));
+            environment.faults.inject(FaultRule::new(trouble).on("put").about(kind).times(1)).unwrap();
             let hasty = environment.cloud.with_limit(Duration::from_millis(300));
             let error = hasty.put(crate::environment::request(id.clone(), empty())).await.unwrap_err();
             assert!(matches!(error, CloudError::Unavailable { .. }), "{kind}: {error:?}");
@@ -50,11 +50,14 @@ async fn a_call_may_fail_before_its_effect_or_after_it() {
 async fn a_put_may_come_to_a_bad_end_and_be_tried_again() {
     let environment = Environment::new().await;
     let fault = ("InvalidTemplateDeployment".to_owned(), "it is so".to_owned());
-    environment.faults.inject(
-        FaultRule::new(CloudFault::ProvisioningFails { code: fault.0, message: fault.1 })
-            .about("one")
-            .times(1),
-    );
+    environment
+        .faults
+        .inject(
+            FaultRule::new(CloudFault::ProvisioningFails { code: fault.0, message: fault.1 })
+                .about("one")
+                .times(1),
+        )
+        .unwrap();
     environment.put(group("one"), empty()).await;
     match environment.get(&group("one")).await.unwrap().state {
         ResourceState::Failed { failure } => assert_eq!(failure.code, "InvalidTemplateDeployment"),
@@ -67,7 +70,10 @@ async fn a_put_may_come_to_a_bad_end_and_be_tried_again() {
 #[tokio::test]
 async fn a_fresh_resource_may_be_unseen_for_a_while() {
     let environment = Environment::new().await;
-    environment.faults.inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 150 }).times(1));
+    environment
+        .faults
+        .inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 150 }).times(1))
+        .unwrap();
     environment.put(group("one"), empty()).await;
     assert_eq!(environment.get(&group("one")).await, None);
     eventually("it is seen", async || environment.get(&group("one")).await).await;
@@ -76,9 +82,12 @@ async fn a_fresh_resource_may_be_unseen_for_a_while() {
 #[tokio::test]
 async fn quotas_and_rights_may_be_missing_for_a_call() {
     let environment = Environment::new().await;
-    environment.faults.inject(FaultRule::new(CloudFault::Quota { quota: "cores".to_owned() }).times(1));
+    environment
+        .faults
+        .inject(FaultRule::new(CloudFault::Quota { quota: "cores".to_owned() }).times(1))
+        .unwrap();
     assert!(matches!(environment.try_put(group("one"), empty()).await, Err(CloudError::Quota { .. })));
-    environment.faults.inject(FaultRule::new(CloudFault::Denied {}).on("delete").times(1));
+    environment.faults.inject(FaultRule::new(CloudFault::Denied {}).on("delete").times(1)).unwrap();
     assert!(matches!(environment.cloud.delete(&group("one")).await, Err(CloudError::Denied { .. })));
     assert_eq!(environment.get(&group("one")).await, None);
 }

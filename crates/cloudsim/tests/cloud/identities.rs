@@ -75,7 +75,10 @@ async fn roles_give_rights_over_what_is_in_their_scope() {
     assert!(environment.cloud.assign_role(&missing).await.unwrap_err().is_not_found());
 
     // One that spreads late is listed at once and allows later.
-    environment.faults.inject(FaultRule::new(CloudFault::DelayedPropagation { millis: 100 }).times(1));
+    environment
+        .faults
+        .inject(FaultRule::new(CloudFault::DelayedPropagation { millis: 100 }).times(1))
+        .unwrap();
     let contributor = role("b", "Network Contributor", network_id());
     environment.cloud.assign_role(&contributor).await.unwrap();
     assert_eq!(environment.cloud.role_assignments(&group("net")).await.unwrap(), [reader, contributor]);

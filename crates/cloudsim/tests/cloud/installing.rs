@@ -301,7 +301,7 @@ async fn an_installation_may_fail_at_any_stage_and_be_removed() {
         let mut request = environment.prepared(&format!("c{number}")).await;
         let rule =
             FaultRule::new(CloudFault::InstallFails { stage }).about(&format!("{} ", request.name)).times(1);
-        environment.faults.inject(rule);
+        environment.faults.inject(rule).unwrap();
         let ended = environment.installed(&request).await;
         let fault = ended.failure.expect("it failed");
         assert!(!fault.code.is_empty() && ended.percent < 100, "{stage:?}: {fault:?}");
@@ -339,7 +339,8 @@ async fn what_the_cloud_refuses_fails_the_installation() {
     let request = environment.prepared("one").await;
     environment
         .faults
-        .inject(FaultRule::new(CloudFault::Quota { quota: "cores".to_owned() }).about("master-2").times(1));
+        .inject(FaultRule::new(CloudFault::Quota { quota: "cores".to_owned() }).about("master-2").times(1))
+        .unwrap();
     let ended = environment.installed(&request).await;
     assert_eq!(
         (ended.stage, ended.failure.unwrap().code.as_str()),
@@ -347,9 +348,14 @@ async fn what_the_cloud_refuses_fails_the_installation() {
     );
     let request = environment.prepared("two").await;
     let (code, message) = ("ZonalAllocationFailed".to_owned(), "full".to_owned());
-    environment.faults.inject(
-        FaultRule::new(CloudFault::ProvisioningFails { code, message }).about("two-x7k2p-bootstrap").times(2),
-    );
+    environment
+        .faults
+        .inject(
+            FaultRule::new(CloudFault::ProvisioningFails { code, message })
+                .about("two-x7k2p-bootstrap")
+                .times(2),
+        )
+        .unwrap();
     assert_eq!(environment.installed(&request).await.failure.unwrap().code, "ZonalAllocationFailed");
 
     let mut request = environment.prepared("three").await;

@@ -145,7 +145,7 @@ fn showing_a_cluster_tells_how_far_its_operation_is_and_why_it_failed() {
 
     done(&home, &["cloud", "fault", "set", "quota=cores", "--verb", "put", "--about", "quay-managed"]);
     done(&home, &["cluster", "create", "quay"]);
-    let shown = described("quay", ", Create, Failed, ended ");
+    let shown = described("quay", ", Create, Failed, finished ");
     let operation = json(&home, &["operation", "show", &id(&shown)]);
     let code = operation["error"]["code"].as_str().unwrap();
     let message = operation["error"]["message"].as_str().unwrap().trim_end_matches('.');
@@ -312,10 +312,10 @@ fn refusals_say_what_would_be_accepted() {
     let dry = home.run(&["cluster", "create", "harbour", "--dry-run"]);
     assert_eq!(dry.code, Some(0), "{dry:?}");
     assert!(
-        dry.stdout.contains("\"clientSecret\": \"***\"") && dry.stderr.contains("nothing was made"),
+        dry.stdout.contains("\"clientSecret\": \"***\"") && dry.stderr.contains("nothing was created"),
         "{dry:?}"
     );
-    assert_eq!(json(&home, &["cluster", "list"]), serde_json::json!([]), "nothing was made");
+    assert_eq!(json(&home, &["cluster", "list"]), serde_json::json!([]), "nothing was created");
 
     // In a home of its own: a simulated cloud belongs to one process.
     let other = Home::new();
