@@ -283,7 +283,7 @@ mod tests {
             (
                 CallError::Quota { quota: text("cores"), limit: 10, used: 8, wanted: 4 },
                 Class::Terminal,
-                "the quota cores is exceeded: 8 of 10 are used and 4 more are wanted",
+                "the quota cores is exceeded: 8 of 10 are used and 4 more are requested",
             ),
             (
                 CallError::InUse { what: what.clone(), by: text("a machine") },
@@ -298,7 +298,7 @@ mod tests {
             (
                 CallError::Unavailable { what },
                 Class::Transient,
-                "the cloud did not answer a network as it should",
+                "the cloud did not respond to a network",
             ),
         ];
         for (error, class, sentence) in cases {
