@@ -2,9 +2,11 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use uuid::Uuid;
 
 /// What the one who makes a change says about it; it is written in the transaction of the change.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
@@ -18,17 +20,18 @@ pub struct AuditEntry {
     #[serde(default)]
     pub reason: String,
     /// The request or run that this belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub correlation_id: Option<Uuid>,
     /// Digest of the thing before the change; none when it did not exist.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub before: Option<String>,
     /// Digest of the thing after the change; none when it is gone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub after: Option<String>,
 }
 
 /// An entry as the log holds it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRecord {
@@ -40,9 +43,9 @@ pub struct AuditRecord {
     #[serde(flatten)]
     pub entry: AuditEntry,
     /// Its number in the chain, from 1; none until the sealer has reached it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub number: Option<i64>,
     /// The chain's value after it, in hexadecimal; none until the sealer has reached it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub seal: Option<String>,
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use uuid::Uuid;
 
 use crate::error::{Class, Classify};
@@ -130,6 +131,7 @@ impl InstallStage {
 }
 
 /// The status of an installation.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Installation {
@@ -142,10 +144,10 @@ pub struct Installation {
     /// Progress from 0 to 100.
     pub percent: u8,
     /// The failure that ended it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub failure: Option<InstallFailure>,
     /// The URL of the API server, once it answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub api_url: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use api::secret::Secret;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::CloudError;
 
@@ -21,6 +22,7 @@ pub trait Registry: std::fmt::Debug + Send + Sync + 'static {
 }
 
 /// A token, without its password.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PullToken {
@@ -29,10 +31,10 @@ pub struct PullToken {
     /// The registry's host.
     pub registry: String,
     /// When the current password was issued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub issued: Option<Timestamp>,
     /// When the current password expires.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub expires: Option<Timestamp>,
 }
 

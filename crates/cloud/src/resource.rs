@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use uuid::Uuid;
 
 use crate::{ResourceFailure, ResourceId};
@@ -247,19 +248,20 @@ pub struct SecurityRule {
 }
 
 /// A frontend of a load balancer.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerFrontend {
     /// The name.
     pub name: String,
     /// The public address; `None` for an internal frontend.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub public_ip: Option<ResourceId>,
     /// The subnet of the private address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub subnet: Option<ResourceId>,
     /// Assigned by the cloud.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub address: Option<String>,
     /// The ports.
     pub ports: Vec<u16>,

@@ -4,6 +4,7 @@ use api::secret::Secret;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::CloudError;
 
@@ -47,6 +48,7 @@ pub struct CertificateSpec {
 }
 
 /// A certificate in the vault, without its key.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VaultCertificate {
@@ -55,13 +57,13 @@ pub struct VaultCertificate {
     /// The DNS names.
     pub dns_names: Vec<String>,
     /// The latest issued version; `None` while the first is being issued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub version: Option<String>,
     /// Start of its validity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub not_before: Option<Timestamp>,
     /// End of its validity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub not_after: Option<Timestamp>,
     /// Whether a first or further version is being issued.
     #[serde(default)]

@@ -6,6 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -34,6 +35,7 @@ pub struct AdminCluster {
 }
 
 /// Properties of a cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdminClusterProperties {
@@ -43,11 +45,11 @@ pub struct AdminClusterProperties {
     #[schema(value_type = String)]
     pub provisioning_state: ProvisioningState,
     /// The provisioning state in which it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub failed_provisioning_state: Option<ProvisioningState>,
     /// The last observed Kubernetes version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub version: Option<String>,
     /// Labels for selectors.
     #[serde(default)]
@@ -56,10 +58,10 @@ pub struct AdminClusterProperties {
     #[serde(default)]
     pub imported: bool,
     /// The address of its API server; only of imported clusters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub api_server: Option<String>,
     /// Whether its API server responds, and since when; absent until it was contacted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reachability: Option<Reachability>,
     /// When it was created or imported.
     #[schema(value_type = String, format = DateTime)]
@@ -88,22 +90,23 @@ pub struct Reachability {
 }
 
 /// Request to import a cluster.
+#[skip_serializing_none]
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportRequest {
     /// A kubeconfig with inline data only.
     pub kubeconfig: String,
     /// The context to use; the current one when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub context: Option<String>,
     /// The cluster's location; the first configured one when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub location: Option<String>,
     /// Its labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// Reason, for the audit log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -31,6 +32,7 @@ pub struct FleetForm {
 }
 
 /// One cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetLine {
@@ -46,23 +48,23 @@ pub struct FleetLine {
     #[schema(value_type = String)]
     pub provisioning_state: ProvisioningState,
     /// The provisioning state in which it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub failed_provisioning_state: Option<ProvisioningState>,
     /// The last observed version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub version: Option<String>,
     /// Whether its API server responds; absent until it was contacted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reachability: Option<Reachability>,
     /// Labels for selectors.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Work that runs on it now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub running: Option<RunningWork>,
     /// Work that is next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub next: Option<NextWork>,
 }
 
@@ -83,16 +85,17 @@ pub struct RunningWork {
 }
 
 /// Next work of a cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NextWork {
     /// `manifest` or `operation`.
     pub kind: String,
     /// When it is due; absent when it starts as soon as possible.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub due: Option<Timestamp>,
     /// The budget that it waits for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub waits_for: Option<String>,
 }

@@ -2,12 +2,14 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::work::WorkState;
 
 /// An entry of the history of a piece of work. It is written in the transaction of the change that it describes.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
@@ -21,24 +23,24 @@ pub struct Entry {
     /// The attempt, from 1; 0 before the first.
     pub attempt: i32,
     /// The step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub step: Option<String>,
     /// The state before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub from: Option<WorkState>,
     /// The state after.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub to: Option<WorkState>,
     /// Details: a reason, an error, a result, a log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub message: Option<String>,
     /// Duration of the step or attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub duration_ms: Option<u64>,
     /// The request or run that it belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub correlation_id: Option<Uuid>,
 }
 

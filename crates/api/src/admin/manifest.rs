@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -10,13 +11,14 @@ use super::Owner;
 use crate::work::WorkState;
 
 /// A manifest: MIMO's members, followed by our own.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestForm {
     /// Its id.
     pub id: Uuid,
     /// The cluster's resource id; only in lists over the fleet and in events.
-    #[serde(rename = "clusterResourceID", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "clusterResourceID", default)]
     pub cluster_resource_id: Option<String>,
     /// One of MIMO's seven states.
     #[schema(value_type = String)]
@@ -56,11 +58,11 @@ pub struct ManifestForm {
     /// Who created it.
     pub created_by: String,
     /// When it first started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
     /// When it finished.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub finished_at: Option<Timestamp>,
     /// The task's name.
@@ -70,7 +72,7 @@ pub struct ManifestForm {
     #[serde(default)]
     pub task_version: u32,
     /// The current or last step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub step: Option<StepProgress>,
 }
 
@@ -132,6 +134,7 @@ pub struct WaitingFor {
 }
 
 /// Request to create a manifest. Members that only the service sets (`id`, `state`, …) are accepted and ignored, as in MIMO.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestRequest {
@@ -139,23 +142,23 @@ pub struct ManifestRequest {
     #[serde(rename = "maintenanceTaskID", default, skip_serializing_if = "String::is_empty")]
     pub maintenance_task_id: String,
     /// Of manifests that are due in the same second, the lowest value starts first; 0 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub priority: Option<i32>,
     /// Earliest start, in Unix seconds; now when absent or 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub run_after: Option<i64>,
     /// It must not start at or after this time, in Unix seconds; 7 days after `runAfter` or now, the later of the two, when absent or 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub run_before: Option<i64>,
     /// Parameters of the task.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object)]
     pub parameters: Map<String, Value>,
     /// The status text until the work has one of its own; none when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub status_text: Option<String>,
     /// Reason, for the history and the audit log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
 }
 

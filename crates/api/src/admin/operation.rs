@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -9,6 +10,7 @@ use super::StepProgress;
 use crate::doc::{OperationError, ProvisioningState, Verb};
 
 /// One create, update or delete of a cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationForm {
@@ -24,15 +26,15 @@ pub struct OperationForm {
     #[schema(value_type = String, format = DateTime)]
     pub start_time: Timestamp,
     /// When it finished.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub end_time: Option<Timestamp>,
     /// The error with which it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub error: Option<OperationError>,
     /// The current or last step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub step: Option<StepProgress>,
     /// Attempts so far.
     pub attempt: i32,

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -76,22 +77,23 @@ impl PlanGrouping {
 }
 
 /// A run of a task on a cluster, or all runs of one schedule.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanEntry {
     /// The cluster's resource id; absent when the runs are on several clusters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub cluster: Option<String>,
     /// Number of clusters.
     #[serde(default = "one")]
     pub clusters: u64,
     /// The schedule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub schedule: Option<String>,
     /// The task's id.
     pub task: Uuid,
     /// The manifest, if it exists already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub manifest: Option<Uuid>,
     /// Earliest start of the first run, in Unix seconds.
     pub run_after: i64,
@@ -108,7 +110,7 @@ pub struct PlanEntry {
     #[serde(default)]
     pub misses: u64,
     /// Time between two runs of the schedule on a cluster, where it is always the same.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub every: Option<TimeSpan>,
     /// The schedule's calendars.
@@ -119,7 +121,7 @@ pub struct PlanEntry {
     /// Whether all runs start in time.
     pub outcome: PlanOutcome,
     /// The most frequent reason why runs do not start in time or start late.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
     /// The first of several runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -158,13 +160,14 @@ fn spelled(span: TimeSpan) -> String {
 }
 
 /// One run among several of an entry.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanRun {
     /// The cluster's resource id.
     pub cluster: String,
     /// The manifest, if it exists already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub manifest: Option<Uuid>,
     /// Expected start.
     #[schema(value_type = String, format = DateTime)]
@@ -175,7 +178,7 @@ pub struct PlanRun {
     /// Whether it starts in time.
     pub outcome: PlanOutcome,
     /// Reason why it does not, or starts late.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
 }
 

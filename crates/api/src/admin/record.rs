@@ -2,12 +2,14 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::work::WorkState;
 
 /// One entry of the audit log.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditForm {
@@ -26,19 +28,19 @@ pub struct AuditForm {
     #[serde(default)]
     pub reason: String,
     /// The request or run that it belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub correlation_id: Option<Uuid>,
     /// Digest of the thing before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub before: Option<String>,
     /// Digest of the thing after.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub after: Option<String>,
     /// Its number in the chain; absent until it is sealed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub number: Option<i64>,
     /// The chain's value after it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub seal: Option<String>,
 }
 
@@ -76,6 +78,7 @@ pub struct TimelineForm {
 }
 
 /// Run of a manifest.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TimelineRun {
@@ -89,17 +92,17 @@ pub struct TimelineRun {
     #[serde(default)]
     pub task_name: String,
     /// The schedule that created it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub schedule: Option<String>,
     /// Its state.
     #[schema(value_type = String)]
     pub state: WorkState,
     /// When it started; absent when it finished without a start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start: Option<Timestamp>,
     /// When it finished; absent while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub end: Option<Timestamp>,
     /// Message of the result.

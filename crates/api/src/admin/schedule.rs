@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 /// A schedule: MIMO's members, and our own. Requests and responses have the same form; only the service sets `status`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ScheduleForm {
@@ -54,10 +56,10 @@ pub struct ScheduleForm {
     #[schema(value_type = Object)]
     pub parameters: Map<String, Value>,
     /// Its status; ignored in requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub status: Option<ScheduleStatus>,
     /// Reason of a change; never in responses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
 }
 

@@ -2,17 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::duration::DurationText;
 
 /// A maintenance task.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskForm {
     /// Its id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub id: Option<Uuid>,
     /// Its name, in kebab case; unique.
     pub name: String,
@@ -22,33 +24,33 @@ pub struct TaskForm {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Whether it is built in or data; ignored in requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub source: Option<TaskSource>,
     /// Incremented with each change; ignored in requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub version: Option<u32>,
     /// Whether it can disrupt workloads of the cluster.
     #[serde(default)]
     pub disruptive: bool,
     /// Time limit of one attempt; 30m when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub time_limit: Option<DurationText>,
     /// Usual duration of a run: the plan uses it until runs were observed. Derived from the steps when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub expected_duration: Option<DurationText>,
     /// JSON schema of its parameters, an object; it has no parameters when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub parameters: Option<Value>,
     /// Preconditions of its start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub requires: Option<RequiresForm>,
     /// Steps, in order. Built-in tasks show the names of their steps.
     pub steps: Vec<StepForm>,
     /// Reason of a change; never in responses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
 }
 
@@ -63,6 +65,7 @@ pub enum TaskSource {
 }
 
 /// Preconditions of a task.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequiresForm {
@@ -70,14 +73,15 @@ pub struct RequiresForm {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub provisioning_states: Vec<String>,
     /// The cluster's version must be at least this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub minimum_version: Option<String>,
     /// The cluster's version must be at most this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub maximum_version: Option<String>,
 }
 
 /// One step of a task.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepForm {
@@ -91,14 +95,14 @@ pub struct StepForm {
     #[schema(value_type = Object)]
     pub with: Value,
     /// Time limit; 10m when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub timeout: Option<DurationText>,
     /// Retries within one attempt of the task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub retry: Option<RetryForm>,
     /// Undo of the step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(no_recursion)]
     pub undo: Option<UndoForm>,
 }

@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use uuid::Uuid;
 
 use super::Document;
 
 /// Billing period of a cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Billing {
@@ -17,23 +19,23 @@ pub struct Billing {
     /// The subscription that pays, in lower case.
     pub subscription_id: String,
     /// The resource group of its resources.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub managed_resource_group: Option<String>,
     /// Prefix of the names of its resources.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub infra_id: Option<String>,
     /// The cluster's location.
     pub location: String,
     /// The tenant that owns the subscription.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub tenant_id: Option<String>,
     /// Start of billing.
     pub creation_time: Timestamp,
     /// End of billing; none while the cluster exists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub deletion_time: Option<Timestamp>,
     /// Time up to which it has been billed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub last_billing_time: Option<Timestamp>,
 }
 

@@ -3,11 +3,13 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_with::skip_serializing_none;
 use uuid::Uuid;
 
 use super::{Document, ProvisioningState};
 
 /// One create, update or delete of a cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
@@ -26,19 +28,19 @@ pub struct Operation {
     /// When it started.
     pub start_time: Timestamp,
     /// When it finished.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub end_time: Option<Timestamp>,
     /// The error with which it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub error: Option<OperationError>,
     /// The cluster at the end of the operation, for the result endpoint; none after a delete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub snapshot: Option<Value>,
     /// Correlation id of the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub correlation_id: Option<Uuid>,
     /// Request id that the client chose.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub client_request_id: Option<String>,
 }
 

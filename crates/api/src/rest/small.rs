@@ -1,6 +1,7 @@
 //! Resources other than clusters.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use super::HiddenText;
@@ -131,6 +132,7 @@ pub struct AdminKubeconfig {
 }
 
 /// Status of an asynchronous operation.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationStatus {
@@ -144,15 +146,15 @@ pub struct OperationStatus {
     #[schema(format = DateTime)]
     pub start_time: String,
     /// When it finished.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(format = DateTime)]
     pub end_time: Option<String>,
     /// The error with which it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub error: Option<crate::doc::OperationError>,
     /// Progress, while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub properties: Option<OperationStep>,
 }
 

@@ -295,11 +295,7 @@ mod tests {
                 Class::Terminal,
                 "a network is locked against delete",
             ),
-            (
-                CallError::Unavailable { what },
-                Class::Transient,
-                "the cloud did not respond to a network",
-            ),
+            (CallError::Unavailable { what }, Class::Transient, "the cloud did not respond to a network"),
         ];
         for (error, class, sentence) in cases {
             let body = serde_json::to_string(&ErrorBody { error: error.clone() }).unwrap();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use uuid::Uuid;
 
 use super::Document;
@@ -15,6 +16,7 @@ pub use provisioned::{
 };
 
 /// A managed cluster: created through the ARM API, or imported by its kubeconfig.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
@@ -32,19 +34,19 @@ pub struct Cluster {
     /// Provisioning state; derived from its operation.
     pub provisioning_state: ProvisioningState,
     /// The state before the present operation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub last_provisioning_state: Option<ProvisioningState>,
     /// The provisioning state in which it failed; decides which requests are accepted next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub failed_provisioning_state: Option<ProvisioningState>,
     /// The operation in progress.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub operation: Option<Uuid>,
     /// Client id or identity that it uses in the cloud; unique among clusters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub credential: Option<String>,
     /// Resource group that the service manages for it; unique among clusters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub managed_resource_group: Option<String>,
     /// Whether it was imported by its kubeconfig instead of created by the service.
     #[serde(default)]
@@ -52,7 +54,7 @@ pub struct Cluster {
     /// When it was created.
     pub created_at: Timestamp,
     /// Specification and resources of a cluster that the service provisioned; none for an imported one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub provisioned: Option<Box<Provisioned>>,
 }
 

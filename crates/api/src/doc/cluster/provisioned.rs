@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// Specification and resources of a provisioned cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Provisioned {
@@ -22,7 +24,7 @@ pub struct Provisioned {
     pub spec: Spec,
     /// Its whole DNS name, if that is in the service's own zones ([`domain::managed`](crate::domain::managed)); decided once,
     /// when it is created. Unique among clusters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub managed_domain: Option<String>,
     /// Created and observed resources.
     #[serde(default)]
@@ -37,7 +39,7 @@ pub struct Provisioned {
     #[serde(default)]
     pub bucket: u8,
     /// Error of the last update by an operator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub last_admin_update_error: Option<String>,
 }
 
@@ -50,26 +52,21 @@ impl Provisioned {
 }
 
 /// Who created and changed a resource, as the resource manager reported. Members that a request does not have keep their values.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemData {
     /// Who created it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
     /// Kind of that identity.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub created_by_type: Option<String>,
     /// When.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
     /// Who changed it last.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified_by: Option<String>,
     /// Kind of that identity.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified_by_type: Option<String>,
     /// When.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_modified_at: Option<Timestamp>,
 }
 
@@ -153,16 +150,17 @@ pub enum Identity {
 }
 
 /// The identity of one platform operator.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlatformIdentity {
     /// Its resource id.
     pub resource_id: String,
     /// Its client id, once resolved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub client_id: Option<String>,
     /// Its object id, once resolved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub object_id: Option<String>,
 }
 
@@ -241,72 +239,57 @@ pub struct Ingress {
 }
 
 /// Resources that were created for a cluster, and what was observed of it. Only the backend (and the actuator, for some tasks) writes it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Record {
     /// Prefix of the names of all its resources, generated once.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub infra_id: Option<String>,
     /// Suffix of the names of its storage accounts, generated once.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_suffix: Option<String>,
     /// The storage account of its image registry.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub image_registry_storage_account: Option<String>,
     /// The object id of its service principal.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub service_principal_object_id: Option<String>,
     /// The zones that its machines are spread over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub zones: Vec<String>,
     /// MTU of its network.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Token with which it pulls images; its password is sealed beside the document.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub registry_token: Option<RegistryToken>,
     /// Issuer of its service accounts' tokens; only with workload identity.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_issuer: Option<String>,
     /// Expiry of the certificate of its own identity; only with workload identity.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub identity_certificate_expires: Option<Timestamp>,
     /// The URL of its API server.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_url: Option<String>,
     /// The address of its API server for its customer.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_ip: Option<String>,
     /// The address of its API server inside its network.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_internal_ip: Option<String>,
     /// Address at which the service reaches its API server.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub private_endpoint_ip: Option<String>,
     /// The address of its default ingress.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress_ip: Option<String>,
     /// Public addresses of outbound traffic, as resource ids.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub effective_outbound_ips: Vec<String>,
     /// The URL of its console.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub console_url: Option<String>,
     /// The last observed version.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub running_version: Option<String>,
     /// Its last observed pools of workers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerPoolStatus>,
     /// Expiry of the certificate of its API server.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub api_certificate_expires: Option<Timestamp>,
     /// Expiry of the certificate of its ingress.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ingress_certificate_expires: Option<Timestamp>,
 }
 
 /// Token with which a cluster pulls images.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistryToken {
@@ -315,27 +298,28 @@ pub struct RegistryToken {
     /// The token's name, which is recorded before the token is created.
     pub name: String,
     /// When its password was issued; none until it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub issued: Option<Timestamp>,
     /// Expiry of its password.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub expires: Option<Timestamp>,
 }
 
 /// A pool of workers as last observed in the cluster.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerPoolStatus {
     /// The machine set's name.
     pub name: String,
     /// The size of each machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub vm_size: Option<String>,
     /// The size of each disk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub disk_size_gb: Option<u32>,
     /// Their subnet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub subnet_id: Option<String>,
     /// Number of machines.
     pub count: u32,
