@@ -370,7 +370,7 @@ async fn rotate_certificates_carries_the_newest_ones_into_the_cluster_and_names_
     site.vault.away.store(true, Ordering::SeqCst);
     let end = site.run("rotate-certificates").await;
     assert_eq!(end.state, WorkState::Pending, "{}", end.told());
-    assert!(end.told().matches("did not answer").count() >= 2, "both were tried: {}", end.told());
+    assert!(end.told().matches("did not respond").count() >= 2, "both were tried: {}", end.told());
     let own = Site::new(link.clone(), |it| {
         it.spec.domain = "shop.customer.example".to_owned();
     })
