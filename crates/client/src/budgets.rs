@@ -1,31 +1,31 @@
-//! Limits on how much runs at once.
+//! Budgets: limits on concurrent runs.
 
 use api::admin::{BudgetForm, BudgetRequest};
 
 use crate::error::ClientError;
-use crate::exchange::{Answer, Client};
+use crate::exchange::{Client, TypedResponse};
 use crate::pages::Pages;
-use crate::path::Path;
+use crate::path::ApiPath;
 
 const BUDGETS: &str = "/admin/maintenancebudgets";
 
 impl Client {
-    /// Every limit that is set or used.
+    /// Lists the budgets that have a limit or a running manifest.
     pub fn budgets(&self) -> Pages<BudgetForm> {
-        Pages::of(self, &Path::of(BUDGETS))
+        Pages::new(self, &ApiPath::new(BUDGETS))
     }
 
-    /// One limit and its use: `fleet`, `region/L`, `subscription/S` or `task/T`.
-    pub async fn budget(&self, key: &str) -> Result<Answer<BudgetForm>, ClientError> {
-        self.get(&Path::of(BUDGETS).segment(key)).await
+    /// Gets a budget and its use: `fleet`, `region/L`, `subscription/S` or `task/T`.
+    pub async fn budget(&self, key: &str) -> Result<TypedResponse<BudgetForm>, ClientError> {
+        self.get(&ApiPath::new(BUDGETS).segment(key)).await
     }
 
-    /// Sets a limit; 0 stops new starts, none removes it.
+    /// Sets a limit: 0 prevents new runs, none removes the limit.
     pub async fn set_budget(
         &self,
         key: &str,
         request: &BudgetRequest,
-    ) -> Result<Answer<BudgetForm>, ClientError> {
-        self.put(&Path::of(BUDGETS).segment(key), request, None).await
+    ) -> Result<TypedResponse<BudgetForm>, ClientError> {
+        self.put(&ApiPath::new(BUDGETS).segment(key), request, None).await
     }
 }

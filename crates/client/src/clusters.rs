@@ -1,37 +1,40 @@
-//! Clusters, by their resource ids.
+//! Clusters of the Admin API, by resource id.
 
 use std::collections::BTreeMap;
 
 use api::admin::{AdminCluster, ImportRequest};
 
 use crate::error::ClientError;
-use crate::exchange::{Answer, Client};
+use crate::exchange::{Client, TypedResponse};
 use crate::pages::Pages;
-use crate::path::Path;
+use crate::path::ApiPath;
 
 impl Client {
-    /// Every cluster.
+    /// Lists all clusters.
     pub fn clusters(&self) -> Pages<AdminCluster> {
-        Pages::of(self, &Path::of("/admin/providers/microsoft.redhatopenshift/openshiftclusters"))
+        Pages::new(self, &ApiPath::new("/admin/providers/microsoft.redhatopenshift/openshiftclusters"))
     }
 
-    /// One cluster.
-    pub async fn cluster(&self, id: &str) -> Result<Answer<AdminCluster>, ClientError> {
-        self.get(&Path::of_cluster("", id)).await
+    /// Gets a cluster.
+    pub async fn cluster(&self, id: &str) -> Result<TypedResponse<AdminCluster>, ClientError> {
+        self.get(&ApiPath::from_resource_id("", id)).await
     }
 
-    /// Imports a cluster under this id, or imports it anew.
+    /// Imports a cluster with this id, or replaces its import.
     pub async fn import_cluster(
         &self,
         id: &str,
         request: &ImportRequest,
-    ) -> Result<Answer<AdminCluster>, ClientError> {
-        self.put(&Path::of_cluster("/admin", id).segment("import"), request, None).await
+    ) -> Result<TypedResponse<AdminCluster>, ClientError> {
+        self.put(&ApiPath::from_resource_id("/admin", id).segment("import"), request, None).await
     }
 
-    /// Forgets an imported cluster; nothing in it is touched.
+    /// Removes an imported cluster from Shipshape, without changing the cluster itself.
     pub async fn forget_cluster(&self, id: &str, reason: Option<&str>) -> Result<(), ClientError> {
-        self.delete(&Path::of_cluster("/admin", id).segment("import").maybe("reason", reason)).await
+        self.delete(
+            &ApiPath::from_resource_id("/admin", id).segment("import").optional_query("reason", reason),
+        )
+        .await
     }
 
     /// Replaces the labels of a cluster.
@@ -40,8 +43,12 @@ impl Client {
         id: &str,
         labels: &BTreeMap<String, String>,
         reason: Option<&str>,
-    ) -> Result<Answer<AdminCluster>, ClientError> {
-        self.put(&Path::of_cluster("/admin", id).segment("labels").maybe("reason", reason), labels, None)
-            .await
+    ) -> Result<TypedResponse<AdminCluster>, ClientError> {
+        self.put(
+            &ApiPath::from_resource_id("/admin", id).segment("labels").optional_query("reason", reason),
+            labels,
+            None,
+        )
+        .await
     }
 }

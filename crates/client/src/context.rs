@@ -1,4 +1,4 @@
-//! Where a server is, whom to trust there and how to show who we are.
+//! Connection settings of one server: address, trusted authority and credential.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,39 +11,39 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-/// How to reach one server.
+/// Connection settings of one server.
 #[derive(Debug, Clone)]
 pub struct Context {
-    /// Its address, such as `https://127.0.0.1:8443`.
+    /// Address, such as `https://127.0.0.1:8443`.
     pub server: String,
-    /// The only authority whose certificates are trusted there. Required for `https`.
+    /// The only trusted certificate authority. Required for `https`.
     pub authority: Option<Pem>,
-    /// How we show who we are.
+    /// Credential that authenticates the client.
     pub credential: Credential,
 }
 
-/// How a client shows who it is.
+/// Credential of a client.
 #[derive(Debug, Clone)]
 pub enum Credential {
-    /// It does not; only a server without authentication answers.
+    /// No credential, for a server without authentication.
     None,
-    /// By a certificate.
+    /// Client certificate.
     Certificate {
-        /// The certificate and those between it and its authority.
+        /// Certificate chain without the root.
         certificate: Pem,
-        /// Its private key.
+        /// Private key.
         key: Pem,
     },
-    /// By a bearer token.
+    /// Bearer token.
     Token(Secret<String>),
 }
 
-/// Text in PEM, here or in a file.
+/// PEM text, inline or in a file.
 #[derive(Clone)]
 pub enum Pem {
-    /// Here.
+    /// The text itself.
     Inline(String),
-    /// In this file, which is read when a client is made.
+    /// File that is read when a client is created.
     File(PathBuf),
 }
 
@@ -56,65 +56,65 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Why a context cannot be used.
+/// Invalid context.
 #[derive(Debug, thiserror::Error)]
 pub enum ContextError {
-    /// The address is none.
-    #[error("the server {server:?} is no address; expected one such as https://127.0.0.1:8443")]
-    Address {
-        /// What was given.
+    /// The address cannot be parsed.
+    #[error("invalid server address {server:?}; expected an address such as https://127.0.0.1:8443")]
+    InvalidAddress {
+        /// The invalid address.
         server: String,
     },
-    /// Nobody could say that a server is the right one.
+    /// The server's certificate could not be verified.
     #[error(
-        "the server {server} speaks TLS, but the context names no certificate authority to check it against"
+        "server {server} uses TLS, but the context has no certificate authority to verify its certificate"
     )]
-    NoAuthority {
-        /// The server.
+    MissingAuthority {
+        /// Address of the server.
         server: String,
     },
-    /// What shows who we are could be read on its way.
+    /// The credential would be sent in plain text.
     #[error(
-        "the server {server} speaks no TLS, so no token or certificate is sent to it; use its https:// address, or a context without a credential"
+        "server {server} does not use TLS, so no token or certificate is sent to it; use its https:// address, or a context without a credential"
     )]
-    Unprotected {
-        /// The server.
+    PlainHttp {
+        /// Address of the server.
         server: String,
     },
-    /// A file is not there or not readable.
-    #[error("the {what} {} cannot be read: {source}", path.display())]
+    /// A file does not exist or is not readable.
+    #[error("cannot read {what} {}: {source}", path.display())]
     Unreadable {
-        /// What it should hold.
+        /// Expected content.
         what: &'static str,
-        /// Where it should be.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the file system.
         source: std::io::Error,
     },
-    /// It does not hold what it should.
-    #[error("the {what} is not PEM with what is needed: {why}")]
-    NotPem {
-        /// What it should hold.
+    /// A certificate, key or token is invalid.
+    #[error("invalid {what}: {cause}")]
+    Invalid {
+        /// Expected content.
         what: &'static str,
-        /// What is wrong.
-        why: String,
+        /// Parse error.
+        cause: String,
     },
 }
 
 impl Credential {
-    /// Whether there is nothing to show.
+    /// Whether there is no credential.
     pub fn is_none(&self) -> bool {
         matches!(self, Credential::None)
     }
 }
 
-/// Whether requests to that address go over plain HTTP, in whatever letters the scheme is written.
+/// Whether the scheme of an address is `http`, ignoring case.
 pub fn is_plain_http(server: &str) -> bool {
     server.parse::<Uri>().is_ok_and(|uri| uri.scheme() == Some(&Scheme::HTTP))
 }
 
-/// Whether nobody on the way can read what is sent to that address: it goes over TLS, or does not leave this machine.
-pub fn is_protected(uri: &Uri) -> bool {
+/// Whether nobody on the network can read requests to `uri`: they use TLS, or do not leave this machine.
+pub fn is_secure_or_local(uri: &Uri) -> bool {
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     let is_local = host.eq_ignore_ascii_case("localhost")
         || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -122,32 +122,33 @@ pub fn is_protected(uri: &Uri) -> bool {
 }
 
 impl Context {
-    /// The settings of TLS that this context asks for.
+    /// TLS settings of this context.
     pub(crate) fn tls(&self) -> Result<ClientConfig, ContextError> {
         let mut roots = RootCertStore::empty();
         if let Some(authority) = &self.authority {
             for certificate in certificates("certificate authority", authority)? {
-                roots.add(certificate).map_err(|error| ContextError::NotPem {
+                roots.add(certificate).map_err(|error| ContextError::Invalid {
                     what: "certificate authority",
-                    why: error.to_string(),
+                    cause: error.to_string(),
                 })?;
             }
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| ContextError::NotPem { what: "set of TLS versions", why: error.to_string() })?
+            .map_err(|error| ContextError::Invalid { what: "TLS versions", cause: error.to_string() })?
             .with_root_certificates(roots);
         match &self.credential {
             Credential::None | Credential::Token(_) => Ok(builder.with_no_client_auth()),
             Credential::Certificate { certificate, key } => {
                 let chain = certificates("client certificate", certificate)?;
                 let key = read("client key", key)?;
-                let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
-                    .map_err(|error| ContextError::NotPem { what: "client key", why: error.to_string() })?;
-                builder.with_client_auth_cert(chain, key).map_err(|error| ContextError::NotPem {
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| {
+                    ContextError::Invalid { what: "client key", cause: error.to_string() }
+                })?;
+                builder.with_client_auth_cert(chain, key).map_err(|error| ContextError::Invalid {
                     what: "client certificate and key",
-                    why: error.to_string(),
+                    cause: error.to_string(),
                 })
             }
         }
@@ -157,9 +158,9 @@ impl Context {
 fn certificates(what: &'static str, pem: &Pem) -> Result<Vec<CertificateDer<'static>>, ContextError> {
     let text = read(what, pem)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    let found = found.map_err(|error| ContextError::NotPem { what, why: error.to_string() })?;
+    let found = found.map_err(|error| ContextError::Invalid { what, cause: error.to_string() })?;
     if found.is_empty() {
-        return Err(ContextError::NotPem { what, why: "it holds no certificate".to_owned() });
+        return Err(ContextError::Invalid { what, cause: "it contains no certificate".to_owned() });
     }
     Ok(found)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and the server.
+//! Errors of requests to the server.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,43 +8,43 @@ use http::StatusCode;
 
 use crate::context::ContextError;
 
-/// Why something that was asked of the server did not come about.
+/// Failure of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server said no.
+    /// The server responded with an error status.
     #[error("{0}")]
-    Refused(Refusal),
+    Response(ErrorResponse),
     /// The server could not be reached.
     #[error(
-        "the server {server} cannot be reached: {why}; is `shipshape up` running there, and is it the one that is meant? (`shipshape context list` shows the known ones)"
+        "cannot reach server {server}: {cause}; check that `shipshape up` is running there, or choose another server (`shipshape context list`)"
     )]
     Unreachable {
-        /// Its address.
+        /// Address of the server.
         server: String,
-        /// What happened.
-        why: String,
+        /// Innermost cause.
+        cause: String,
     },
-    /// The server was reached but took too long.
+    /// No complete response arrived within the timeout.
     #[error(
-        "the server {server} did not answer within {limit:?}; try again, and look at its /readyz if it stays so"
+        "server {server} did not respond within {timeout:?}; try again, and check its /readyz if the timeout persists"
     )]
-    TooSlow {
-        /// Its address.
+    TimedOut {
+        /// Address of the server.
         server: String,
-        /// How long was waited.
-        limit: Duration,
+        /// Timeout of the request.
+        timeout: Duration,
     },
-    /// The answer is not in the words that are agreed on.
+    /// The response does not have the expected form.
     #[error(
-        "the server {server} answered {what} in a form that this client does not know: {why}; are both of the same version? (`shipshape version`)"
+        "invalid response of server {server} to {request}: {cause}; check that client and server have the same version (`shipshape version`)"
     )]
-    Garbled {
-        /// Its address.
+    InvalidResponse {
+        /// Address of the server.
         server: String,
-        /// What was asked.
-        what: String,
-        /// What is wrong with the answer.
-        why: String,
+        /// Path of the request, or the part of the response that is invalid.
+        request: String,
+        /// Parse error.
+        cause: String,
     },
     /// The context cannot be used.
     #[error(transparent)]
@@ -52,64 +52,64 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The status of the server's answer, if there was one that refused.
+    /// HTTP status of an error response.
     pub fn status(&self) -> Option<StatusCode> {
         match self {
-            ClientError::Refused(refusal) => Some(refusal.status),
+            ClientError::Response(response) => Some(response.status),
             ClientError::Unreachable { .. }
-            | ClientError::TooSlow { .. }
-            | ClientError::Garbled { .. }
+            | ClientError::TimedOut { .. }
+            | ClientError::InvalidResponse { .. }
             | ClientError::Context(_) => None,
         }
     }
 
-    /// Whether the server says that the thing is not there.
+    /// Whether the server responded that the resource does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(StatusCode::NOT_FOUND)
     }
 
-    /// Whether the same request may do better a little later: the server is away, slow, or in trouble of its own.
-    pub fn may_pass(&self) -> bool {
+    /// Whether a retry may succeed: the server is unreachable, slow, throttling or failing.
+    pub fn is_transient(&self) -> bool {
         match self {
-            ClientError::Unreachable { .. } | ClientError::TooSlow { .. } => true,
-            ClientError::Refused(refusal) => {
-                refusal.status.is_server_error() || refusal.status == StatusCode::TOO_MANY_REQUESTS
+            ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => true,
+            ClientError::Response(response) => {
+                response.status.is_server_error() || response.status == StatusCode::TOO_MANY_REQUESTS
             }
-            ClientError::Garbled { .. } | ClientError::Context(_) => false,
+            ClientError::InvalidResponse { .. } | ClientError::Context(_) => false,
         }
     }
 }
 
-/// The server's no, in the words of its envelope.
+/// Error response of the server, read from its error envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// The status of the answer.
+pub struct ErrorResponse {
+    /// HTTP status.
     pub status: StatusCode,
-    /// The envelope's code.
+    /// Error code, such as `InvalidParameter`.
     pub code: String,
-    /// The envelope's sentence.
+    /// Error message.
     pub message: String,
-    /// The member or parameter that it is about; may be empty.
+    /// Member or parameter with the error; may be empty.
     pub target: String,
 }
 
-impl Refusal {
-    /// What a refusing answer says; one without an envelope is shown by its status and the beginning of its text.
-    pub(crate) fn read(status: StatusCode, body: &[u8]) -> Refusal {
-        const TEXT_MAX: usize = 300; // enough of a proxy's page to know it by
+impl ErrorResponse {
+    /// Parses an error response. Without an envelope, the message is the status and the start of the body.
+    pub(crate) fn parse(status: StatusCode, body: &[u8]) -> ErrorResponse {
+        const TEXT_MAX: usize = 300; // enough to recognise the error page of a proxy
         if let Ok(ErrorEnvelope { error: ErrorBody { code, message, target } }) = serde_json::from_slice(body)
         {
-            return Refusal { status, code, message, target };
+            return ErrorResponse { status, code, message, target };
         }
         let text: String = String::from_utf8_lossy(body).chars().take(TEXT_MAX).collect();
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let reason = status.canonical_reason().unwrap_or("an unknown status");
         let message = if text.is_empty() { reason.to_owned() } else { format!("{reason}: {text}") };
-        Refusal { status, code: status.as_str().to_owned(), message, target: String::new() }
+        ErrorResponse { status, code: status.as_str().to_owned(), message, target: String::new() }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ErrorResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.message.trim_end_matches('.'))?;
         match self.target.is_empty() || self.message.contains(&self.target) {

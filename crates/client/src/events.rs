@@ -1,4 +1,4 @@
-//! Events as they happen: a stream that takes itself up again where it broke.
+//! Event stream that reconnects and resumes after the last event.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::error::{ClientError, Refusal};
-use crate::exchange::{Client, read_all};
-use crate::path::Path;
+use crate::error::{ClientError, ErrorResponse};
+use crate::exchange::{Client, read_body};
+use crate::path::ApiPath;
 use crate::transport::Body;
 
-/// The server sends a comment every 15 s; after three that did not come the connection counts as broken.
+/// The server sends a comment every 15 s; after three missing ones the connection counts as broken.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 
-/// How long the server may take to begin.
-const BEGIN_TIME_MAX: Duration = Duration::from_secs(30);
+/// Timeout of the response head.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The pauses between attempts to take a broken stream up again.
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Backoff between attempts to reconnect.
+const BACKOFF_MIN: Duration = Duration::from_millis(250);
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
-/// No event is longer; a server that sends more without an end is not ours.
+/// Largest event; bounds the memory that a faulty server can use.
 const EVENT_BYTES_MAX: usize = 16 << 20;
 
-/// What can be listened to.
+/// Topic of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
     /// Manifests.
@@ -42,16 +42,16 @@ pub enum Topic {
     Tasks,
     /// Clusters.
     Clusters,
-    /// Operations of customers.
+    /// Operations of the ARM API.
     Operations,
 }
 
 impl Topic {
-    /// All of them.
+    /// All topics.
     pub const ALL: [Topic; 5] =
         [Topic::Manifests, Topic::Schedules, Topic::Tasks, Topic::Clusters, Topic::Operations];
 
-    /// As it is asked for.
+    /// Name in the query of a request.
     pub fn plural(self) -> &'static str {
         match self {
             Topic::Manifests => "manifests",
@@ -62,57 +62,57 @@ impl Topic {
         }
     }
 
-    /// As events are called.
+    /// Name in an event.
     pub fn singular(self) -> &'static str {
         self.plural().trim_end_matches('s')
     }
 }
 
-/// Something that happened.
+/// Event of the stream.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// Its place in the feed; the stream is taken up after it.
+    /// Position in the feed; a new stream can start after it.
     pub id: String,
-    /// What happened.
+    /// The change.
     pub change: Change,
-    /// The data as it came.
+    /// Unparsed data.
     pub data: Value,
 }
 
-/// What happened.
+/// Change that an event reports.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// A manifest is new or changed.
+    /// Created or changed manifest.
     Manifest(Box<ManifestForm>),
-    /// A schedule is new or changed.
+    /// Created or changed schedule.
     Schedule(Box<ScheduleForm>),
-    /// A task is new or changed.
+    /// Created or changed task.
     Task(Box<TaskForm>),
-    /// A cluster is new or changed.
+    /// Created or changed cluster.
     Cluster(Box<AdminCluster>),
-    /// Something of this kind is new or changed, of which this client knows no more.
+    /// Created or changed resource of a kind without a type in this client.
     Other(String),
-    /// Something is gone.
+    /// Deleted resource.
     Deleted {
-        /// Its kind, in the singular.
+        /// Kind, in the singular.
         topic: String,
-        /// Its id.
+        /// Id of the resource.
         id: String,
     },
-    /// Events were missed: whoever keeps a copy reads it anew.
+    /// Events were missed: a reader with a cache lists again.
     Relist,
-    /// The connection broke; it is taken up again, and nothing is missed.
+    /// The connection broke. The stream reconnects, and no event is missed.
     Interrupted {
-        /// What happened.
-        why: String,
+        /// Cause of the interruption.
+        cause: String,
     },
 }
 
 impl Client {
-    /// Events of these topics (all when there are none), from now on or after the event `after`.
+    /// Streams events of these topics (of all if empty), from now on or after the event `after`.
     ///
-    /// The first connection must succeed; later ones are tried until they do. The stream ends with an error only when the
-    /// server refuses.
+    /// The first connection must succeed; later ones are retried. The stream ends with an error only when the
+    /// server rejects the request or sends invalid data.
     pub fn events(
         &self,
         topics: &[Topic],
@@ -120,115 +120,115 @@ impl Client {
     ) -> BoxStream<'static, Result<Event, ClientError>> {
         let topics: Vec<&str> = topics.iter().map(|topic| topic.plural()).collect();
         let topics = (!topics.is_empty()).then(|| topics.join(","));
-        let path = Path::of("/admin/events").maybe("topics", topics).text();
-        let listening = Listening {
+        let path = ApiPath::new("/admin/events").optional_query("topics", topics).to_uri();
+        let event_stream = EventStream {
             client: self.clone(),
             path,
             after,
             connection: None,
             ready: VecDeque::new(),
-            pause: PAUSE_FIRST,
-            begun: false,
-            broken: false,
-            refused: false,
+            backoff: BACKOFF_MIN,
+            connected: false,
+            interrupted: false,
+            finished: false,
         };
-        stream::unfold(listening, |mut listening| async move {
-            let event = listening.next().await?;
-            Some((event, listening))
+        stream::unfold(event_stream, |mut event_stream| async move {
+            let event = event_stream.next().await?;
+            Some((event, event_stream))
         })
         .boxed()
     }
 }
 
-struct Listening {
+struct EventStream {
     client: Client,
     path: String,
     after: Option<String>,
     connection: Option<(Body, Parser)>,
     ready: VecDeque<Event>,
-    pause: Duration,
-    begun: bool,
-    broken: bool,
-    refused: bool,
+    backoff: Duration,
+    connected: bool,
+    interrupted: bool,
+    finished: bool,
 }
 
-impl Listening {
+impl EventStream {
     async fn next(&mut self) -> Option<Result<Event, ClientError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(Ok(event));
             }
-            if self.refused {
+            if self.finished {
                 return None;
             }
             let Some((body, parser)) = &mut self.connection else {
-                // A server that ends each stream at once, as one does that is ending, must not be asked without a pause.
-                if std::mem::take(&mut self.broken) {
-                    tokio::time::sleep(self.pause).await;
+                // A server that is shutting down ends each stream at once; without a delay this would be a busy loop.
+                if std::mem::take(&mut self.interrupted) {
+                    tokio::time::sleep(self.backoff).await;
                 }
                 match self.connect().await {
                     Ok(body) => {
                         self.connection = Some((body, Parser::default()));
-                        self.begun = true;
+                        self.connected = true;
                     }
-                    Err(error) if self.begun && error.may_pass() => {
-                        tokio::time::sleep(self.pause).await;
-                        self.pause = (self.pause * 2).min(PAUSE_MAX);
+                    Err(error) if self.connected && error.is_transient() => {
+                        tokio::time::sleep(self.backoff).await;
+                        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
                     }
                     Err(error) => {
-                        self.refused = true;
+                        self.finished = true;
                         return Some(Err(error));
                     }
                 }
                 continue;
             };
-            let broken = match tokio::time::timeout(SILENCE_MAX, body.frame()).await {
+            let cause = match tokio::time::timeout(SILENCE_MAX, body.frame()).await {
                 Ok(Some(Ok(frame))) => {
-                    self.pause = PAUSE_FIRST;
+                    self.backoff = BACKOFF_MIN;
                     let Ok(data) = frame.into_data() else { continue };
                     let parsed = parser.push(&data);
                     match parsed {
-                        Ok(messages) => match self.take(messages) {
+                        Ok(messages) => match self.enqueue(messages) {
                             Ok(()) => continue,
                             Err(error) => {
-                                self.refused = true;
+                                self.finished = true;
                                 return Some(Err(error));
                             }
                         },
-                        Err(why) => why.to_owned(),
+                        Err(error) => error.to_owned(),
                     }
                 }
                 Ok(Some(Err(error))) => error.to_string(),
                 Ok(None) => "the server ended the stream".to_owned(),
-                Err(_) => format!("nothing came for {SILENCE_MAX:?}"),
+                Err(_) => format!("the server sent nothing for {SILENCE_MAX:?}"),
             };
             self.connection = None;
-            self.broken = true;
+            self.interrupted = true;
             let id = self.after.clone().unwrap_or_default();
-            return Some(Ok(Event { id, change: Change::Interrupted { why: broken }, data: Value::Null }));
+            return Some(Ok(Event { id, change: Change::Interrupted { cause }, data: Value::Null }));
         }
     }
 
     async fn connect(&mut self) -> Result<Body, ClientError> {
-        let mut more = HeaderMap::new();
-        more.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(after) = self.after.as_deref().and_then(|after| HeaderValue::from_str(after).ok()) {
-            more.insert("last-event-id", after);
+            headers.insert("last-event-id", after);
         }
-        let begin = self.client.send(Method::GET, &self.path, Bytes::new(), None, more);
-        let answer = tokio::time::timeout(BEGIN_TIME_MAX, begin).await.map_err(|_| {
-            ClientError::TooSlow { server: self.client.server().to_owned(), limit: BEGIN_TIME_MAX }
+        let request = self.client.send(Method::GET, &self.path, Bytes::new(), None, headers);
+        let response = tokio::time::timeout(CONNECT_TIMEOUT, request).await.map_err(|_| {
+            ClientError::TimedOut { server: self.client.server().to_owned(), timeout: CONNECT_TIMEOUT }
         })??;
-        let (head, body) = answer.into_parts();
+        let (head, body) = response.into_parts();
         if head.status.is_success() {
             return Ok(body);
         }
-        let text = tokio::time::timeout(BEGIN_TIME_MAX, read_all(body)).await;
-        let text = text.ok().and_then(Result::ok).unwrap_or_default();
-        Err(ClientError::Refused(Refusal::read(head.status, &text)))
+        let content = tokio::time::timeout(CONNECT_TIMEOUT, read_body(body)).await;
+        let content = content.ok().and_then(Result::ok).unwrap_or_default();
+        Err(ClientError::Response(ErrorResponse::parse(head.status, &content)))
     }
 
-    fn take(&mut self, messages: Vec<Message>) -> Result<(), ClientError> {
+    fn enqueue(&mut self, messages: Vec<Message>) -> Result<(), ClientError> {
         for message in messages {
             if let Some(id) = &message.id {
                 self.after = Some(id.clone());
@@ -237,10 +237,10 @@ impl Listening {
             let data: Value = match message.data.is_empty() {
                 true => Value::Null,
                 false => serde_json::from_str(&message.data)
-                    .map_err(|error| self.client.garbled(&self.path, &error))?,
+                    .map_err(|error| self.client.invalid_response(&self.path, &error))?,
             };
-            let change = change(&message.event, &data).map_err(|error| {
-                self.client.garbled(&format!("an event of kind {}", message.event), &error)
+            let change = parse_change(&message.event, &data).map_err(|error| {
+                self.client.invalid_response(&format!("an event of kind {}", message.event), &error)
             })?;
             self.ready.push_back(Event { id, change, data });
         }
@@ -249,19 +249,19 @@ impl Listening {
 }
 
 #[derive(Deserialize)]
-struct Gone {
+struct DeletedResource {
     id: String,
     deleted: bool,
 }
 
-fn change(event: &str, data: &Value) -> Result<Change, serde_json::Error> {
+fn parse_change(event: &str, data: &Value) -> Result<Change, serde_json::Error> {
     fn read<T: DeserializeOwned>(data: &Value) -> Result<Box<T>, serde_json::Error> {
         T::deserialize(data).map(Box::new)
     }
     if event == "relist" {
         return Ok(Change::Relist);
     }
-    if let Ok(Gone { id, deleted: true }) = Gone::deserialize(data) {
+    if let Ok(DeletedResource { id, deleted: true }) = DeletedResource::deserialize(data) {
         return Ok(Change::Deleted { topic: event.to_owned(), id });
     }
     match event {
@@ -273,7 +273,7 @@ fn change(event: &str, data: &Value) -> Result<Change, serde_json::Error> {
     }
 }
 
-/// One event as the protocol of server-sent events frames it.
+/// Server-sent event.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Message {
     id: Option<String>,
@@ -281,7 +281,7 @@ struct Message {
     data: String,
 }
 
-/// Gathers lines into messages; lines may be cut anywhere between two pieces.
+/// Parser of server-sent events; a chunk may end anywhere in a line.
 #[derive(Debug, Default)]
 struct Parser {
     pending: Vec<u8>,
@@ -290,28 +290,28 @@ struct Parser {
 }
 
 impl Parser {
-    fn push(&mut self, piece: &[u8]) -> Result<Vec<Message>, &'static str> {
-        self.pending.extend_from_slice(piece);
+    fn push(&mut self, chunk: &[u8]) -> Result<Vec<Message>, &'static str> {
+        self.pending.extend_from_slice(chunk);
         let mut messages = Vec::new();
-        let mut begin = 0;
-        while let Some(length) = self.pending[begin..].iter().position(|byte| *byte == b'\n') {
-            let line = &self.pending[begin..begin + length];
+        let mut start = 0;
+        while let Some(length) = self.pending[start..].iter().position(|byte| *byte == b'\n') {
+            let line = &self.pending[start..start + length];
             let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned();
-            begin += length + 1;
-            messages.extend(self.line(&line));
+            start += length + 1;
+            messages.extend(self.push_line(&line));
         }
-        self.pending.drain(..begin);
+        self.pending.drain(..start);
         if self.pending.len() + self.message.data.len() > EVENT_BYTES_MAX {
-            return Err("an event is larger than any of ours");
+            return Err("an event exceeds the size limit");
         }
         Ok(messages)
     }
 
-    fn line(&mut self, line: &str) -> Option<Message> {
+    fn push_line(&mut self, line: &str) -> Option<Message> {
         if line.is_empty() {
             let message = std::mem::take(&mut self.message);
-            let whole = std::mem::take(&mut self.has_data) || !message.event.is_empty();
-            return whole.then_some(message);
+            let is_complete = std::mem::take(&mut self.has_data) || !message.event.is_empty();
+            return is_complete.then_some(message);
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -325,7 +325,7 @@ impl Parser {
                 self.message.data += value;
                 self.has_data = true;
             }
-            _ => {} // a comment, or a field that this client does not know
+            _ => {} // a comment or an unknown field
         }
         None
     }
@@ -336,25 +336,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_whole_wherever_the_pieces_were_cut() {
+    fn messages_are_complete_wherever_chunks_end() {
         let text =
             ": hello\n\nid: 7\nevent: manifest\ndata: {\"a\":\ndata: 1}\n\nevent: relist\r\n\r\nid: 9\n";
-        let whole = [
+        let expected = [
             Message { id: Some("7".into()), event: "manifest".into(), data: "{\"a\":\n1}".into() },
             Message { id: None, event: "relist".into(), data: String::new() },
         ];
         for size in 1..text.len() {
             let mut parser = Parser::default();
-            let pieces = text.as_bytes().chunks(size).flat_map(|piece| parser.push(piece).unwrap());
-            assert_eq!(pieces.collect::<Vec<_>>(), whole, "in pieces of {size}");
+            let messages = text.as_bytes().chunks(size).flat_map(|chunk| parser.push(chunk).unwrap());
+            assert_eq!(messages.collect::<Vec<_>>(), expected, "chunk size {size}");
         }
     }
 
     #[test]
-    fn what_is_gone_is_told_by_its_id() {
-        let gone = change("schedule", &serde_json::json!({"id": "weekly", "deleted": true})).unwrap();
-        assert!(matches!(gone, Change::Deleted { topic, id } if topic == "schedule" && id == "weekly"));
-        assert!(matches!(change("operation", &Value::Null).unwrap(), Change::Other(_)));
-        assert!(change("manifest", &Value::Null).is_err());
+    fn a_deleted_resource_has_its_kind_and_id() {
+        let deleted =
+            parse_change("schedule", &serde_json::json!({"id": "weekly", "deleted": true})).unwrap();
+        assert!(matches!(deleted, Change::Deleted { topic, id } if topic == "schedule" && id == "weekly"));
+        assert!(matches!(parse_change("operation", &Value::Null).unwrap(), Change::Other(_)));
+        assert!(parse_change("manifest", &Value::Null).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! One question and its answer.
+//! HTTP requests and their responses.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use tower::Service;
 use uuid::Uuid;
 
 use crate::context::Context;
-use crate::error::{ClientError, Refusal};
-use crate::path::Path;
+use crate::error::{ClientError, ErrorResponse};
+use crate::path::ApiPath;
 use crate::transport::{Body, BoxError, Transport};
 
-/// The longest that an answer may take: a plan of a large fleet is computed in seconds.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// Timeout of a request. The server computes the plan of a large fleet in seconds.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest answer that is read; a page of any list is far smaller.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Longest response body; a page of any list is far smaller.
+const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
-/// A client of the Admin API; clones share its connections.
+/// Client of the Admin and ARM APIs; clones share its connections.
 #[derive(Clone)]
 pub struct Client {
     transport: Transport,
-    answer_time_max: Duration,
-    /// For whom it speaks, in the server's histories and audit log.
+    timeout: Duration,
+    /// Person that the server names in histories and the audit log.
     principal: Option<HeaderValue>,
 }
 
@@ -37,31 +37,31 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// An answer that is not a refusal.
+/// Successful response with its parsed body.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer<T> {
-    /// 200, 201 or 202, which say different things on some routes.
+pub struct TypedResponse<T> {
+    /// 200, 201 or 202, which differ in meaning on some routes.
     pub status: StatusCode,
-    /// The version of what was answered, to be given back with the next change of it.
+    /// Version of the resource, for the `if_match` of its next change.
     pub etag: Option<String>,
-    /// What was answered.
+    /// Parsed body.
     pub value: T,
 }
 
-impl<T> Answer<T> {
-    /// Whether the thing is new.
+impl<T> TypedResponse<T> {
+    /// Whether the request created the resource.
     pub fn is_created(&self) -> bool {
         self.status == StatusCode::CREATED
     }
 }
 
 impl Client {
-    /// A client of the server that `context` names. Nothing is sent yet.
+    /// Creates a client of the server of `context`, without connecting.
     pub fn new(context: &Context) -> Result<Client, ClientError> {
-        Ok(Client::with(Transport::network(context)?))
+        Ok(Client::with_transport(Transport::network(context)?))
     }
 
-    /// A client of a service in this process, such as the frontend's router.
+    /// Creates a client of a service in this process, such as the frontend's router.
     pub fn in_process<S, B>(service: S) -> Client
     where
         S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -70,97 +70,103 @@ impl Client {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Client::with(Transport::in_process(service))
+        Client::with_transport(Transport::in_process(service))
     }
 
-    fn with(transport: Transport) -> Client {
-        Client { transport, answer_time_max: ANSWER_TIME_MAX, principal: None }
+    fn with_transport(transport: Transport) -> Client {
+        Client { transport, timeout: RESPONSE_TIMEOUT, principal: None }
     }
 
-    /// The same client with another limit for each answer.
+    /// Sets the timeout of each request.
     #[must_use]
-    pub fn answer_within(mut self, limit: Duration) -> Client {
-        self.answer_time_max = limit;
+    pub fn with_timeout(mut self, timeout: Duration) -> Client {
+        self.timeout = timeout;
         self
     }
 
-    /// The same client, speaking for this person: histories and the audit log name both. What headers cannot carry is
-    /// escaped.
+    /// Returns a client that acts on behalf of `person`: histories and the audit log name both. Characters that a header
+    /// cannot carry are escaped.
     #[must_use]
-    pub fn speaking_for(&self, person: &str) -> Client {
+    pub fn on_behalf_of(&self, person: &str) -> Client {
         let escaped = utf8_percent_encode(person, CONTROLS).to_string();
         Client { principal: HeaderValue::from_str(&escaped).ok(), ..self.clone() }
     }
 
-    /// Whatever the server answers to a GET of this path with its query.
-    pub async fn document(&self, path: &str) -> Result<serde_json::Value, ClientError> {
+    /// Gets a path with its query, and returns the response body as JSON.
+    pub async fn get_json(&self, path: &str) -> Result<serde_json::Value, ClientError> {
         Ok(self.get_at(path).await?.value)
     }
 
-    /// The server's address, for sentences.
+    /// Address of the server, for messages.
     pub fn server(&self) -> &str {
         self.transport.server()
     }
 
-    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &Path) -> Result<Answer<T>, ClientError> {
-        self.get_at(&path.text()).await
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &ApiPath,
+    ) -> Result<TypedResponse<T>, ClientError> {
+        self.get_at(&path.to_uri()).await
     }
 
-    pub(crate) async fn get_at<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, ClientError> {
-        self.ask(Method::GET, path, Bytes::new(), None).await
+    pub(crate) async fn get_at<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<TypedResponse<T>, ClientError> {
+        self.request(Method::GET, path, Bytes::new(), None).await
     }
 
     pub(crate) async fn put<T: DeserializeOwned>(
         &self,
-        path: &Path,
+        path: &ApiPath,
         body: &(impl Serialize + ?Sized),
         if_match: Option<&str>,
-    ) -> Result<Answer<T>, ClientError> {
-        self.ask(Method::PUT, &path.text(), self.json(body)?, if_match).await
+    ) -> Result<TypedResponse<T>, ClientError> {
+        self.request(Method::PUT, &path.to_uri(), self.json(body)?, if_match).await
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
-        path: &Path,
+        path: &ApiPath,
         body: &(impl Serialize + ?Sized),
-    ) -> Result<Answer<T>, ClientError> {
-        self.ask(Method::POST, &path.text(), self.json(body)?, None).await
+    ) -> Result<TypedResponse<T>, ClientError> {
+        self.request(Method::POST, &path.to_uri(), self.json(body)?, None).await
     }
 
     /// A POST without a body.
     pub(crate) async fn post_empty<T: DeserializeOwned>(
         &self,
-        path: &Path,
-    ) -> Result<Answer<T>, ClientError> {
-        self.ask(Method::POST, &path.text(), Bytes::new(), None).await
+        path: &ApiPath,
+    ) -> Result<TypedResponse<T>, ClientError> {
+        self.request(Method::POST, &path.to_uri(), Bytes::new(), None).await
     }
 
-    pub(crate) async fn delete(&self, path: &Path) -> Result<(), ClientError> {
-        let answer: Answer<serde::de::IgnoredAny> =
-            self.ask(Method::DELETE, &path.text(), Bytes::new(), None).await?;
-        drop(answer);
+    pub(crate) async fn delete(&self, path: &ApiPath) -> Result<(), ClientError> {
+        let response: TypedResponse<serde::de::IgnoredAny> =
+            self.request(Method::DELETE, &path.to_uri(), Bytes::new(), None).await?;
+        drop(response);
         Ok(())
     }
 
     pub(crate) fn json(&self, body: &(impl Serialize + ?Sized)) -> Result<Bytes, ClientError> {
-        let text = serde_json::to_vec(body).map_err(|error| self.garbled("the request", &error))?;
-        Ok(text.into())
+        let json = serde_json::to_vec(body).map_err(|error| self.invalid_response("the request", &error))?;
+        Ok(json.into())
     }
 
-    async fn ask<T: DeserializeOwned>(
+    async fn request<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
         if_match: Option<&str>,
-    ) -> Result<Answer<T>, ClientError> {
+    ) -> Result<TypedResponse<T>, ClientError> {
         let (head, body) = self.exchange(method, path, body, if_match).await?;
-        let value = self.read(path, &body)?;
+        let value = self.parse(path, &body)?;
         let etag = head.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
-        Ok(Answer { status: head.status, etag, value })
+        Ok(TypedResponse { status: head.status, etag, value })
     }
 
-    /// One request and its whole answer, which is no refusal.
+    /// Sends one request and reads its whole response; an error status is an error.
     pub(crate) async fn exchange(
         &self,
         method: Method,
@@ -168,44 +174,44 @@ impl Client {
         body: Bytes,
         if_match: Option<&str>,
     ) -> Result<(http::response::Parts, Bytes), ClientError> {
-        let limit = self.answer_time_max;
+        let timeout = self.timeout;
         let exchange = async {
-            let answer = self.send(method, path, body, if_match, HeaderMap::new()).await?;
-            let (head, body) = answer.into_parts();
-            let body = read_all(body).await.map_err(|error| ClientError::Unreachable {
+            let response = self.send(method, path, body, if_match, HeaderMap::new()).await?;
+            let (head, body) = response.into_parts();
+            let body = read_body(body).await.map_err(|error| ClientError::Unreachable {
                 server: self.server().to_owned(),
-                why: format!("its answer broke off: {error}"),
+                cause: format!("the response was interrupted: {error}"),
             })?;
             Ok::<_, ClientError>((head, body))
         };
-        let (head, body) = tokio::time::timeout(limit, exchange)
+        let (head, body) = tokio::time::timeout(timeout, exchange)
             .await
-            .map_err(|_| ClientError::TooSlow { server: self.server().to_owned(), limit })??;
+            .map_err(|_| ClientError::TimedOut { server: self.server().to_owned(), timeout })??;
         match head.status.is_success() {
             true => Ok((head, body)),
-            false => Err(ClientError::Refused(Refusal::read(head.status, &body))),
+            false => Err(ClientError::Response(ErrorResponse::parse(head.status, &body))),
         }
     }
 
-    pub(crate) fn read<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ClientError> {
-        serde_json::from_slice(body).map_err(|error| self.garbled(path, &error))
+    pub(crate) fn parse<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ClientError> {
+        serde_json::from_slice(body).map_err(|error| self.invalid_response(path, &error))
     }
 
-    /// Sends one request; the caller reads the answer, whatever its status, and minds the time.
+    /// Sends one request. The caller checks the status, reads the body and applies a timeout.
     pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
         if_match: Option<&str>,
-        more: HeaderMap,
+        headers: HeaderMap,
     ) -> Result<Response<Body>, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::USER_AGENT, concat!("shipshape/", env!("CARGO_PKG_VERSION")))
             .header(header::ACCEPT, "application/json")
-            // One for each request, so that its line in the server's log and the audit log can be found.
+            // Identifies the request in the server's log and the audit log.
             .header("x-ms-correlation-request-id", Uuid::new_v4().to_string());
         if !body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
@@ -216,26 +222,31 @@ impl Client {
         if let Some(principal) = &self.principal {
             request = request.header("x-ms-client-principal-name", principal);
         }
-        let mut request = request.body(Full::new(body)).map_err(|error| self.garbled(path, &error))?;
-        request.headers_mut().extend(more);
+        let mut request =
+            request.body(Full::new(body)).map_err(|error| self.invalid_response(path, &error))?;
+        request.headers_mut().extend(headers);
         self.transport.send(request).await
     }
 
-    pub(crate) fn garbled(&self, what: &str, why: &dyn std::fmt::Display) -> ClientError {
-        ClientError::Garbled { server: self.server().to_owned(), what: what.to_owned(), why: why.to_string() }
+    pub(crate) fn invalid_response(&self, request: &str, cause: &dyn std::fmt::Display) -> ClientError {
+        ClientError::InvalidResponse {
+            server: self.server().to_owned(),
+            request: request.to_owned(),
+            cause: cause.to_string(),
+        }
     }
 }
 
-/// The whole of an answer.
-pub(crate) async fn read_all(mut body: Body) -> Result<Bytes, BoxError> {
-    let mut whole = Vec::new();
+/// Reads a whole response body.
+pub(crate) async fn read_body(mut body: Body) -> Result<Bytes, BoxError> {
+    let mut content = Vec::new();
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
-            if whole.len() + data.len() > ANSWER_BYTES_MAX {
-                return Err("it is longer than any answer of ours".into());
+            if content.len() + data.len() > RESPONSE_BYTES_MAX {
+                return Err(format!("the response is longer than {RESPONSE_BYTES_MAX} bytes").into());
             }
-            whole.extend_from_slice(&data);
+            content.extend_from_slice(&data);
         }
     }
-    Ok(whole.into())
+    Ok(content.into())
 }

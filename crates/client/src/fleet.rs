@@ -1,4 +1,4 @@
-//! The fleet at a glance: its lines, its operations, its past, its audit log, and objects of its clusters.
+//! The fleet: overview, operations, timeline, audit log and objects of clusters.
 
 use api::admin::{AuditChainForm, AuditForm, Entry, FleetForm, OperationForm, Page, TimelineForm};
 use jiff::Timestamp;
@@ -8,104 +8,107 @@ use uuid::Uuid;
 use crate::error::ClientError;
 use crate::exchange::Client;
 use crate::pages::Pages;
-use crate::path::Path;
+use crate::path::ApiPath;
 
-/// The longest page that a server gives.
+/// Largest page size that a server accepts.
 const PAGE_MAX: &str = "1000";
 
-/// Which objects of a cluster are wanted.
+/// Selection of Kubernetes objects of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct ObjectQuery {
-    /// Their kind: `Node`, `Deployment.apps`.
+    /// Kind: `Node`, `Deployment.apps`.
     pub kind: String,
-    /// Only of this namespace.
+    /// Only this namespace.
     pub namespace: Option<String>,
-    /// Only this one.
+    /// Only the object with this name.
     pub name: Option<String>,
-    /// Also what is not the platform's own.
+    /// Also namespaces that do not belong to the platform.
     pub unrestricted: bool,
 }
 
-/// Which part of the audit log is wanted.
+/// Filters and page of the audit log.
 #[derive(Debug, Clone, Default)]
 pub struct AuditQuery {
-    /// Only of this actor.
+    /// Only this actor.
     pub actor: Option<String>,
-    /// Only of actions that begin with this.
+    /// Only actions with this prefix.
     pub action: Option<String>,
-    /// Only of targets that begin with this.
+    /// Only targets with this prefix.
     pub target: Option<String>,
-    /// Behind this place, toward older entries: from the page before.
+    /// Cursor of the previous page; older entries follow.
     pub from: Option<String>,
-    /// At most so many.
+    /// Page size.
     pub limit: u32,
 }
 
 impl Client {
-    /// A page of the fleet; `query` holds the parameters of the route by their names.
+    /// Gets a page of the fleet; `query` has the query parameters of the route.
     pub async fn fleet(&self, query: &[(&str, String)]) -> Result<FleetForm, ClientError> {
-        let mut path = Path::of("/admin/fleet");
+        let mut path = ApiPath::new("/admin/fleet");
         for (name, value) in query.iter().filter(|(_, value)| !value.is_empty()) {
             path = path.query(name, value);
         }
         Ok(self.get(&path).await?.value)
     }
 
-    /// The operations of a cluster, oldest first.
+    /// Lists the operations of a cluster, oldest first.
     pub fn operations(&self, cluster: &str) -> Pages<OperationForm> {
-        Pages::of(self, &Path::of_cluster("/admin", cluster).segment("operations"))
+        Pages::new(self, &ApiPath::from_resource_id("/admin", cluster).segment("operations"))
     }
 
-    /// The operations of a cluster in one request, oldest first: all of them, unless the page says where it goes on. They are
-    /// removed some time after their end, so it hardly ever does.
+    /// Gets the operations of a cluster in one request, oldest first. The server removes operations some time after their end,
+    /// so a second page is rare.
     pub async fn operations_page(&self, cluster: &str) -> Result<Page<OperationForm>, ClientError> {
-        let path = Path::of_cluster("/admin", cluster).segment("operations").query("limit", PAGE_MAX);
+        let path =
+            ApiPath::from_resource_id("/admin", cluster).segment("operations").query("limit", PAGE_MAX);
         Ok(self.get(&path).await?.value)
     }
 
-    /// What happened to an operation, oldest first.
+    /// Lists the history of an operation, oldest first.
     pub fn operation_history(&self, cluster: &str, operation: Uuid) -> Pages<Entry> {
-        let path = Path::of_cluster("/admin", cluster).segment("operations").segment(&operation.to_string());
-        Pages::of(self, &path.segment("history"))
+        let path = ApiPath::from_resource_id("/admin", cluster)
+            .segment("operations")
+            .segment(&operation.to_string());
+        Pages::new(self, &path.segment("history"))
     }
 
-    /// Kubernetes objects of a cluster: one when it is named, else a list.
+    /// Gets one Kubernetes object of a cluster if the query has a name, else a list.
     pub async fn objects(&self, cluster: &str, query: &ObjectQuery) -> Result<Value, ClientError> {
-        let path = Path::of_cluster("/admin", cluster)
+        let path = ApiPath::from_resource_id("/admin", cluster)
             .segment("kubernetesobjects")
             .query("kind", &query.kind)
-            .maybe("namespace", query.namespace.as_deref())
-            .maybe("name", query.name.as_deref())
-            .maybe("unrestricted", query.unrestricted.then_some("true"));
+            .optional_query("namespace", query.namespace.as_deref())
+            .optional_query("name", query.name.as_deref())
+            .optional_query("unrestricted", query.unrestricted.then_some("true"));
         Ok(self.get(&path).await?.value)
     }
 
-    /// A page of the audit log, newest first, and the place behind it; none at the end.
+    /// Gets a page of the audit log, newest first, and the cursor of the next page; none at the end.
     pub async fn audit(&self, query: &AuditQuery) -> Result<(Vec<AuditForm>, Option<String>), ClientError> {
-        let path = Path::of("/admin/audit")
-            .maybe("actor", query.actor.as_deref())
-            .maybe("action", query.action.as_deref())
-            .maybe("target", query.target.as_deref())
-            .maybe("$skipToken", query.from.as_deref())
+        let path = ApiPath::new("/admin/audit")
+            .optional_query("actor", query.actor.as_deref())
+            .optional_query("action", query.action.as_deref())
+            .optional_query("target", query.target.as_deref())
+            .optional_query("$skipToken", query.from.as_deref())
             .query("limit", query.limit.max(1).to_string());
         let page: Page<AuditForm> = self.get(&path).await?.value;
         let next = page.next_link.split_once("skipToken=").map(|(_, token)| token.to_owned());
         Ok((page.value, next.map(|token| token.split('&').next().unwrap_or_default().to_owned())))
     }
 
-    /// Whether the audit log is whole.
+    /// Verifies the hash chain of the audit log.
     pub async fn audit_chain(&self) -> Result<AuditChainForm, ClientError> {
-        Ok(self.get(&Path::of("/admin/audit/chain")).await?.value)
+        Ok(self.get(&ApiPath::new("/admin/audit/chain")).await?.value)
     }
 
-    /// What ran and runs between two times.
+    /// Gets the manifests that ran or run between two times.
     pub async fn timeline(
         &self,
         from: Timestamp,
         to: Timestamp,
         limit: u32,
     ) -> Result<TimelineForm, ClientError> {
-        let path = Path::of("/admin/maintenancetimeline")
+        let path = ApiPath::new("/admin/maintenancetimeline")
             .query("from", from.to_string())
             .query("to", to.to_string())
             .query("limit", limit.max(1).to_string());

@@ -1,8 +1,8 @@
-//! The typed client of the Admin API and of the resource manager's contract: what the command line and the portal speak through.
+//! Typed client of the Admin and ARM APIs, used by the command line and the portal.
 //!
-//! A [`Client`] speaks with a server over HTTPS, as a [`Context`] says, or with a router in its own process. There is one
-//! method for each route, in the words of [`api::admin`] and [`api::rest`]. Lists are streams that fetch their pages as they are read;
-//! events are a stream that takes itself up again where it broke. Every exchange has a time limit.
+//! A [`Client`] sends requests over HTTPS to the server of a [`Context`], or to a router in its own process. There is one
+//! method for each route, with the types of [`api::admin`] and [`api::rest`]. Lists are streams that fetch their pages on demand;
+//! the event stream reconnects and resumes after the last event. Every request has a timeout.
 
 mod arm;
 mod budgets;
@@ -22,13 +22,13 @@ mod tasks;
 mod tests;
 mod transport;
 
-pub use arm::{Accepted, Begun, Credentials, Look};
-pub use context::{Context, ContextError, Credential, Pem, is_plain_http, is_protected};
-pub use error::{ClientError, Refusal};
+pub use arm::{AcceptedChange, Credentials, OperationHandle, OperationPoll};
+pub use context::{Context, ContextError, Credential, Pem, is_plain_http, is_secure_or_local};
+pub use error::{ClientError, ErrorResponse};
 pub use events::{Change, Event, Topic};
-pub use exchange::{Answer, Client};
+pub use exchange::{Client, TypedResponse};
 pub use fleet::{AuditQuery, ObjectQuery};
-pub use manifests::BatchCancelled;
+pub use manifests::BatchCancelResult;
 pub use pages::Pages;
 pub use plan::PlanQuery;
 pub use schedules::PendingWork;

@@ -1,4 +1,4 @@
-//! Manifests: of a cluster, and of the fleet.
+//! Manifests of a cluster and of the fleet.
 
 use std::collections::BTreeMap;
 
@@ -7,117 +7,122 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::ClientError;
-use crate::exchange::{Answer, Client};
+use crate::exchange::{Client, TypedResponse};
 use crate::pages::Pages;
-use crate::path::Path;
+use crate::path::ApiPath;
 
-/// How many pending manifests of a schedule were cancelled at once.
+/// Result of cancelling the pending manifests of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BatchCancelled {
-    /// So many.
+pub struct BatchCancelResult {
+    /// Number of cancelled manifests.
     pub cancelled: u64,
-    /// So many could not be.
+    /// Number of manifests that could not be cancelled.
     pub errors: u64,
 }
 
 impl Client {
-    /// The manifests of a cluster, in every state.
+    /// Lists the manifests of a cluster, in every state.
     pub fn manifests(&self, cluster: &str) -> Pages<ManifestForm> {
-        Pages::of(self, &of(cluster))
+        Pages::new(self, &manifests_path(cluster))
     }
 
-    /// The manifests of all clusters, in every state, each with its cluster.
+    /// Lists the manifests of all clusters, in every state, each with its cluster.
     pub fn all_manifests(&self) -> Pages<ManifestForm> {
-        Pages::of(self, &Path::of("/admin/maintenancemanifests"))
+        Pages::new(self, &ApiPath::new("/admin/maintenancemanifests"))
     }
 
-    /// Every pending manifest of the fleet, those of the future too.
+    /// Lists the pending manifests of the fleet, including those that are not due yet.
     pub fn queued_manifests(&self) -> Pages<ManifestForm> {
-        Pages::of(self, &Path::of("/admin/maintenancemanifests/queued"))
+        Pages::new(self, &ApiPath::new("/admin/maintenancemanifests/queued"))
     }
 
-    /// Asks for a manifest; with `dry_run` only whether it would be accepted, and as what.
+    /// Creates a manifest; with `dry_run`, only validates it and returns the manifest that would be created.
     pub async fn create_manifest(
         &self,
         cluster: &str,
         request: &ManifestRequest,
         dry_run: bool,
-    ) -> Result<Answer<ManifestForm>, ClientError> {
+    ) -> Result<TypedResponse<ManifestForm>, ClientError> {
         let dry_run = dry_run.then_some("true");
-        self.put(&of(cluster).maybe("dryRun", dry_run), request, None).await
+        self.put(&manifests_path(cluster).optional_query("dryRun", dry_run), request, None).await
     }
 
-    /// One manifest.
-    pub async fn manifest(&self, cluster: &str, id: Uuid) -> Result<Answer<ManifestForm>, ClientError> {
-        self.get(&one(cluster, id)).await
+    /// Gets a manifest.
+    pub async fn manifest(
+        &self,
+        cluster: &str,
+        id: Uuid,
+    ) -> Result<TypedResponse<ManifestForm>, ClientError> {
+        self.get(&manifest_path(cluster, id)).await
     }
 
-    /// The manifest of whatever cluster whose id is this, or begins so; its cluster is in the answer.
-    pub async fn find_manifest(&self, id: &str) -> Result<Answer<ManifestForm>, ClientError> {
-        self.get(&Path::of("/admin/maintenancemanifests").segment(id)).await
+    /// Finds a manifest of any cluster by its id or a prefix of it; the response has its cluster.
+    pub async fn find_manifest(&self, id: &str) -> Result<TypedResponse<ManifestForm>, ClientError> {
+        self.get(&ApiPath::new("/admin/maintenancemanifests").segment(id)).await
     }
 
-    /// What happened to a manifest, oldest first.
+    /// Lists the history of a manifest, oldest first.
     pub fn history(&self, cluster: &str, id: Uuid) -> Pages<Entry> {
-        Pages::of(self, &one(cluster, id).segment("history"))
+        Pages::new(self, &manifest_path(cluster, id).segment("history"))
     }
 
-    /// All that stands between a manifest and its start.
+    /// Explains why a manifest has not started.
     pub async fn why(&self, cluster: &str, id: Uuid) -> Result<WhyForm, ClientError> {
-        Ok(self.get(&one(cluster, id).segment("why")).await?.value)
+        Ok(self.get(&manifest_path(cluster, id).segment("why")).await?.value)
     }
 
-    /// Asks for a manifest's end. 200: it had not begun and is cancelled; 202: it is at work and will be.
+    /// Cancels a manifest. 200: it had not started and is cancelled; 202: it is running and will be cancelled.
     pub async fn cancel_manifest(
         &self,
         cluster: &str,
         id: Uuid,
         reason: Option<&str>,
-    ) -> Result<Answer<ManifestForm>, ClientError> {
+    ) -> Result<TypedResponse<ManifestForm>, ClientError> {
         let request = CancelRequest { reason: reason.map(str::to_owned) };
-        self.post(&one(cluster, id).segment("cancel"), &request).await
+        self.post(&manifest_path(cluster, id).segment("cancel"), &request).await
     }
 
-    /// Makes a manifest the next of its cluster.
+    /// Moves a manifest to the front of the queue of its cluster.
     pub async fn expedite_manifest(
         &self,
         cluster: &str,
         id: Uuid,
         reason: Option<&str>,
-    ) -> Result<Answer<ManifestForm>, ClientError> {
-        self.post_empty(&one(cluster, id).segment("expedite").maybe("reason", reason)).await
+    ) -> Result<TypedResponse<ManifestForm>, ClientError> {
+        self.post_empty(&manifest_path(cluster, id).segment("expedite").optional_query("reason", reason))
+            .await
     }
 
-    /// Removes a manifest and its history.
+    /// Deletes a manifest and its history.
     pub async fn delete_manifest(
         &self,
         cluster: &str,
         id: Uuid,
         reason: Option<&str>,
     ) -> Result<(), ClientError> {
-        self.delete(&one(cluster, id).maybe("reason", reason)).await
+        self.delete(&manifest_path(cluster, id).optional_query("reason", reason)).await
     }
 
-    /// Cancels every manifest of a schedule that is pending and not yet due.
-    pub async fn cancel_manifests_of(
+    /// Cancels the manifests of a schedule that are pending and not due yet.
+    pub async fn cancel_schedule_manifests(
         &self,
         schedule: &str,
         reason: Option<&str>,
-    ) -> Result<BatchCancelled, ClientError> {
-        let path = Path::of("/admin/maintenancemanifests/cancel").query("scheduleID", schedule);
-        Ok(self.post_empty(&path.maybe("reason", reason)).await?.value)
+    ) -> Result<BatchCancelResult, ClientError> {
+        let path = ApiPath::new("/admin/maintenancemanifests/cancel").query("scheduleID", schedule);
+        Ok(self.post_empty(&path.optional_query("reason", reason)).await?.value)
     }
 
-    /// By what selections see a cluster.
+    /// Gets the attributes of a cluster that selectors match.
     pub async fn selectors(&self, cluster: &str) -> Result<BTreeMap<String, String>, ClientError> {
-        Ok(self.get(&Path::of_cluster("/admin", cluster).segment("selectors")).await?.value)
+        Ok(self.get(&ApiPath::from_resource_id("/admin", cluster).segment("selectors")).await?.value)
     }
 }
 
-fn of(cluster: &str) -> Path {
-    Path::of_cluster("/admin", cluster).segment("maintenancemanifests")
+fn manifests_path(cluster: &str) -> ApiPath {
+    ApiPath::from_resource_id("/admin", cluster).segment("maintenancemanifests")
 }
 
-fn one(cluster: &str, id: Uuid) -> Path {
-    of(cluster).segment(&id.to_string())
+fn manifest_path(cluster: &str, id: Uuid) -> ApiPath {
+    manifests_path(cluster).segment(&id.to_string())
 }

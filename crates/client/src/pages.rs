@@ -1,4 +1,4 @@
-//! Lists, page by page.
+//! Lists that are fetched page by page.
 
 use api::admin::Page;
 use futures_util::StreamExt as _;
@@ -8,12 +8,12 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ClientError;
 use crate::exchange::Client;
-use crate::path::Path;
+use crate::path::ApiPath;
 
-/// How many items a page is asked to hold.
-const PAGE: &str = "100";
+/// Requested number of items per page.
+const PAGE_SIZE: &str = "100";
 
-/// The items of a list; each page is fetched when it is reached.
+/// Stream of the items of a list; each page is fetched on demand.
 pub struct Pages<T>(BoxStream<'static, Result<T, ClientError>>);
 
 impl<T> std::fmt::Debug for Pages<T> {
@@ -23,13 +23,13 @@ impl<T> std::fmt::Debug for Pages<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> Pages<T> {
-    pub(crate) fn of(client: &Client, path: &Path) -> Pages<T> {
-        Pages::starting_at(client, path.clone().query("limit", PAGE).text())
+    pub(crate) fn new(client: &Client, path: &ApiPath) -> Pages<T> {
+        Pages::starting_at(client, path.clone().query("limit", PAGE_SIZE).to_uri())
     }
 
-    /// A list whose pages are as long as the server likes: the resource manager's contract knows no limit.
-    pub(crate) fn of_any_length(client: &Client, path: &Path) -> Pages<T> {
-        Pages::starting_at(client, path.text())
+    /// A list whose page size the server chooses, since the ARM API has no limit parameter.
+    pub(crate) fn with_server_page_size(client: &Client, path: &ApiPath) -> Pages<T> {
+        Pages::starting_at(client, path.to_uri())
     }
 
     fn starting_at(client: &Client, first: String) -> Pages<T> {
@@ -39,14 +39,14 @@ impl<T: DeserializeOwned + Send + 'static> Pages<T> {
             async move {
                 let Some(path) = next else { return Ok(None) };
                 let page: Page<T> = client.get_at(&path).await?.value;
-                let next = follow(&client, &path, &page.next_link)?;
+                let next = next_page(&client, &path, &page.next_link)?;
                 Ok(Some((stream::iter(page.value.into_iter().map(Ok)), next)))
             }
         });
-        Pages(stream_flat(pages).boxed())
+        Pages(flatten(pages).boxed())
     }
 
-    /// All items, to the end of the list.
+    /// Reads all items.
     pub async fn all(mut self) -> Result<Vec<T>, ClientError> {
         let mut all = Vec::new();
         while let Some(item) = self.0.next().await {
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned + Send + 'static> Pages<T> {
         Ok(all)
     }
 
-    /// At most so many items; no page beyond them is fetched.
+    /// Reads at most `count` items, without fetching further pages.
     pub async fn first(self, count: usize) -> Result<Vec<T>, ClientError> {
         let mut items = self.0.take(count);
         let mut first = Vec::new();
@@ -77,7 +77,7 @@ impl<T> Stream for Pages<T> {
     }
 }
 
-fn stream_flat<T, S>(
+fn flatten<T, S>(
     pages: impl Stream<Item = Result<S, ClientError>>,
 ) -> impl Stream<Item = Result<T, ClientError>>
 where
@@ -86,15 +86,15 @@ where
     futures_util::TryStreamExt::try_flatten(pages)
 }
 
-/// The path of the next page. Only path and query of a link count: a credential goes to no other server, whatever the link says.
-pub(crate) fn follow(client: &Client, from: &str, link: &str) -> Result<Option<String>, ClientError> {
+/// Path of the next page. The host of the link is ignored, so that the credential is sent to no other server.
+pub(crate) fn next_page(client: &Client, from: &str, link: &str) -> Result<Option<String>, ClientError> {
     if link.is_empty() {
         return Ok(None);
     }
-    let uri: Uri = link.parse().map_err(|error| client.garbled(from, &error))?;
+    let uri: Uri = link.parse().map_err(|error| client.invalid_response(from, &error))?;
     match uri.path_and_query().map(http::uri::PathAndQuery::as_str) {
-        Some(next) if next == from => Err(client.garbled(from, &"its next page is the same page")),
+        Some(next) if next == from => Err(client.invalid_response(from, &"its next page is the same page")),
         Some(next) => Ok(Some(next.to_owned())),
-        None => Err(client.garbled(from, &"the link to its next page has no path")),
+        None => Err(client.invalid_response(from, &"the link to the next page has no path")),
     }
 }

@@ -1,49 +1,49 @@
-//! The maintenance of the coming time.
+//! The maintenance plan.
 
 use api::admin::{PlanForm, PlanGrouping};
 use api::duration::TimeSpan;
 
 use crate::error::ClientError;
 use crate::exchange::Client;
-use crate::pages::follow;
-use crate::path::Path;
+use crate::pages::next_page;
+use crate::path::ApiPath;
 
-/// Which part of the plan is wanted; all of it when nothing is said.
+/// Filters of the plan; the default has none.
 #[derive(Debug, Clone, Default)]
 pub struct PlanQuery {
-    /// How far ahead; the server's own measure when absent.
+    /// Horizon; the server's default when absent.
     pub horizon: Option<TimeSpan>,
-    /// Only of this cluster, by its resource id.
+    /// Only this cluster, by resource id.
     pub cluster: Option<String>,
-    /// Only of this schedule.
+    /// Only this schedule.
     pub schedule: Option<String>,
-    /// Only of this task, by its id.
+    /// Only this task, by id.
     pub task: Option<String>,
-    /// Only runs that do not begin in time.
+    /// Only runs that would miss their window.
     pub only_misses: bool,
-    /// What is one entry.
+    /// Grouping of runs into entries.
     pub grouping: PlanGrouping,
 }
 
 impl PlanQuery {
-    fn path(&self) -> Path {
+    fn path(&self) -> ApiPath {
         let grouping = (self.grouping != PlanGrouping::default()).then(|| self.grouping.as_str());
-        Path::of("/admin/maintenanceplan")
-            .maybe("horizon", self.horizon.map(|horizon| horizon.to_string()))
-            .maybe("cluster", self.cluster.as_deref())
-            .maybe("schedule", self.schedule.as_deref())
-            .maybe("task", self.task.as_deref())
-            .maybe("outcome", self.only_misses.then_some("misses"))
-            .maybe("groupBy", grouping)
+        ApiPath::new("/admin/maintenanceplan")
+            .optional_query("horizon", self.horizon.map(|horizon| horizon.to_string()))
+            .optional_query("cluster", self.cluster.as_deref())
+            .optional_query("schedule", self.schedule.as_deref())
+            .optional_query("task", self.task.as_deref())
+            .optional_query("outcome", self.only_misses.then_some("misses"))
+            .optional_query("groupBy", grouping)
     }
 }
 
 impl Client {
-    /// The plan, with the entries of all its pages.
+    /// Gets the plan with the entries of all pages.
     pub async fn plan(&self, query: &PlanQuery) -> Result<PlanForm, ClientError> {
-        let mut from = query.path().text();
+        let mut from = query.path().to_uri();
         let mut plan: PlanForm = self.get_at(&from).await?.value;
-        while let Some(next) = follow(self, &from, &plan.next_link)? {
+        while let Some(next) = next_page(self, &from, &plan.next_link)? {
             let page: PlanForm = self.get_at(&next).await?.value;
             plan.entries.extend(page.entries);
             plan.next_link = page.next_link;
@@ -52,7 +52,7 @@ impl Client {
         Ok(plan)
     }
 
-    /// One page of the plan: so many entries behind the first `skip`.
+    /// Gets one page of the plan: `limit` entries after the first `skip`.
     pub async fn plan_page(
         &self,
         query: &PlanQuery,

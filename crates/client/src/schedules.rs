@@ -1,45 +1,45 @@
-//! Schedules, and what they would make.
+//! Schedules and their previews.
 
 use api::admin::{PreviewForm, ScheduleForm};
 use serde::Serialize;
 
 use crate::error::ClientError;
-use crate::exchange::{Answer, Client};
+use crate::exchange::{Client, TypedResponse};
 use crate::pages::Pages;
-use crate::path::Path;
+use crate::path::ApiPath;
 
 const SCHEDULES: &str = "/admin/maintenanceschedules";
 
-/// What becomes of a deleted schedule's pending manifests.
+/// Handling of the pending manifests of a deleted schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PendingWork {
-    /// They are cancelled.
+    /// Cancel them.
     Cancel,
-    /// They stay, as if a person had asked for them.
+    /// Keep them, like manifests that a person created.
     Keep,
 }
 
 impl Client {
-    /// Every schedule.
+    /// Lists all schedules.
     pub fn schedules(&self) -> Pages<ScheduleForm> {
-        Pages::of(self, &Path::of(SCHEDULES))
+        Pages::new(self, &ApiPath::new(SCHEDULES))
     }
 
-    /// One schedule, with the version to be given back with its change.
-    pub async fn schedule(&self, id: &str) -> Result<Answer<ScheduleForm>, ClientError> {
-        self.get(&Path::of(SCHEDULES).segment(id)).await
+    /// Gets a schedule and its ETag.
+    pub async fn schedule(&self, id: &str) -> Result<TypedResponse<ScheduleForm>, ClientError> {
+        self.get(&ApiPath::new(SCHEDULES).segment(id)).await
     }
 
-    /// Stores a schedule: a [`ScheduleForm`], or a document that the server is to check.
+    /// Creates or replaces a schedule: a [`ScheduleForm`], or a document that the server validates.
     pub async fn put_schedule(
         &self,
         schedule: &(impl Serialize + ?Sized),
         if_match: Option<&str>,
-    ) -> Result<Answer<ScheduleForm>, ClientError> {
-        self.put(&Path::of(SCHEDULES), schedule, if_match).await
+    ) -> Result<TypedResponse<ScheduleForm>, ClientError> {
+        self.put(&ApiPath::new(SCHEDULES), schedule, if_match).await
     }
 
-    /// Removes a schedule.
+    /// Deletes a schedule.
     pub async fn delete_schedule(
         &self,
         id: &str,
@@ -50,11 +50,14 @@ impl Client {
             PendingWork::Cancel => "cancel",
             PendingWork::Keep => "keep",
         };
-        self.delete(&Path::of(SCHEDULES).segment(id).query("pending", pending).maybe("reason", reason)).await
+        self.delete(
+            &ApiPath::new(SCHEDULES).segment(id).query("pending", pending).optional_query("reason", reason),
+        )
+        .await
     }
 
-    /// What a schedule would make: its next `count` periods, and their times for at most `clusters` clusters; as if it were
-    /// `now` (RFC 3339) when that is given. Nothing is stored.
+    /// Previews a schedule without storing it: its next `count` periods, and their times for at most `clusters` clusters.
+    /// `now` (RFC 3339) replaces the current time.
     pub async fn preview(
         &self,
         schedule: &(impl Serialize + ?Sized),
@@ -62,8 +65,8 @@ impl Client {
         clusters: u32,
         now: Option<&str>,
     ) -> Result<PreviewForm, ClientError> {
-        let path = Path::of(SCHEDULES).segment("preview");
+        let path = ApiPath::new(SCHEDULES).segment("preview");
         let path = path.query("count", count.to_string()).query("clusters", clusters.to_string());
-        Ok(self.post(&path.maybe("now", now), schedule).await?.value)
+        Ok(self.post(&path.optional_query("now", now), schedule).await?.value)
     }
 }

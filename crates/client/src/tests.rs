@@ -1,4 +1,4 @@
-//! The client against small routers in this process, and over a socket where the network is the subject.
+//! Tests of the client against routers in this process, and over sockets where the network matters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ fn manifest(id: Uuid) -> Value {
 }
 
 #[tokio::test]
-async fn a_list_is_read_to_its_last_page_and_stays_with_its_server() {
+async fn a_list_is_read_to_its_last_page_from_one_server() {
     let router = Router::new().route(
         "/admin/maintenancemanifests/queued",
         get(|Query(query): Query<BTreeMap<String, String>>| async move {
             assert_eq!(query["api-version"], "admin");
             let page: u128 = query.get("$skipToken").map_or(0, |token| token.parse().unwrap());
-            // A link to another host: only its path may be followed.
+            // A link to another host: the client must use only its path.
             let next = format!(
                 "https://elsewhere.example/admin/maintenancemanifests/queued?api-version=admin&$skipToken={}",
                 page + 1
@@ -51,7 +51,7 @@ async fn a_list_is_read_to_its_last_page_and_stays_with_its_server() {
 }
 
 #[tokio::test]
-async fn a_next_page_that_is_the_same_page_ends_in_an_error_and_not_in_a_circle() {
+async fn a_next_page_that_is_the_same_page_is_an_error() {
     let router = Router::new().fallback(|uri: Uri| async move {
         axum::Json(json!({ "value": [], "nextLink": uri.path_and_query().unwrap().as_str() }))
     });
@@ -59,39 +59,46 @@ async fn a_next_page_that_is_the_same_page_ends_in_an_error_and_not_in_a_circle(
     assert!(error.to_string().contains("its next page is the same page"), "{error}");
 }
 
-#[tokio::test]
-async fn each_route_is_asked_at_its_place() {
-    let asked = |request: Request| async move {
+/// Client of a server whose responses are errors with the request as their message.
+fn echo_client() -> Client {
+    let echo = |request: Request| async move {
         let line = format!("{} {}", request.method(), request.uri());
         let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
         let text = format!("{line} {}", String::from_utf8_lossy(&body));
-        (StatusCode::IM_A_TEAPOT, axum::Json(json!({"error": {"code": "Asked", "message": text}})))
+        (StatusCode::IM_A_TEAPOT, axum::Json(json!({"error": {"code": "Echo", "message": text}})))
     };
-    let client = Client::in_process(Router::new().fallback(any(asked)));
+    Client::in_process(Router::new().fallback(any(echo)))
+}
+
+/// Checks the request that an [`echo_client`] sent.
+fn check(result: Result<(), ClientError>, expected: &str) {
+    let ClientError::Response(response) = result.unwrap_err() else { panic!("{expected}") };
+    assert_eq!(response.message.trim(), expected);
+}
+
+#[tokio::test]
+async fn each_method_sends_its_request() {
+    let client = echo_client();
     let id = Uuid::nil();
-    let check = |answer: Result<(), ClientError>, expect: &str| {
-        let ClientError::Refused(refusal) = answer.unwrap_err() else { panic!("{expect}") };
-        assert_eq!(refusal.message.trim(), expect);
-    };
     let base = CLUSTER;
-    let one = format!("/admin{base}/maintenancemanifests/{id}");
+    let manifest = format!("/admin{base}/maintenancemanifests/{id}");
     check(
         client.create_manifest(CLUSTER, &ManifestRequest::default(), true).await.map(drop),
         &format!("PUT /admin{base}/maintenancemanifests?api-version=admin&dryRun=true {{}}"),
     );
-    check(client.why(CLUSTER, id).await.map(drop), &format!("GET {one}/why?api-version=admin"));
+    check(client.why(CLUSTER, id).await.map(drop), &format!("GET {manifest}/why?api-version=admin"));
     check(
         client.cancel_manifest(CLUSTER, id, Some("enough")).await.map(drop),
-        &format!("POST {one}/cancel?api-version=admin {{\"reason\":\"enough\"}}"),
+        &format!("POST {manifest}/cancel?api-version=admin {{\"reason\":\"enough\"}}"),
     );
     check(
         client.expedite_manifest(CLUSTER, id, Some("now")).await.map(drop),
-        &format!("POST {one}/expedite?api-version=admin&reason=now"),
+        &format!("POST {manifest}/expedite?api-version=admin&reason=now"),
     );
-    check(client.delete_manifest(CLUSTER, id, None).await, &format!("DELETE {one}?api-version=admin"));
+    check(client.delete_manifest(CLUSTER, id, None).await, &format!("DELETE {manifest}?api-version=admin"));
     check(
         client.history(CLUSTER, id).all().await.map(drop),
-        &format!("GET {one}/history?api-version=admin&limit=100"),
+        &format!("GET {manifest}/history?api-version=admin&limit=100"),
     );
     check(client.cluster(CLUSTER).await.map(drop), &format!("GET {base}?api-version=admin"));
     check(
@@ -119,7 +126,7 @@ async fn each_route_is_asked_at_its_place() {
         "POST /admin/maintenanceschedules/preview?api-version=admin&count=3&clusters=5&now=2026-01-01T00%3A00%3A00Z {}",
     );
     check(
-        client.cancel_manifests_of("weekly", None).await.map(drop),
+        client.cancel_schedule_manifests("weekly", None).await.map(drop),
         "POST /admin/maintenancemanifests/cancel?api-version=admin&scheduleID=weekly",
     );
     let query = PlanQuery { cluster: Some(CLUSTER.to_owned()), ..PlanQuery::default() };
@@ -136,7 +143,7 @@ async fn each_route_is_asked_at_its_place() {
 }
 
 #[tokio::test]
-async fn a_refusal_has_the_words_of_the_envelope() {
+async fn an_error_response_has_the_message_of_its_envelope() {
     let router = Router::new()
         .route(
             "/admin/maintenanceschedules",
@@ -149,14 +156,14 @@ async fn a_refusal_has_the_words_of_the_envelope() {
     let client = Client::in_process(router);
     let error = client.put_schedule(&json!({}), None).await.unwrap_err();
     assert_eq!(error.to_string(), "The zone is unknown (InvalidParameter, timeZone)");
-    assert!(!error.may_pass());
+    assert!(!error.is_transient());
     let error = client.preview(&json!({}), 1, 1, None).await.unwrap_err();
     assert_eq!(error.to_string(), "Bad Gateway: <p> oh (502)");
-    assert!(error.may_pass());
+    assert!(error.is_transient());
 }
 
 #[tokio::test]
-async fn an_etag_goes_back_with_the_change() {
+async fn an_etag_is_sent_with_the_change() {
     let router = Router::new().route(
         "/admin/maintenancetasks/{id}",
         get(|Path(id): Path<String>| async move {
@@ -176,44 +183,52 @@ async fn an_etag_goes_back_with_the_change() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_one_sentence_with_the_remedy() {
-    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+async fn an_unreachable_server_is_an_error_with_a_remedy() {
+    let unused = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let context =
-        Context { server: format!("http://{nobody}"), authority: None, credential: Credential::None };
+        Context { server: format!("http://{unused}"), authority: None, credential: Credential::None };
     let error = Client::new(&context).unwrap().tasks().all().await.unwrap_err();
-    let sentence =
-        format!("the server http://{nobody} cannot be reached: nobody listens there; is `shipshape up`");
-    assert!(error.to_string().starts_with(&sentence), "{error}");
-    assert!(error.may_pass());
+    let message =
+        format!("cannot reach server http://{unused}: connection refused; check that `shipshape up`");
+    assert!(error.to_string().starts_with(&message), "{error}");
+    assert!(error.is_transient());
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up() {
+async fn a_request_to_a_silent_server_times_out() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", silent.local_addr().unwrap());
     let context = Context { server, authority: None, credential: Credential::None };
-    let client = Client::new(&context).unwrap().answer_within(Duration::from_millis(50));
+    let client = Client::new(&context).unwrap().with_timeout(Duration::from_millis(50));
     let error = client.task("x").await.unwrap_err();
-    assert!(matches!(error, ClientError::TooSlow { .. }), "{error}");
+    assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
 }
 
 #[test]
-fn a_context_that_cannot_be_used_says_why() {
-    let check = |server: &str, authority: Option<Pem>, expect: &str| {
+fn an_invalid_context_is_an_error_with_its_cause() {
+    let check = |server: &str, authority: Option<Pem>, expected: &str| {
         let context = Context { server: server.to_owned(), authority, credential: Credential::None };
         let error = Client::new(&context).unwrap_err().to_string();
-        assert!(error.contains(expect), "{error}");
+        assert!(error.contains(expected), "{error}");
     };
-    check("nonsense", None, "is no address; expected one such as https://127.0.0.1:8443");
-    check("ftp://x", None, "is no address");
-    check("https://x/path", None, "is no address");
-    check("https://x", None, "names no certificate authority");
-    check("https://x", Some(Pem::Inline("nothing".into())), "it holds no certificate");
-    check("https://x", Some(Pem::File("/no/such/file".into())), "/no/such/file cannot be read");
+    check(
+        "nonsense",
+        None,
+        "invalid server address \"nonsense\"; expected an address such as https://127.0.0.1:8443",
+    );
+    check("ftp://x", None, "invalid server address");
+    check("https://x/path", None, "invalid server address");
+    check("https://x", None, "has no certificate authority");
+    check("https://x", Some(Pem::Inline("nothing".into())), "it contains no certificate");
+    check(
+        "https://x",
+        Some(Pem::File("/no/such/file".into())),
+        "cannot read certificate authority /no/such/file",
+    );
 }
 
 #[tokio::test]
-async fn a_broken_stream_of_events_goes_on_after_the_last_one() {
+async fn an_interrupted_event_stream_resumes_after_the_last_event() {
     let connections = Arc::new(AtomicUsize::new(0));
     let counted = connections.clone();
     let router = Router::new().route(
@@ -259,34 +274,24 @@ async fn a_broken_stream_of_events_goes_on_after_the_last_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_ends_each_stream_at_once_is_not_asked_without_a_pause() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = asked.clone();
+async fn reconnecting_to_a_server_that_ends_each_stream_at_once_has_a_delay() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = requests.clone();
     let router = Router::new().fallback(any(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         async { "" }
     }));
     let mut events = Client::in_process(router).events(&[], None);
-    let listening = async { while events.next().await.is_some() {} };
-    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), listening).await;
-    assert!(ended.is_err(), "whoever listens does not give up");
-    let asked = asked.load(Ordering::Relaxed);
-    assert!((2..=41).contains(&asked), "{asked}");
+    let reading = async { while events.next().await.is_some() {} };
+    let finished = tokio::time::timeout(std::time::Duration::from_secs(10), reading).await;
+    assert!(finished.is_err(), "the stream continues");
+    let requests = requests.load(Ordering::Relaxed);
+    assert!((2..=41).contains(&requests), "{requests}");
 }
 
 #[tokio::test]
-async fn customers_routes_are_asked_at_their_place_and_in_their_version() {
-    let asked = |request: Request| async move {
-        let line = format!("{} {}", request.method(), request.uri());
-        let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
-        let text = format!("{line} {}", String::from_utf8_lossy(&body));
-        (StatusCode::IM_A_TEAPOT, axum::Json(json!({"error": {"code": "Asked", "message": text}})))
-    };
-    let client = Client::in_process(Router::new().fallback(any(asked)));
-    let check = |answer: Result<(), ClientError>, expect: &str| {
-        let ClientError::Refused(refusal) = answer.unwrap_err() else { panic!("{expect}") };
-        assert_eq!(refusal.message.trim(), expect);
-    };
+async fn each_method_of_the_arm_api_sends_its_request() {
+    let client = echo_client();
     let version = "api-version=2025-07-25";
     check(client.resource(CLUSTER).await.map(drop), &format!("GET {CLUSTER}?{version}"));
     check(
@@ -314,7 +319,7 @@ async fn customers_routes_are_asked_at_their_place_and_in_their_version() {
     );
     let id = Uuid::nil();
     check(
-        client.look(&Begun::at("s", "l", id)).await.map(drop),
+        client.poll_operation(&OperationHandle::new("s", "l", id)).await.map(drop),
         &format!("GET /subscriptions/s{space}/locations/l/operationsStatus/{id}?{version}"),
     );
     check(
@@ -327,22 +332,22 @@ async fn customers_routes_are_asked_at_their_place_and_in_their_version() {
         "PUT /subscriptions/s?api-version=2.0 {\"properties\":{},\"state\":\"Registered\"}",
     );
     let preflight = client.preflight(CLUSTER, &json!({ "location": "l" })).await.map(drop);
-    let ClientError::Refused(refusal) = preflight.unwrap_err() else { panic!("refused") };
+    let ClientError::Response(response) = preflight.unwrap_err() else { panic!("no error response") };
     let place = format!("POST /subscriptions/s/resourcegroups/g{space}/deployments/cli/preflight?{version} ");
-    assert!(refusal.message.starts_with(&place), "{refusal}");
+    assert!(response.message.starts_with(&place), "{response}");
     assert!(
-        refusal.message.contains("\"apiVersion\":\"2025-07-25\"")
-            && refusal.message.contains("\"name\":\"n\"")
+        response.message.contains("\"apiVersion\":\"2025-07-25\"")
+            && response.message.contains("\"name\":\"n\"")
     );
 }
 
-/// A server that begins an operation and ends it at the third look, after one that fails.
-fn operating(looks: &Arc<AtomicUsize>, end: Value) -> Router {
+/// Server whose operation finishes at the third poll; the second poll fails.
+fn operation_server(polls: &Arc<AtomicUsize>, end: Value) -> Router {
     let id = Uuid::from_u128(7);
     let place = format!("/subscriptions/s/operationsStatus/{id}");
-    // The address names another host, as a resource manager between would: only its path may be followed.
+    // The address has another host, as behind a resource manager: the client must use only its path.
     let address = format!("https://elsewhere.example{place}?api-version=2025-07-25");
-    let looks = Arc::clone(looks);
+    let polls = Arc::clone(polls);
     Router::new()
         .route(
             CLUSTER,
@@ -354,17 +359,17 @@ fn operating(looks: &Arc<AtomicUsize>, end: Value) -> Router {
         .route(
             &place,
             get(move |RawQuery(query): RawQuery| {
-                let (look, end) = (looks.fetch_add(1, Ordering::SeqCst), end.clone());
+                let (poll, end) = (polls.fetch_add(1, Ordering::SeqCst), end.clone());
                 async move {
-                    assert_eq!(query.as_deref(), Some("api-version=2025-07-25"), "the address is used as it is");
+                    assert_eq!(query.as_deref(), Some("api-version=2025-07-25"), "the query of the address is unchanged");
                     let status = |status: &str| json!({ "id": "/o", "name": "o", "status": status, "startTime": "2026-01-01T00:00:00Z" });
-                    match look {
+                    match poll {
                         0 => {
                             let mut now = status("Creating");
                             now["properties"] = json!({ "step": "ensure-network", "percent": 40, "message": "m" });
                             ([("retry-after", "3")], axum::Json(now)).into_response()
                         }
-                        1 => (StatusCode::SERVICE_UNAVAILABLE, "away").into_response(),
+                        1 => (StatusCode::SERVICE_UNAVAILABLE, "restarting").into_response(),
                         _ => axum::Json(end).into_response(),
                     }
                 }
@@ -373,57 +378,58 @@ fn operating(looks: &Arc<AtomicUsize>, end: Value) -> Router {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operation_is_looked_at_when_the_server_asks_until_it_ends_and_over_its_restart() {
-    let looks = Arc::new(AtomicUsize::new(0));
+async fn an_operation_is_polled_as_the_server_requests_until_it_finishes_despite_a_restart() {
+    let polls = Arc::new(AtomicUsize::new(0));
     let end = json!({ "id": "/o", "name": "o", "status": "Succeeded", "startTime": "2026-01-01T00:00:00Z" });
-    let client = Client::in_process(operating(&looks, end));
-    let begun = client.put_resource(CLUSTER, &json!({})).await.unwrap();
-    assert_eq!((begun.status, begun.operation.id), (StatusCode::CREATED, Uuid::from_u128(7)));
+    let client = Client::in_process(operation_server(&polls, end));
+    let accepted = client.put_resource(CLUSTER, &json!({})).await.unwrap();
+    assert_eq!((accepted.status, accepted.operation.id), (StatusCode::CREATED, Uuid::from_u128(7)));
     let start = tokio::time::Instant::now();
     let mut steps = Vec::new();
-    let ended = client
-        .until_end(&begun.operation, |status| {
+    let finished = client
+        .wait_for_operation(&accepted.operation, |status| {
             steps.extend(status.properties.as_ref().map(|it| (it.step.clone(), it.percent)));
         })
         .await
         .unwrap();
-    assert_eq!(ended.status, "Succeeded");
+    assert_eq!(finished.status, "Succeeded");
     assert_eq!(steps, [("ensure-network".to_owned(), 40)]);
-    // One second as the first answer asked, three as the second did, three more after the failed look.
+    // One second by the first Retry-After, three by the second, three more after the failed poll.
     assert_eq!(start.elapsed().as_secs(), 7);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_stops_looking_can_begin_to_look_again() {
-    let looks = Arc::new(AtomicUsize::new(0));
+async fn polling_can_stop_and_start_again() {
+    let polls = Arc::new(AtomicUsize::new(0));
     let end = json!({
         "id": "/o", "name": "o", "status": "Failed", "startTime": "2026-01-01T00:00:00Z",
         "error": { "code": "InvalidLinkedVNet", "message": "no such network" },
     });
-    let client = Client::in_process(operating(&looks, end));
-    let begun = client.put_resource(CLUSTER, &json!({})).await.unwrap().operation;
-    let cut = tokio::time::timeout(Duration::from_secs(2), client.until_end(&begun, |_| {})).await;
-    assert!(cut.is_err(), "it takes longer");
-    let ended = client.until_end(&begun, |_| {}).await.unwrap();
+    let client = Client::in_process(operation_server(&polls, end));
+    let operation = client.put_resource(CLUSTER, &json!({})).await.unwrap().operation;
+    let stopped =
+        tokio::time::timeout(Duration::from_secs(2), client.wait_for_operation(&operation, |_| {})).await;
+    assert!(stopped.is_err(), "the operation takes longer");
+    let finished = client.wait_for_operation(&operation, |_| {}).await.unwrap();
     assert_eq!(
-        ended.error.unwrap().code,
+        finished.error.unwrap().code,
         "InvalidLinkedVNet",
-        "a failure is an end, not an error of the look"
+        "a failed operation is a result, not an error of the poll"
     );
 }
 
 #[tokio::test]
-async fn what_begins_nothing_to_follow_is_said_and_what_is_gone_is_none() {
+async fn a_change_without_an_operation_is_an_error_and_a_missing_cluster_is_none() {
     let router = Router::new()
         .route(CLUSTER, put(|| async { axum::Json(json!({})) }).delete(|| async { StatusCode::NO_CONTENT }));
     let client = Client::in_process(router);
     let error = client.put_resource(CLUSTER, &json!({})).await.unwrap_err().to_string();
-    assert!(error.contains("it names no operation to follow"), "{error}");
+    assert!(error.contains("it has no azure-asyncoperation header"), "{error}");
     assert_eq!(client.delete_resource(CLUSTER).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_kubeconfig_is_taken_out_of_its_wrapping_and_never_shown_by_debug() {
+async fn a_kubeconfig_is_decoded_and_secrets_are_hidden_in_debug_output() {
     let router = Router::new()
         .route(
             &format!("{CLUSTER}/listAdminCredentials"),
@@ -443,13 +449,13 @@ async fn a_kubeconfig_is_taken_out_of_its_wrapping_and_never_shown_by_debug() {
 }
 
 #[test]
-fn what_shows_who_we_are_goes_over_tls_or_stays_on_this_machine() {
+fn credentials_are_sent_only_over_tls_or_to_this_machine() {
     let token = || Credential::Token(api::secret::Secret::new("hush".to_owned()));
     let certificate = || Credential::Certificate {
         certificate: Pem::Inline("certificate".to_owned()),
         key: Pem::Inline("key".to_owned()),
     };
-    let of = |server: &str, credential: Credential| {
+    let connect = |server: &str, credential: Credential| {
         let context = Context { server: server.to_owned(), authority: None, credential };
         Client::new(&context).map(drop).map_err(|error| error.to_string())
     };
@@ -461,24 +467,27 @@ fn what_shows_who_we_are_goes_over_tls_or_stays_on_this_machine() {
         "http://[2001:db8::1]:80",
     ] {
         for credential in [token(), certificate()] {
-            let error = of(server, credential).unwrap_err();
+            let error = connect(server, credential).unwrap_err();
             assert!(
                 error.contains(&format!(
-                    "the server {server} speaks no TLS, so no token or certificate is sent to it"
+                    "server {server} does not use TLS, so no token or certificate is sent to it"
                 )),
                 "{error}"
             );
         }
-        assert_eq!(of(server, Credential::None), Ok(()), "{server}: nothing is shown to it");
+        assert_eq!(connect(server, Credential::None), Ok(()), "{server}: no credential is sent to it");
         assert!(is_plain_http(server), "{server}");
     }
     for server in ["http://127.0.0.1:1", "HTTP://LocalHost:1", "http://[::1]:1", "http://127.9.9.9"] {
-        assert_eq!(of(server, token()), Ok(()), "{server}");
+        assert_eq!(connect(server, token()), Ok(()), "{server}");
     }
     for server in ["http://127.0.0.1@shipshape.example", "ftp://a", "a", "http://", "http://a/path", ""] {
-        assert!(of(server, Credential::None).unwrap_err().contains("is no address"), "{server}");
+        assert!(
+            connect(server, Credential::None).unwrap_err().contains("invalid server address"),
+            "{server}"
+        );
     }
-    // A server that speaks TLS is never taken for one that does not, however it is spelled.
-    assert!(of("HTTPS://a", token()).unwrap_err().contains("names no certificate authority"));
+    // The scheme is compared ignoring case.
+    assert!(connect("HTTPS://a", token()).unwrap_err().contains("has no certificate authority"));
     assert!(!is_plain_http("HTTPS://a") && !is_plain_http("a") && !is_plain_http(""));
 }

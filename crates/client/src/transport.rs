@@ -1,4 +1,4 @@
-//! How bytes get to the server: over the network, or straight into a router in this process.
+//! Transport of requests: over the network, or to a router in this process.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use hyper_util::rt::TokioExecutor;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt as _};
 
-use crate::context::{Context, ContextError, Credential, is_protected};
+use crate::context::{Context, ContextError, Credential, is_secure_or_local};
 use crate::error::ClientError;
 
-/// A server that has not accepted a connection by then is away.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// Timeout of a connection attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections to one server that are kept; the command line needs one or two.
-const IDLE_MAX: usize = 8;
+/// Idle connections in the pool; the command line needs one or two.
+const IDLE_CONNECTIONS_MAX: usize = 8;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Takes requests to the server.
+/// Transport to the server.
 #[derive(Clone)]
 pub(crate) enum Transport {
-    Network(Box<Network>),
+    Network(Box<NetworkTransport>),
     InProcess(BoxCloneSyncService<Request<Full<Bytes>>, Response<Body>, BoxError>),
 }
 
-/// A server on the network, and what is said to it with each request.
+/// Server on the network, with the authorization header of each request.
 #[derive(Clone)]
-pub(crate) struct Network {
+pub(crate) struct NetworkTransport {
     server: String,
     base: Uri,
     http: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -43,34 +43,34 @@ pub(crate) struct Network {
 }
 
 impl Transport {
-    /// To the server of `context`.
+    /// Transport to the server of `context`.
     pub(crate) fn network(context: &Context) -> Result<Transport, ContextError> {
-        let wrong = || ContextError::Address { server: context.server.clone() };
+        let invalid = || ContextError::InvalidAddress { server: context.server.clone() };
         let server = context.server.trim_end_matches('/').to_owned();
-        let base: Uri = server.parse().map_err(|_| wrong())?;
+        let base: Uri = server.parse().map_err(|_| invalid())?;
         let secure = match base.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => true,
             Some(scheme) if *scheme == Scheme::HTTP => false,
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
         let has_user = base.authority().is_some_and(|authority| authority.as_str().contains('@'));
         let is_bare = matches!(base.path(), "" | "/") && base.query().is_none();
         if base.host().is_none_or(str::is_empty) || has_user || !is_bare {
-            return Err(wrong());
+            return Err(invalid());
         }
-        // A context may say that a server of this very machine is trusted without TLS; no other is.
-        if !context.credential.is_none() && !is_protected(&base) {
-            return Err(ContextError::Unprotected { server });
+        // A credential may be sent without TLS only to a server on this machine.
+        if !context.credential.is_none() && !is_secure_or_local(&base) {
+            return Err(ContextError::PlainHttp { server });
         }
         if secure && context.authority.is_none() {
-            return Err(ContextError::NoAuthority { server });
+            return Err(ContextError::MissingAuthority { server });
         }
         let authorization = match &context.credential {
             Credential::Token(token) => {
                 let value = HeaderValue::from_str(&format!("Bearer {}", token.expose().trim()));
-                let mut value = value.map_err(|_| ContextError::NotPem {
+                let mut value = value.map_err(|_| ContextError::Invalid {
                     what: "bearer token",
-                    why: "it holds characters that no token has".to_owned(),
+                    cause: "it contains characters that are not allowed in a header".to_owned(),
                 })?;
                 value.set_sensitive(true);
                 Some(value)
@@ -79,7 +79,7 @@ impl Transport {
         };
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
-        connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(context.tls()?)
@@ -87,12 +87,12 @@ impl Transport {
             .enable_http1()
             .wrap_connector(connector);
         let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(IDLE_MAX)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build(connector);
-        Ok(Transport::Network(Box::new(Network { server, base, http, authorization })))
+        Ok(Transport::Network(Box::new(NetworkTransport { server, base, http, authorization })))
     }
 
-    /// To a service in this process.
+    /// Transport to a service in this process.
     pub(crate) fn in_process<S, B>(service: S) -> Transport
     where
         S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -109,23 +109,23 @@ impl Transport {
         Transport::InProcess(BoxCloneSyncService::new(service))
     }
 
-    /// The server's name in sentences.
+    /// Address of the server, for messages.
     pub(crate) fn server(&self) -> &str {
         match self {
             Transport::Network(network) => &network.server,
-            Transport::InProcess(_) => "of this process",
+            Transport::InProcess(_) => "in this process",
         }
     }
 
-    /// One request; returns when the head of its answer is there.
+    /// Sends one request; returns when the response head has arrived.
     pub(crate) async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Body>, ClientError> {
         match self {
             Transport::Network(network) => {
-                let Network { server, base, http, authorization } = network.as_ref();
-                let unreachable = |why: String| ClientError::Unreachable { server: server.clone(), why };
+                let NetworkTransport { server, base, http, authorization } = network.as_ref();
+                let unreachable = |cause: String| ClientError::Unreachable { server: server.clone(), cause };
                 let mut parts = base.clone().into_parts();
                 parts.path_and_query = request.uri().path_and_query().cloned();
                 *request.uri_mut() =
@@ -133,35 +133,36 @@ impl Transport {
                 if let Some(authorization) = authorization {
                     request.headers_mut().insert(http::header::AUTHORIZATION, authorization.clone());
                 }
-                let answer = http.request(request).await.map_err(|error| unreachable(cause(&error)))?;
-                Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+                let response =
+                    http.request(request).await.map_err(|error| unreachable(root_cause(&error)))?;
+                Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
             }
             Transport::InProcess(service) => service.clone().oneshot(request).await.map_err(|error| {
-                ClientError::Unreachable { server: self.server().to_owned(), why: error.to_string() }
+                ClientError::Unreachable { server: self.server().to_owned(), cause: error.to_string() }
             }),
         }
     }
 }
 
-/// What lies at the bottom of an error: the layers above it say only "client error" and "connect error".
-pub(crate) fn cause(error: &(dyn StdError + 'static)) -> String {
+/// Text of the innermost error: the layers above it have only generic texts such as "client error".
+fn root_cause(error: &(dyn StdError + 'static)) -> String {
     let mut deepest = error;
     while let Some(next) = deepest.source() {
         deepest = next;
     }
-    // An I/O error keeps what it wraps to itself.
+    // The text of an I/O error is not specific to connections.
     let mut text = deepest.to_string();
     if let Some(io) = deepest.downcast_ref::<std::io::Error>() {
         text = match io.kind() {
-            std::io::ErrorKind::ConnectionRefused => "nobody listens there".to_owned(),
-            std::io::ErrorKind::TimedOut => "nobody answers there".to_owned(),
-            std::io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
+            std::io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+            std::io::ErrorKind::TimedOut => "connection timed out".to_owned(),
+            std::io::ErrorKind::UnexpectedEof => "the server closed the connection".to_owned(),
             _ => text,
         };
     }
     if text.contains("UnknownIssuer") || text.contains("BadSignature") || text.contains("InvalidCertificate")
     {
-        text = format!("its certificate is not one that the context's authority signed for it ({text})");
+        text = format!("its certificate is not signed by the certificate authority of the context ({text})");
     }
     text
 }

@@ -123,7 +123,7 @@ impl FromRequestParts<Arc<PortalState>> for Action {
 
 impl Action {
     fn context(&self) -> ActionContext<'_> {
-        let admin = self.state.admin.speaking_for(&self.user.user);
+        let admin = self.state.admin.on_behalf_of(&self.user.user);
         ActionContext { state: &self.state, user: &self.user, admin, fields: &self.fields }
     }
 

@@ -119,7 +119,7 @@ impl Wire {
     /// One request; a redirection is an answer like any other.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         // The provider itself says where codes, secrets and tokens go.
-        if !client::is_protected(request.uri()) {
+        if !client::is_secure_or_local(request.uri()) {
             let message = format!("{} is neither https:// nor on this machine", request.uri());
             return Err(HttpError(message));
         }

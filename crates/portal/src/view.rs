@@ -236,7 +236,7 @@ pub(crate) fn nothing(title: &str, what_next: &Markup) -> Markup {
 pub(crate) fn trouble(title: &str, error: &ClientError) -> Markup {
     // The code of a refusal is for programs.
     let said = match error {
-        ClientError::Refused(refusal) => refusal.message.clone(),
+        ClientError::Response(response) => response.message.clone(),
         other => other.to_string(),
     };
     html! {

@@ -70,8 +70,8 @@ pub async fn run(command: &EventsCommand, invocation: &Invocation<'_>) -> anyhow
         && let Some(event) = events.next().await
     {
         let event = event?;
-        if let Change::Interrupted { why } = &event.change {
-            output::note(&format!("the event stream was interrupted and reconnects: {why}"));
+        if let Change::Interrupted { cause } = &event.change {
+            output::note(&format!("the event stream was interrupted and reconnects: {cause}"));
             continue;
         }
         output::show(&match command.output {
@@ -119,7 +119,7 @@ fn line(event: &Event) -> String {
         // A deleted cluster is identified by its path.
         Change::Deleted { topic, id } => format!("{topic}/{} deleted", last_segment(id)),
         Change::Relist => "events were missed; earlier output may be outdated".to_owned(),
-        Change::Interrupted { why } => why.clone(),
+        Change::Interrupted { cause } => cause.clone(),
     }
 }
 

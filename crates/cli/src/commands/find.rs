@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use api::admin::{AdminCluster, ManifestForm, ScheduleForm, TaskForm};
-use client::{Answer, Client};
+use client::{Client, TypedResponse};
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use uuid::Uuid;
@@ -43,7 +43,7 @@ fn one_cluster(clusters: Vec<AdminCluster>, text: &str) -> anyhow::Result<AdminC
 pub(super) async fn task(client: &Client, text: &str) -> anyhow::Result<TaskForm> {
     let text = text.strip_prefix("task/").unwrap_or(text);
     match client.task(text).await {
-        Ok(Answer { value, .. }) => return Ok(value),
+        Ok(TypedResponse { value, .. }) => return Ok(value),
         Err(error) if !error.is_not_found() => return Err(error.into()),
         Err(_) => {}
     }
@@ -59,7 +59,7 @@ pub(super) async fn task(client: &Client, text: &str) -> anyhow::Result<TaskForm
 }
 
 /// Finds a schedule by id or prefix of its id.
-pub(super) async fn schedule(client: &Client, text: &str) -> anyhow::Result<Answer<ScheduleForm>> {
+pub(super) async fn schedule(client: &Client, text: &str) -> anyhow::Result<TypedResponse<ScheduleForm>> {
     let text = text.strip_prefix("schedule/").unwrap_or(text);
     match client.schedule(text).await {
         Ok(answer) => return Ok(answer),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use api::duration::TimeSpan;
 use api::rest::OperationStatus;
 use clap::{Args, Subcommand};
-use client::{Begun, Client};
+use client::{Client, OperationHandle};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -89,7 +89,7 @@ pub async fn run(command: &OperationCommand, invocation: &Invocation<'_>) -> any
 pub(super) async fn begun(
     client: &Client,
     invocation: &Invocation<'_>,
-    operation: &Begun,
+    operation: &OperationHandle,
     cluster: &str,
     verb: &str,
     wait: &Wait,
@@ -115,7 +115,7 @@ async fn find(
     text: &str,
     subscription: Option<&str>,
     location: Option<&str>,
-) -> anyhow::Result<(Begun, OperationStatus)> {
+) -> anyhow::Result<(OperationHandle, OperationStatus)> {
     let text = text.strip_prefix("operation/").unwrap_or(text);
     let id = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
     let Ok(id) = Uuid::parse_str(id) else {
@@ -124,9 +124,9 @@ async fn find(
         );
     };
     for (subscription, location) in candidate_locations(client, text, subscription, location).await? {
-        let begun = Begun::at(&subscription, &location, id);
-        match client.look(&begun).await {
-            Ok(look) => return Ok((begun, look.status)),
+        let operation = OperationHandle::new(&subscription, &location, id);
+        match client.poll_operation(&operation).await {
+            Ok(poll) => return Ok((operation, poll.status)),
             // Another subscription or location.
             Err(error) if error.status().is_some_and(|it| matches!(it.as_u16(), 400 | 404)) => {}
             Err(error) => return Err(error.into()),
@@ -170,7 +170,7 @@ async fn candidate_locations(
 /// Shows the progress of an operation until it finishes or the user interrupts.
 async fn follow(
     client: &Client,
-    operation: &Begun,
+    operation: &OperationHandle,
     cluster: &str,
     timeout: Option<TimeSpan>,
 ) -> anyhow::Result<OperationStatus> {
@@ -187,7 +187,7 @@ async fn follow(
 
 async fn until_end(
     client: &Client,
-    operation: &Begun,
+    operation: &OperationHandle,
     progress: &Progress,
     timeout: Option<TimeSpan>,
 ) -> anyhow::Result<OperationStatus> {
@@ -196,10 +196,10 @@ async fn until_end(
     let mut outage = Outage::default();
     loop {
         let mut pause = POLL_INTERVAL;
-        match client.look(operation).await {
-            Ok(look) => {
+        match client.poll_operation(operation).await {
+            Ok(poll) => {
                 outage.end(progress);
-                if let Some(now) = &look.status.properties {
+                if let Some(now) = &poll.status.properties {
                     if !now.step.is_empty() && now.step != step {
                         step.clone_from(&now.step);
                         progress.line(&format!("step {step} started, {}% done", now.percent));
@@ -207,9 +207,9 @@ async fn until_end(
                     progress.percent(now.percent);
                     progress.show(&standing(&step, &now.message));
                 }
-                match look.again_in {
-                    Some(again_in) => pause = pause.min(again_in.max(Duration::from_millis(100))),
-                    None => return Ok(look.status),
+                match poll.retry_after {
+                    Some(retry_after) => pause = pause.min(retry_after.max(Duration::from_millis(100))),
+                    None => return Ok(poll.status),
                 }
             }
             Err(error) => outage.tolerate(error, progress)?,

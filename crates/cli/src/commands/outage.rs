@@ -26,7 +26,7 @@ impl Outage {
 
     /// Tolerates a transient error for a while; returns any other.
     pub(super) fn tolerate(&mut self, error: ClientError, progress: &Progress) -> Result<(), ClientError> {
-        if !error.may_pass() {
+        if !error.is_transient() {
             return Err(error);
         }
         let since = *self.since.get_or_insert_with(|| {

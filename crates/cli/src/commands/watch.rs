@@ -49,7 +49,7 @@ where
             }
             // The first read must succeed; later ones tolerate a restart of the server.
             Err(error) => match error.downcast_ref::<client::ClientError>() {
-                Some(passing) if passing.may_pass() && !heading => {
+                Some(passing) if passing.is_transient() && !heading => {
                     if !std::mem::replace(&mut away, true) {
                         output::note(&format!("{passing}"));
                     }
@@ -60,7 +60,7 @@ where
         let next = Instant::now() + PAUSE;
         let event = tokio::time::timeout(POLL_INTERVAL, events.next()).await;
         match event {
-            Ok(Some(Err(error))) if !error.may_pass() => return Err(error.into()),
+            Ok(Some(Err(error))) if !error.is_transient() => return Err(error.into()),
             Ok(None | Some(Err(_))) => events = client.events(&[topic], None), // it takes itself up again once it stood
             Ok(Some(Ok(_))) | Err(_) => {}
         }

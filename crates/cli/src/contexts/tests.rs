@@ -124,7 +124,7 @@ fn a_context_whose_server_speaks_plainly_sends_no_credential_beyond_this_machine
         publish(&data, &file, &environment).unwrap();
         let error =
             connect(&ServerSelection::default(), &environment).err().map(|error| format!("{error:#}"));
-        let told = format!("the server {server} speaks no TLS, so no token or certificate is sent to it");
+        let told = format!("server {server} does not use TLS, so no token or certificate is sent to it");
         assert_eq!(error.is_some_and(|error| error.contains(&told)), is_refused, "{server}");
     }
 }

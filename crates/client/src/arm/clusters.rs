@@ -1,5 +1,4 @@
-//! Clusters, in the form of the contract. Bodies are JSON as it is: a customer may send members that this client does not know, and
-//! is shown all that the server answers.
+//! Clusters of the ARM API. Bodies are plain JSON, so that members of newer API versions pass unchanged in both directions.
 
 use std::fmt;
 
@@ -11,32 +10,32 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::operations::Begun;
+use super::operations::OperationHandle;
 use crate::error::ClientError;
-use crate::exchange::{Answer, Client};
+use crate::exchange::{Client, TypedResponse};
 use crate::pages::Pages;
-use crate::path::Path;
+use crate::path::ApiPath;
 
-/// Where clusters are in a subscription or a group.
+/// Path of clusters in a subscription or resource group.
 const CLUSTERS: &str = "providers/Microsoft.RedHatOpenShift/openShiftClusters";
 
-/// A change that the server has begun.
+/// Change that the server has accepted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Accepted {
+pub struct AcceptedChange {
     /// 201 when the cluster is new.
     pub status: StatusCode,
-    /// The cluster as it is at the beginning; null when it is being removed.
+    /// The cluster when the change was accepted; null for a deletion.
     pub cluster: Value,
-    /// What carries the change out.
-    pub operation: Begun,
+    /// Operation of the change.
+    pub operation: OperationHandle,
 }
 
-/// With what a person signs in to a cluster.
+/// Username and password of a cluster.
 #[derive(Clone)]
 pub struct Credentials {
-    /// The name.
+    /// Username.
     pub username: String,
-    /// The password.
+    /// Password.
     pub password: Secret<String>,
 }
 
@@ -47,33 +46,36 @@ impl fmt::Debug for Credentials {
 }
 
 impl Client {
-    /// A cluster, as its customer sees it.
-    pub async fn resource(&self, id: &str) -> Result<Answer<Value>, ClientError> {
-        self.get(&one(id)).await
+    /// Gets a cluster.
+    pub async fn resource(&self, id: &str) -> Result<TypedResponse<Value>, ClientError> {
+        self.get(&cluster_path(id)).await
     }
 
-    /// The clusters of a subscription, or of one of its groups.
+    /// Lists the clusters of a subscription, or of one of its resource groups.
     pub fn resources(&self, subscription: &str, group: Option<&str>) -> Pages<Value> {
         let within = match group {
             Some(group) => format!("subscriptions/{subscription}/resourceGroups/{group}"),
             None => format!("subscriptions/{subscription}"),
         };
-        Pages::of_any_length(self, &Path::of_cluster("", &format!("{within}/{CLUSTERS}")).for_customers())
+        Pages::with_server_page_size(
+            self,
+            &ApiPath::from_resource_id("", &format!("{within}/{CLUSTERS}")).with_arm_version(),
+        )
     }
 
-    /// Asks for a cluster to be made, or to be made as `body` says.
-    pub async fn put_resource(&self, id: &str, body: &Value) -> Result<Accepted, ClientError> {
-        self.begin(Method::PUT, &one(id), self.json(body)?).await
+    /// Creates or replaces a cluster.
+    pub async fn put_resource(&self, id: &str, body: &Value) -> Result<AcceptedChange, ClientError> {
+        self.start_change(Method::PUT, &cluster_path(id), self.json(body)?).await
     }
 
-    /// Asks for a cluster to be changed where `patch` says something.
-    pub async fn patch_resource(&self, id: &str, patch: &Value) -> Result<Accepted, ClientError> {
-        self.begin(Method::PATCH, &one(id), self.json(patch)?).await
+    /// Updates a cluster by a merge patch.
+    pub async fn patch_resource(&self, id: &str, patch: &Value) -> Result<AcceptedChange, ClientError> {
+        self.start_change(Method::PATCH, &cluster_path(id), self.json(patch)?).await
     }
 
-    /// Asks for a cluster and all that was made for it to be removed; none when there is no such cluster.
-    pub async fn delete_resource(&self, id: &str) -> Result<Option<Accepted>, ClientError> {
-        let path = one(id).text();
+    /// Deletes a cluster; none if it does not exist.
+    pub async fn delete_resource(&self, id: &str) -> Result<Option<AcceptedChange>, ClientError> {
+        let path = cluster_path(id).to_uri();
         let (head, body) = self.exchange(Method::DELETE, &path, Bytes::new(), None).await?;
         if head.status == StatusCode::NO_CONTENT {
             return Ok(None);
@@ -81,8 +83,7 @@ impl Client {
         self.accepted(&path, &head, &body).map(Some)
     }
 
-    /// Whether a cluster would be accepted as it is said here; nothing is stored. The answer is the contract's: `status` is
-    /// `Succeeded`, or `Failed` with an `error`.
+    /// Validates a cluster without storing it. The `status` of the response is `Succeeded`, or `Failed` with an `error`.
     pub async fn preflight(&self, id: &str, body: &Value) -> Result<Value, ClientError> {
         let mut resource = body.clone();
         let mut segments = id.split('/').skip(1);
@@ -93,13 +94,13 @@ impl Client {
             members.insert("apiVersion".to_owned(), json!("2025-07-25"));
         }
         let within: Vec<&str> = segments.by_ref().take(4).collect();
-        let place =
+        let scope =
             format!("{}/providers/Microsoft.RedHatOpenShift/deployments/cli/preflight", within.join("/"));
-        let path = Path::of_cluster("", &place).for_customers();
+        let path = ApiPath::from_resource_id("", &scope).with_arm_version();
         Ok(self.post(&path, &json!({ "resources": [resource] })).await?.value)
     }
 
-    /// With what a person signs in to a cluster.
+    /// Gets the username and password of a cluster.
     pub async fn credentials(&self, id: &str) -> Result<Credentials, ClientError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -107,30 +108,35 @@ impl Client {
             kubeadmin_username: String,
             kubeadmin_password: String,
         }
-        let form: Form = self.post_empty(&one(id).segment("listCredentials")).await?.value;
+        let form: Form = self.post_empty(&cluster_path(id).segment("listCredentials")).await?.value;
         Ok(Credentials { username: form.kubeadmin_username, password: Secret::new(form.kubeadmin_password) })
     }
 
-    /// The kubeconfig of a cluster's administrator; none while there is none.
+    /// Gets the administrator's kubeconfig of a cluster; none until it exists.
     pub async fn kubeconfig(&self, id: &str) -> Result<Option<Secret<String>>, ClientError> {
         #[derive(Deserialize)]
         struct Form {
             #[serde(default)]
             kubeconfig: String,
         }
-        let path = one(id).segment("listAdminCredentials");
+        let path = cluster_path(id).segment("listAdminCredentials");
         let form: Form = self.post_empty(&path).await?.value;
         if form.kubeconfig.is_empty() {
             return Ok(None);
         }
-        let garbled = |why: &dyn fmt::Display| self.garbled(&path.text(), why);
-        let bytes = STANDARD.decode(form.kubeconfig).map_err(|error| garbled(&error))?;
-        let text = String::from_utf8(bytes).map_err(|_| garbled(&"the kubeconfig is not text"))?;
+        let invalid_response = |cause: &dyn fmt::Display| self.invalid_response(&path.to_uri(), cause);
+        let bytes = STANDARD.decode(form.kubeconfig).map_err(|error| invalid_response(&error))?;
+        let text = String::from_utf8(bytes).map_err(|_| invalid_response(&"the kubeconfig is not UTF-8"))?;
         Ok(Some(Secret::new(text)))
     }
 
-    async fn begin(&self, method: Method, path: &Path, body: Bytes) -> Result<Accepted, ClientError> {
-        let path = path.text();
+    async fn start_change(
+        &self,
+        method: Method,
+        path: &ApiPath,
+        body: Bytes,
+    ) -> Result<AcceptedChange, ClientError> {
+        let path = path.to_uri();
         let (head, body) = self.exchange(method, &path, body, None).await?;
         self.accepted(&path, &head, &body)
     }
@@ -140,13 +146,14 @@ impl Client {
         path: &str,
         head: &http::response::Parts,
         body: &[u8],
-    ) -> Result<Accepted, ClientError> {
-        let operation = Begun::of(&head.headers).map_err(|why| self.garbled(path, &why))?;
-        let cluster = if body.is_empty() { Value::Null } else { self.read(path, body)? };
-        Ok(Accepted { status: head.status, cluster, operation })
+    ) -> Result<AcceptedChange, ClientError> {
+        let operation = OperationHandle::from_headers(&head.headers)
+            .map_err(|cause| self.invalid_response(path, &cause))?;
+        let cluster = if body.is_empty() { Value::Null } else { self.parse(path, body)? };
+        Ok(AcceptedChange { status: head.status, cluster, operation })
     }
 }
 
-fn one(id: &str) -> Path {
-    Path::of_cluster("", id).for_customers()
+fn cluster_path(id: &str) -> ApiPath {
+    ApiPath::from_resource_id("", id).with_arm_version()
 }

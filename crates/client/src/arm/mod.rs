@@ -1,13 +1,12 @@
-//! The resource manager's contract, as customers speak it: clusters that are made, changed and removed, the operations that do so,
-//! the versions that can be installed, and subscriptions.
+//! The ARM API: creation, update and deletion of clusters, their operations, installable versions, and subscriptions.
 //!
-//! What takes long is answered at once, with an operation to follow ([`Begun`]). Whoever follows it may stop at any moment: the
-//! operation goes on without anybody looking, and can be followed again by its id.
+//! The server accepts a long-running change at once, with an operation to poll ([`OperationHandle`]). The operation continues
+//! on the server whether or not a client polls it, and can be polled again by its id.
 
 mod clusters;
 mod operations;
 mod subscriptions;
 mod versions;
 
-pub use clusters::{Accepted, Credentials};
-pub use operations::{Begun, Look};
+pub use clusters::{AcceptedChange, Credentials};
+pub use operations::{OperationHandle, OperationPoll};

@@ -1,4 +1,4 @@
-//! Operations: what was begun, looked at until it ends.
+//! Polling of long-running operations.
 
 use std::time::Duration;
 
@@ -10,94 +10,95 @@ use uuid::Uuid;
 
 use crate::error::ClientError;
 use crate::exchange::Client;
-use crate::path::Path;
+use crate::path::ApiPath;
 
-/// The header that names the operation which an answer began.
-const OPERATION: &str = "azure-asyncoperation";
+/// Response header with the status address of the operation.
+const OPERATION_HEADER: &str = "azure-asyncoperation";
 
-/// How often an operation is looked at when the server does not say.
-const AGAIN: Duration = Duration::from_secs(10);
+/// Poll interval when the server does not send `Retry-After`.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A server that asks for longer pauses is not believed: the contract knows none.
-const AGAIN_MAX: Duration = Duration::from_secs(600);
+/// Longest poll interval; the ARM API has no longer one.
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(600);
 
-/// A server that restarts is back sooner; one that stays away longer is not waited for.
-const AWAY_MAX: Duration = Duration::from_secs(300);
+/// Longest outage of the server that polling tolerates; a restart is shorter.
+const OUTAGE_MAX: Duration = Duration::from_secs(300);
 
-/// An operation that was begun: how it is called, and where to look.
+/// Id and status address of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Begun {
-    /// Its id.
+pub struct OperationHandle {
+    /// Operation id.
     pub id: Uuid,
-    /// When to look, as the server asks.
-    pub again_in: Duration,
+    /// Delay before the first poll, as the server requests.
+    pub retry_after: Duration,
     path: String,
 }
 
-/// How an operation stands.
+/// Result of polling an operation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Look {
-    /// What the server says of it.
+pub struct OperationPoll {
+    /// Status of the operation.
     pub status: OperationStatus,
-    /// When to look again, as the server asks; none when it has ended.
-    pub again_in: Option<Duration>,
+    /// Delay before the next poll, as the server requests; none when the operation has finished.
+    pub retry_after: Option<Duration>,
 }
 
-impl Begun {
-    /// What the headers of an answer say. Only the path of the address counts: a credential goes to no other server.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Begun, String> {
-        let address = headers.get(OPERATION).ok_or("it names no operation to follow")?;
+impl OperationHandle {
+    /// Reads the headers of a response. The host of the address is ignored, so that the credential is sent to no other server.
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<OperationHandle, String> {
+        let address = headers.get(OPERATION_HEADER).ok_or("it has no azure-asyncoperation header")?;
         let address: Uri = address
             .to_str()
             .ok()
             .and_then(|text| text.parse().ok())
-            .ok_or("the address of its operation is none")?;
+            .ok_or("the address of its operation is invalid")?;
         let id = address.path().rsplit('/').next().and_then(|last| Uuid::parse_str(last).ok());
         let id = id.ok_or("the address of its operation does not end with an id")?;
         let path = address.path_and_query().ok_or("the address of its operation has no path")?.to_string();
-        Ok(Begun { id, again_in: retry_after(headers).unwrap_or(AGAIN), path })
+        Ok(OperationHandle { id, retry_after: retry_after(headers).unwrap_or(POLL_INTERVAL), path })
     }
 
-    /// The operation with that id in a subscription and a location.
-    pub fn at(subscription: &str, location: &str, id: Uuid) -> Begun {
-        let place =
+    /// Operation with this id in a subscription and a location.
+    pub fn new(subscription: &str, location: &str, id: Uuid) -> OperationHandle {
+        let scope =
             format!("subscriptions/{subscription}/providers/Microsoft.RedHatOpenShift/locations/{location}");
-        let path = Path::of_cluster("", &place).segment("operationsStatus").segment(&id.to_string());
-        Begun { id, again_in: Duration::ZERO, path: path.for_customers().text() }
+        let path = ApiPath::from_resource_id("", &scope).segment("operationsStatus").segment(&id.to_string());
+        OperationHandle { id, retry_after: Duration::ZERO, path: path.with_arm_version().to_uri() }
     }
 }
 
 impl Client {
-    /// Looks at an operation once.
-    pub async fn look(&self, operation: &Begun) -> Result<Look, ClientError> {
+    /// Polls an operation once.
+    pub async fn poll_operation(&self, operation: &OperationHandle) -> Result<OperationPoll, ClientError> {
         let (head, body) = self.exchange(Method::GET, &operation.path, Bytes::new(), None).await?;
-        let status: OperationStatus = self.read(&operation.path, &body)?;
-        let again_in = (!has_ended(&status)).then(|| retry_after(&head.headers).unwrap_or(AGAIN));
-        Ok(Look { status, again_in })
+        let status: OperationStatus = self.parse(&operation.path, &body)?;
+        let retry_after =
+            (!is_finished(&status)).then(|| retry_after(&head.headers).unwrap_or(POLL_INTERVAL));
+        Ok(OperationPoll { status, retry_after })
     }
 
-    /// Looks at an operation as often as the server asks, until it ends. A server that is away for a while is waited for. Whoever
-    /// drops this stops looking and nothing else: the operation goes on.
-    pub async fn until_end(
+    /// Polls an operation until it finishes, at the interval that the server requests, and tolerates an outage of the server.
+    /// Dropping this future stops the polling; the operation continues.
+    pub async fn wait_for_operation(
         &self,
-        operation: &Begun,
-        mut seen: impl FnMut(&OperationStatus),
+        operation: &OperationHandle,
+        mut on_status: impl FnMut(&OperationStatus),
     ) -> Result<OperationStatus, ClientError> {
-        let mut pause = operation.again_in;
-        let mut away: Option<Instant> = None;
+        let mut pause = operation.retry_after;
+        let mut outage: Option<Instant> = None;
         loop {
             tokio::time::sleep(pause).await;
-            match self.look(operation).await {
-                Ok(Look { status, again_in }) => {
-                    away = None;
-                    seen(&status);
-                    match again_in {
-                        Some(again_in) => pause = again_in,
+            match self.poll_operation(operation).await {
+                Ok(OperationPoll { status, retry_after }) => {
+                    outage = None;
+                    on_status(&status);
+                    match retry_after {
+                        Some(retry_after) => pause = retry_after,
                         None => return Ok(status),
                     }
                 }
-                Err(error) if error.may_pass() => {
-                    if away.get_or_insert_with(Instant::now).elapsed() > AWAY_MAX {
+                Err(error) if error.is_transient() => {
+                    if outage.get_or_insert_with(Instant::now).elapsed() > OUTAGE_MAX {
                         return Err(error);
                     }
                 }
@@ -107,12 +108,12 @@ impl Client {
     }
 }
 
-/// Whether an operation has ended, by the words that the contract ends on.
-fn has_ended(status: &OperationStatus) -> bool {
+/// Whether an operation has a terminal status of the ARM API.
+fn is_finished(status: &OperationStatus) -> bool {
     ["succeeded", "failed", "canceled"].iter().any(|end| status.status.eq_ignore_ascii_case(end))
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: u64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(AGAIN_MAX))
+    Some(Duration::from_secs(seconds).min(POLL_INTERVAL_MAX))
 }

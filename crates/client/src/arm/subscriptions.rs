@@ -1,19 +1,20 @@
-//! Subscriptions, as the resource manager tells the server of them.
+//! Subscription lifecycle notifications of the resource manager.
 
 use serde_json::{Value, json};
 
 use crate::error::ClientError;
-use crate::exchange::{Answer, Client};
-use crate::path::Path;
+use crate::exchange::{Client, TypedResponse};
+use crate::path::ApiPath;
 
 impl Client {
-    /// Tells the server how a subscription stands, such as `Registered`.
+    /// Sets the state of a subscription, such as `Registered`.
     pub async fn set_subscription(
         &self,
         subscription: &str,
         state: &str,
-    ) -> Result<Answer<Value>, ClientError> {
-        let path = Path::of_cluster("", &format!("subscriptions/{subscription}")).for_subscriptions();
+    ) -> Result<TypedResponse<Value>, ClientError> {
+        let path = ApiPath::from_resource_id("", &format!("subscriptions/{subscription}"))
+            .with_subscription_version();
         self.put(&path, &json!({ "state": state, "properties": {} }), None).await
     }
 }

@@ -1,29 +1,29 @@
-//! Versions of OpenShift that can be installed.
+//! Installable versions of OpenShift.
 
 use api::rest::OpenShiftVersion;
 use serde_json::Value;
 
 use crate::error::ClientError;
-use crate::exchange::{Answer, Client};
+use crate::exchange::{Client, TypedResponse};
 use crate::pages::Pages;
-use crate::path::Path;
+use crate::path::ApiPath;
 
 impl Client {
-    /// The versions that customers of a subscription may choose in a location.
+    /// Lists the versions that a subscription can install in a location.
     pub fn installable_versions(&self, subscription: &str, location: &str) -> Pages<OpenShiftVersion> {
         let place =
             format!("subscriptions/{subscription}/providers/Microsoft.RedHatOpenShift/locations/{location}");
-        let path = Path::of_cluster("", &place).segment("openShiftVersions").for_customers();
-        Pages::of_any_length(self, &path)
+        let path = ApiPath::from_resource_id("", &place).segment("openShiftVersions").with_arm_version();
+        Pages::with_server_page_size(self, &path)
     }
 
-    /// Every version, those that are switched off too, as operators see them.
+    /// Lists all versions, including disabled ones (Admin API).
     pub fn versions(&self) -> Pages<Value> {
-        Pages::of_any_length(self, &Path::of("/admin/versions"))
+        Pages::with_server_page_size(self, &ApiPath::new("/admin/versions"))
     }
 
-    /// Makes a version known, or changes what is known of it.
-    pub async fn set_version(&self, body: &Value) -> Result<Answer<Value>, ClientError> {
-        self.put(&Path::of("/admin/versions"), body, None).await
+    /// Creates or changes a version.
+    pub async fn set_version(&self, body: &Value) -> Result<TypedResponse<Value>, ClientError> {
+        self.put(&ApiPath::new("/admin/versions"), body, None).await
     }
 }

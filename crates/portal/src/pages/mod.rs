@@ -201,7 +201,7 @@ pub(crate) async fn json(
         return (StatusCode::NOT_FOUND, axum::Json(error)).into_response();
     };
     let query = Fields::parse(&query.unwrap_or_default()).with("api-version", "admin").query();
-    match state.admin.speaking_for(&user.user).document(&format!("{path}{query}")).await {
+    match state.admin.on_behalf_of(&user.user).get_json(&format!("{path}{query}")).await {
         Ok(document) => {
             let text = serde_json::to_string_pretty(&document).unwrap_or_default();
             let mut response = text.into_response();

@@ -134,12 +134,12 @@ pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -
 pub(crate) async fn ensure_registered(client: &Client, place: &ClusterTarget) -> anyhow::Result<()> {
     // The API has no read of a subscription's state. A request for credentials changes nothing and fails with that state,
     // whether or not the cluster exists.
-    let refusal = match client.credentials(&place.id()).await {
-        Err(ClientError::Refused(refusal)) => refusal,
+    let response = match client.credentials(&place.id()).await {
+        Err(ClientError::Response(response)) => response,
         Ok(_) => return Ok(()),
         Err(error) => return Err(error.into()),
     };
-    if refusal.code != "InvalidSubscriptionState" || !refusal.message.contains("'Unregistered'") {
+    if response.code != "InvalidSubscriptionState" || !response.message.contains("'Unregistered'") {
         return Ok(());
     }
     client.set_subscription(&place.subscription, "Registered").await?;

@@ -273,17 +273,17 @@ async fn dry_run(
 /// The error of the server with a remedy.
 pub(super) fn with_remedy(error: ClientError, name: &str) -> anyhow::Error {
     let remedy = match &error {
-        ClientError::Refused(refusal) => match refusal.code.as_str() {
+        ClientError::Response(response) => match response.code.as_str() {
             "InvalidSubscriptionState" => {
                 "`shipshape cloud prepare NAME` registers a subscription that the server does not know"
                     .to_owned()
             }
             "RequestNotAllowed" => format!("`shipshape cluster show {name}` tells how it stands"),
             "ResourceQuotaExceeded" => "ask for fewer or smaller workers, or raise the quota".to_owned(),
-            "InvalidParameter" if refusal.target.ends_with("version") => {
+            "InvalidParameter" if response.target.ends_with("version") => {
                 "`shipshape version list` shows what can be installed".to_owned()
             }
-            "InvalidParameter" | "InvalidLocation" if refusal.target.ends_with("location") => {
+            "InvalidParameter" | "InvalidLocation" if response.target.ends_with("location") => {
                 "say --location with one of the server's".to_owned()
             }
             _ => String::new(),
