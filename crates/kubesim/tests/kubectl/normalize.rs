@@ -25,6 +25,13 @@ static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         (pattern(r"/kubectl-edit-\d+\.yaml"), "/kubectl-edit.yaml"),
         (pattern(r"\b(\d+d)?(\d+h)?(\d+m)?\d+(\.\d+)?(s|ms)\b"), "<age>"),
         (pattern(r"<unknown>|<invalid>"), "<age>"),
+        // Whether `rollout status` sees the moment before the controller acts depends on the load of the machine.
+        (
+            pattern(
+                r"(?m)^Waiting for deployment.* (new replicas have been updated|spec update to be observed)\.\.\.\n",
+            ),
+            "",
+        ),
         // The width of columns depends on their contents.
         (pattern(r"[ \t]+"), " "),
     ]
