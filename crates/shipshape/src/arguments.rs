@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Run every service in this process
     #[cfg(feature = "services")]
     Up(UpFlags),
-    /// Run only the Admin API, beside other processes on the same PostgreSQL
+    /// Run only the Admin API and the ARM API, beside other processes on the same PostgreSQL
     #[cfg(feature = "services")]
     #[command(alias = "rp")]
     Frontend(FrontendFlags),
