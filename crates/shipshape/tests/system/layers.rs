@@ -129,10 +129,35 @@ fn api_does_no_input_or_output() {
     assert!(found.is_empty(), "api depends on {found:?}");
 }
 
+#[test]
+fn only_serve_accepts_connections() {
+    for (name, _) in manifests().iter().filter(|(name, _)| *name != "serve") {
+        for file in source_files(&crates().join(name).join("src")) {
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(
+                !text.contains(".accept()"),
+                "{} accepts connections without the limits of serve",
+                file.display()
+            );
+        }
+    }
+}
+
+/// The source files of a directory and those below it.
+fn source_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let below = directories.iter().flat_map(|it| source_files(it));
+    files.into_iter().filter(|path| path.extension().is_some_and(|it| it == "rs")).chain(below).collect()
+}
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
 /// The manifests of the workspace's crates by name.
 fn manifests() -> BTreeMap<String, Table> {
-    let crates: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let entries = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("Cargo.toml"));
+    let entries = fs::read_dir(crates()).unwrap().map(|entry| entry.unwrap().path().join("Cargo.toml"));
     entries
         .filter(|path| path.is_file())
         .map(|path| {
