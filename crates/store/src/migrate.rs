@@ -14,6 +14,18 @@ pub(crate) struct Migration {
     pub(crate) sql: &'static str,
 }
 
+/// A migration of one engine that is one file, named by its number and name.
+macro_rules! migration {
+    ($engine:literal, $number:literal, $name:literal) => {
+        $crate::migrate::Migration {
+            number: $number,
+            name: $name,
+            sql: include_str!(concat!("../../migrations/", $engine, "/000", $number, "_", $name, ".sql")),
+        }
+    };
+}
+pub(crate) use migration;
+
 impl Migration {
     /// Checksum by which a changed text is detected.
     pub(crate) fn checksum(&self) -> String {
@@ -102,23 +114,23 @@ mod tests {
         assert_eq!(plan("db", &applied(&[]), KNOWN, Migrate::Auto).unwrap(), Plan::Apply { from: 0 });
         assert_eq!(plan("db", &applied(&[1]), KNOWN, Migrate::Auto).unwrap(), Plan::Apply { from: 1 });
         assert_eq!(plan("db", &applied(&[1, 2]), KNOWN, Migrate::Never).unwrap(), Plan::UpToDate);
-        let refusal = plan("db", &applied(&[1]), KNOWN, Migrate::Never).unwrap_err().to_string();
-        assert_eq!(refusal, "store db: its schema is 1, this release needs 2; run `shipshape store migrate`");
+        let error = plan("db", &applied(&[1]), KNOWN, Migrate::Never).unwrap_err().to_string();
+        assert_eq!(error, "store db: its schema is 1, this release needs 2; run `shipshape store migrate`");
     }
 
     #[test]
     fn one_newer_version_is_tolerated_and_two_are_rejected() {
         assert_eq!(plan("db", &applied(&[1, 2, 3]), KNOWN, Migrate::Auto).unwrap(), Plan::UpToDate);
-        let refusal = plan("db", &applied(&[1, 2, 3, 4]), KNOWN, Migrate::Auto).unwrap_err().to_string();
-        assert_eq!(refusal, "store db: its schema is 4, this release supports up to 2; run a newer release");
+        let error = plan("db", &applied(&[1, 2, 3, 4]), KNOWN, Migrate::Auto).unwrap_err().to_string();
+        assert_eq!(error, "store db: its schema is 4, this release supports up to 2; run a newer release");
     }
 
     #[test]
-    fn a_migration_with_another_text_is_refused() {
-        let mut seen = applied(&[1, 2]);
-        seen[0].checksum = "other".to_owned();
+    fn a_migration_with_another_text_is_rejected() {
+        let mut applied = applied(&[1, 2]);
+        applied[0].checksum = "other".to_owned();
         assert!(matches!(
-            plan("db", &seen, KNOWN, Migrate::Auto),
+            plan("db", &applied, KNOWN, Migrate::Auto),
             Err(OpenError::Diverged { number: 1, .. })
         ));
     }

@@ -11,9 +11,9 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use super::error::{self, FailureAction};
+use super::error;
 use super::statements::{Bound, ResultKind, Statement, WritesBySubject, audit_step};
-use super::{DEADLINE, Postgres, TRIES, discard, get, pause};
+use super::{DEADLINE, Postgres, discard, get, prepare_retry};
 use crate::audit::NewAuditRecord;
 use crate::notify::{Topic, Topics};
 use crate::transaction::{CommitResult, DocumentUpdate, NewDocument, Transaction, Write};
@@ -24,14 +24,14 @@ use crate::{Etag, StoreError};
 const OBSERVE_ONE: &str = "with changed as (
     update documents set etag = etag + 1, changed = micros_v1(), body = $3, generation = generation + $4
     where uuid = $1 and etag = $2 and deleted_at is null returning kind, etag, changed),
-  told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed)
+  feed_row as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed)
   select etag from changed";
 /// The same with its audit record, at half the cost of three statements. Not used without a record: even a part that
 /// writes nothing costs the server a tenth of the whole.
 const UPDATE_ONE: &str = "with changed as (
     update documents set etag = etag + 1, changed = micros_v1(), body = $3, generation = generation + $4
     where uuid = $1 and etag = $2 and deleted_at is null returning kind, etag, changed),
-  told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed),
+  feed_row as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, etag, false, changed from changed),
   noted as (
     insert into audit (id, at, actor, action, target, reason, correlation, before, after, mac)
     select $5::uuid, changed, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text, $13::text
@@ -41,7 +41,7 @@ const CREATE_ONE: &str = "with created as (
     insert into documents (uuid, id, kind, parent, etag, generation, body, created, changed)
     select $1, $2, $3, $4, 1, 1, $14, now, now from (select micros_v1() as now) t
     on conflict do nothing returning kind, created),
-  told as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, 1, false, created from created),
+  feed_row as (insert into feed (kind, uuid, etag, deleted, at) select kind, $1, 1, false, created from created),
   noted as (
     insert into audit (id, at, actor, action, target, reason, correlation, before, after, mac)
     select $5::uuid, created, $6::text, $7::text, $8::text, $9::text, $10::uuid, $11::text, $12::text, $13::text
@@ -140,39 +140,29 @@ impl Postgres {
             results: ResultKind::Woken(0),
         }];
         steps.extend(audit.map(|record| audit_step(vec![record])));
-        let mut news = topics(i32::from(steps.len() > 1));
+        let mut notified = topics(i32::from(steps.len() > 1));
         let results = Box::pin(self.transact("set a budget", &steps)).await?;
         for (step, rows) in steps.iter().zip(&results) {
-            news.merge(woken_by(step, rows)?);
+            notified.merge(woken_by(step, rows)?);
         }
-        self.wake(news);
+        self.wake(notified);
         Ok(())
     }
 
     /// Executes all statements or none; retries after a deadlock or serialisation failure.
     async fn transact(&self, what: &'static str, steps: &[Statement]) -> Result<Vec<Vec<Row>>, StoreError> {
-        let mut tried = 1;
-        loop {
+        for attempt in 1.. {
             let client = self.shared.pool.get().await.map_err(|error| error::pool_error(what, error))?;
-            let failure = match tokio::time::timeout(DEADLINE, send(&client, steps)).await {
+            match tokio::time::timeout(DEADLINE, send(&client, steps)).await {
                 Ok(Ok(results)) => return Ok(results),
-                Ok(Err(failure)) => failure,
+                Ok(Err(failure)) => prepare_retry(what, client, failure, attempt).await?,
                 Err(_) => {
                     discard(client);
                     return Err(error::late(what));
                 }
-            };
-            match error::failure_action(&failure) {
-                FailureAction::Retry if tried < TRIES => pause(tried).await,
-                FailureAction::RetryElsewhere if tried < TRIES => discard(client),
-                FailureAction::Retry | FailureAction::Fail => return Err(error::store_error(what, failure)),
-                FailureAction::Discard | FailureAction::RetryElsewhere => {
-                    discard(client);
-                    return Err(error::store_error(what, failure));
-                }
             }
-            tried += 1;
         }
+        unreachable!("the last attempt returns")
     }
 }
 

@@ -8,7 +8,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::Postgres;
 use super::connect::{DirectConnection, ServerConfig};
-use crate::migrate::{self, Applied, Migration, Plan};
+use crate::migrate::{self, Applied, Migration, Plan, migration};
 use crate::open::{Migrate, OpenError, Options, Schema};
 
 /// Migrations of this engine.
@@ -31,28 +31,12 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
             include_str!("../../migrations/postgres/0002_queue.sql"),
         ),
     },
-    Migration { number: 3, name: "turns", sql: include_str!("../../migrations/postgres/0003_turns.sql") },
-    Migration {
-        number: 4,
-        name: "one_index",
-        sql: include_str!("../../migrations/postgres/0004_one_index.sql"),
-    },
-    Migration { number: 5, name: "ending", sql: include_str!("../../migrations/postgres/0005_ending.sql") },
-    Migration {
-        number: 6,
-        name: "side_queues",
-        sql: include_str!("../../migrations/postgres/0006_side_queues.sql"),
-    },
-    Migration {
-        number: 7,
-        name: "audit_marks",
-        sql: include_str!("../../migrations/postgres/0007_audit_marks.sql"),
-    },
-    Migration {
-        number: 8,
-        name: "cancellations",
-        sql: include_str!("../../migrations/postgres/0008_cancellations.sql"),
-    },
+    migration!("postgres", 3, "turns"),
+    migration!("postgres", 4, "one_index"),
+    migration!("postgres", 5, "ending"),
+    migration!("postgres", 6, "side_queues"),
+    migration!("postgres", 7, "audit_marks"),
+    migration!("postgres", 8, "cancellations"),
 ];
 
 /// Advisory lock of a migration.

@@ -19,9 +19,9 @@ mod transfer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::Pool;
-use tokio_postgres::Row;
+use deadpool_postgres::{Object, Pool};
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use crate::StoreError;
 use crate::instant::{micros, time};
@@ -108,32 +108,22 @@ impl Postgres {
         sql: &str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        let mut tried = 1;
-        loop {
+        for attempt in 1.. {
             let client = self.shared.pool.get().await.map_err(|error| error::pool_error(what, error))?;
-            let said = tokio::time::timeout(DEADLINE, async {
+            let rows = tokio::time::timeout(DEADLINE, async {
                 let statement = client.prepare_cached(sql).await?;
                 client.query(&statement, values).await
             });
-            let failure = match said.await {
+            match rows.await {
                 Ok(Ok(rows)) => return Ok(rows),
-                Ok(Err(failure)) => failure,
+                Ok(Err(failure)) => prepare_retry(what, client, failure, attempt).await?,
                 Err(_) => {
                     discard(client);
                     return Err(error::late(what));
                 }
-            };
-            match error::failure_action(&failure) {
-                FailureAction::Retry if tried < TRIES => pause(tried).await,
-                FailureAction::RetryElsewhere if tried < TRIES => discard(client),
-                FailureAction::Retry | FailureAction::Fail => return Err(error::store_error(what, failure)),
-                FailureAction::Discard | FailureAction::RetryElsewhere => {
-                    discard(client);
-                    return Err(error::store_error(what, failure));
-                }
             }
-            tried += 1;
         }
+        unreachable!("the last attempt returns")
     }
 
     /// As [`Postgres::rows`], for statements that return one row.
@@ -147,16 +137,36 @@ impl Postgres {
     }
 }
 
+/// After a failed attempt: pauses or discards the connection if another attempt may succeed, else returns the error.
+async fn prepare_retry(
+    what: &'static str,
+    client: Object,
+    failure: Error,
+    attempt: u32,
+) -> Result<(), StoreError> {
+    let is_last = attempt >= TRIES;
+    match error::failure_action(&failure) {
+        FailureAction::Retry if !is_last => pause(attempt).await,
+        FailureAction::RetryElsewhere if !is_last => discard(client),
+        FailureAction::Retry | FailureAction::Fail => return Err(error::store_error(what, failure)),
+        FailureAction::Discard | FailureAction::RetryElsewhere => {
+            discard(client);
+            return Err(error::store_error(what, failure));
+        }
+    }
+    Ok(())
+}
+
 /// Removes a connection from the pool.
-fn discard(client: deadpool_postgres::Object) {
-    drop(deadpool_postgres::Object::take(client));
+fn discard(client: Object) {
+    drop(Object::take(client));
 }
 
 /// Random pause, so that two conflicting transactions do not meet again.
-async fn pause(tried: u32) {
+async fn pause(attempt: u32) {
     let mut byte = [0];
     let _ = getrandom::fill(&mut byte);
-    tokio::time::sleep(Duration::from_millis(u64::from(tried) * (2 + u64::from(byte[0]) / 16))).await;
+    tokio::time::sleep(Duration::from_millis(u64::from(attempt) * (2 + u64::from(byte[0]) / 16))).await;
 }
 
 /// Value of a column; an error if the store is not what this release wrote.

@@ -16,7 +16,7 @@ use super::log_file;
 use super::wal::WalCheckpointer;
 use super::writer::Writer;
 use super::{Lock, Readers, Shared, Sqlite};
-use crate::migrate::{self, Migration, Plan};
+use crate::migrate::{self, Migration, Plan, migration};
 use crate::notify::Notifier;
 use crate::open::{Location, Migrate, OpenError, Options, Schema, WriteMode};
 
@@ -29,30 +29,14 @@ const APPLICATION_ID: i64 = 0x5368_7073; // "Shps"
 
 /// Migrations of this engine.
 pub(crate) static MIGRATIONS: &[Migration] = &[
-    Migration { number: 1, name: "keel", sql: include_str!("../../migrations/sqlite/0001_keel.sql") },
-    Migration { number: 2, name: "entries", sql: include_str!("../../migrations/sqlite/0002_entries.sql") },
-    Migration { number: 3, name: "turns", sql: include_str!("../../migrations/sqlite/0003_turns.sql") },
-    Migration {
-        number: 4,
-        name: "one_index",
-        sql: include_str!("../../migrations/sqlite/0004_one_index.sql"),
-    },
-    Migration { number: 5, name: "ending", sql: include_str!("../../migrations/sqlite/0005_ending.sql") },
-    Migration {
-        number: 6,
-        name: "side_queues",
-        sql: include_str!("../../migrations/sqlite/0006_side_queues.sql"),
-    },
-    Migration {
-        number: 7,
-        name: "audit_marks",
-        sql: include_str!("../../migrations/sqlite/0007_audit_marks.sql"),
-    },
-    Migration {
-        number: 8,
-        name: "cancellations",
-        sql: include_str!("../../migrations/sqlite/0008_cancellations.sql"),
-    },
+    migration!("sqlite", 1, "keel"),
+    migration!("sqlite", 2, "entries"),
+    migration!("sqlite", 3, "turns"),
+    migration!("sqlite", 4, "one_index"),
+    migration!("sqlite", 5, "ending"),
+    migration!("sqlite", 6, "side_queues"),
+    migration!("sqlite", 7, "audit_marks"),
+    migration!("sqlite", 8, "cancellations"),
 ];
 
 /// Start of every SQLite file.

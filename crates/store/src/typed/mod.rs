@@ -167,10 +167,10 @@ impl Transaction {
         self,
         read: &VersionedDocument<T>,
         wanted: &T,
-        wish: DesiredState,
+        desired_state: DesiredState,
         context: &AuditContext,
     ) -> Result<Transaction, StoreError> {
-        let Some((update, before)) = change(read, wanted, wish)? else { return Ok(self) };
+        let Some((update, before)) = change(read, wanted, desired_state)? else { return Ok(self) };
         let (before, after) = (Body::new(&before), &update.body);
         let action = format!("{}.update", T::KIND);
         let entry = context.audit_entry(&action, &wanted.path(), Some(&before), Some(after));
@@ -209,7 +209,7 @@ impl Transaction {
 fn change<'a, T: Document>(
     read: &'a VersionedDocument<T>,
     wanted: &T,
-    wish: DesiredState,
+    desired_state: DesiredState,
 ) -> Result<Option<(DocumentUpdate, Cow<'a, Value>)>, StoreError> {
     let stored = read.raw.value()?;
     let body = read.merged(&stored, wanted)?;
@@ -228,7 +228,7 @@ fn change<'a, T: Document>(
         uuid: read.uuid,
         etag: read.etag,
         body: Body::new(&body),
-        desired: wish == DesiredState::Changed,
+        desired: desired_state == DesiredState::Changed,
         unique_keys: (keys != read.document.unique_keys()).then_some(keys),
     };
     Ok(Some((update, stored)))
@@ -382,17 +382,36 @@ impl<T: Document> Collection<'_, T> {
         if_match: Option<Etag>,
         context: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
-        // Two attempts: it may be created or deleted between the read and the write.
+        let create = |uuid| Transaction::new().create(uuid, wanted, context);
+        let update = |read: &VersionedDocument<T>| {
+            Transaction::new().update(read, wanted, DesiredState::Changed, context)
+        };
+        self.put_with(wanted, if_match, create, update).await
+    }
+
+    /// The same with transactions that may write more than the document.
+    async fn put_with(
+        &self,
+        wanted: &T,
+        if_match: Option<Etag>,
+        create: impl Fn(Uuid) -> Result<Transaction, StoreError>,
+        update: impl Fn(&VersionedDocument<T>) -> Result<Transaction, StoreError>,
+    ) -> Result<(Uuid, Etag, bool), StoreError> {
+        // Two attempts: it may be created, changed or deleted between the read and the write.
         for last in [false, true] {
             let outcome = match self.find(&wanted.path()).await? {
                 Some(read) => {
                     if let Some(expected) = if_match.filter(|it| *it != read.etag) {
                         return Err(StoreError::Changed { uuid: read.uuid, expected, found: read.etag });
                     }
-                    self.update(&read, wanted, context).await.map(|etag| (read.uuid, etag, false))
+                    let committed = self.store.commit(update(&read)?).await;
+                    committed.map(|it| (read.uuid, it.etag(read.uuid).unwrap_or(read.etag), false))
                 }
                 None if if_match.is_some() => return Err(StoreError::Gone { uuid: Uuid::nil() }),
-                None => self.create(wanted, context).await.map(|(uuid, etag)| (uuid, etag, true)),
+                None => {
+                    let uuid = Uuid::now_v7();
+                    self.store.commit(create(uuid)?).await.map(|_| (uuid, Etag::FIRST, true))
+                }
             };
             match outcome {
                 Err(StoreError::Exists { .. } | StoreError::Gone { .. } | StoreError::Changed { .. })

@@ -1,11 +1,11 @@
 //! Subscriptions. Setting one to Deleted makes the backend remove its clusters, in any state. That work is enqueued
 //! in the transaction that sets the state, so that neither exists without the other.
 
-use api::doc::{Document as _, Subscription, SubscriptionState};
+use api::doc::{Subscription, SubscriptionState};
 use api::work::WorkKind;
 use uuid::Uuid;
 
-use super::{AuditContext, Collection, DesiredState};
+use super::{AuditContext, Collection, DesiredState, VersionedDocument};
 use crate::store::Store;
 use crate::transaction::Transaction;
 use crate::work::NewWork;
@@ -40,42 +40,24 @@ impl<'a> Subscriptions<'a> {
         if_match: Option<Etag>,
         context: &AuditContext,
     ) -> Result<(Uuid, Etag, bool), StoreError> {
-        // Two attempts: it may be created or changed between the read and the write.
-        for last in [false, true] {
-            let outcome = match self.find(&wanted.path()).await? {
-                Some(read) => {
-                    if let Some(expected) = if_match.filter(|it| *it != read.etag) {
-                        return Err(StoreError::Changed { uuid: read.uuid, expected, found: read.etag });
-                    }
-                    let was_removed = is_removed(&read.document);
-                    let transaction =
-                        Transaction::new().update(&read, wanted, DesiredState::Changed, context)?;
-                    let transaction =
-                        if was_removed { transaction } else { remove(transaction, wanted, read.uuid) };
-                    let committed = self.store.commit(transaction).await;
-                    committed.map(|it| (read.uuid, it.etag(read.uuid).unwrap_or(read.etag), false))
-                }
-                None if if_match.is_some() => return Err(StoreError::Gone { uuid: Uuid::nil() }),
-                None => self.create(wanted, context).await.map(|(uuid, etag)| (uuid, etag, true)),
-            };
-            match outcome {
-                Err(StoreError::Exists { .. } | StoreError::Gone { .. } | StoreError::Changed { .. })
-                    if !last && if_match.is_none() => {}
-                outcome => return outcome,
-            }
-        }
-        unreachable!("the second attempt returns")
+        let update = |read: &VersionedDocument<Subscription>| {
+            let transaction = Transaction::new().update(read, wanted, DesiredState::Changed, context)?;
+            Ok(match is_removed(&read.document) {
+                true => transaction,
+                false => enqueue_removal(transaction, wanted, read.uuid),
+            })
+        };
+        self.collection.put_with(wanted, if_match, |uuid| create(uuid, wanted, context), update).await
     }
 
-    /// The same for a new one; fails when it exists.
+    /// Creates the subscription; fails when it exists.
     pub async fn create(
         &self,
         wanted: &Subscription,
         context: &AuditContext,
     ) -> Result<(Uuid, Etag), StoreError> {
         let uuid = Uuid::now_v7();
-        let transaction = Transaction::new().create(uuid, wanted, context)?;
-        self.store.commit(remove(transaction, wanted, uuid)).await?;
+        self.store.commit(create(uuid, wanted, context)?).await?;
         Ok((uuid, Etag::FIRST))
     }
 }
@@ -84,8 +66,12 @@ fn is_removed(subscription: &Subscription) -> bool {
     subscription.state == SubscriptionState::Deleted
 }
 
+fn create(uuid: Uuid, wanted: &Subscription, context: &AuditContext) -> Result<Transaction, StoreError> {
+    Ok(enqueue_removal(Transaction::new().create(uuid, wanted, context)?, wanted, uuid))
+}
+
 /// Enqueues the removal of its clusters if it is set to Deleted.
-fn remove(transaction: Transaction, wanted: &Subscription, lane: Uuid) -> Transaction {
+fn enqueue_removal(transaction: Transaction, wanted: &Subscription, lane: Uuid) -> Transaction {
     match is_removed(wanted) {
         true => transaction.enqueue(NewWork::new(Uuid::now_v7(), lane, WorkKind::Operation)),
         false => transaction,
