@@ -1,6 +1,10 @@
 //! Errors of the store, by what the caller can do about them.
 
+use std::fmt;
+use std::str::FromStr;
+
 use api::error::{Class, Classify};
+use api::work::{UnknownWord, WorkState};
 use uuid::Uuid;
 
 use crate::Etag;
@@ -51,14 +55,14 @@ pub enum StoreError {
         name: String,
     },
     /// The work is in a state that does not allow this.
-    #[error("work {work} is {state}, not {wanted}")]
+    #[error("work {work} is {state}, not {required}")]
     WrongState {
         /// The work.
         work: Uuid,
         /// Its current state.
-        state: String,
+        state: WorkState,
         /// The required state.
-        wanted: &'static str,
+        required: RequiredState,
     },
     /// No such work exists.
     #[error("work {work} does not exist")]
@@ -113,6 +117,64 @@ pub enum StoreError {
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
+}
+
+/// State of a piece of work that an action requires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RequiredState {
+    /// Pending.
+    Pending,
+    /// Pending, and never started: its effects need no undo.
+    Fresh,
+    /// Claimed by a worker.
+    InProgress,
+    /// Claimed by a worker, and no cancellation requested.
+    NotCancelled,
+    /// In any terminal state.
+    Finished,
+    /// Withdrawn by its schedule.
+    Superseded,
+}
+
+impl RequiredState {
+    const ALL: [RequiredState; 6] = [
+        RequiredState::Pending,
+        RequiredState::Fresh,
+        RequiredState::InProgress,
+        RequiredState::NotCancelled,
+        RequiredState::Finished,
+        RequiredState::Superseded,
+    ];
+
+    /// Name in messages and in the errors that the functions of the PostgreSQL schema raise.
+    fn as_str(self) -> &'static str {
+        match self {
+            RequiredState::Pending => "Pending",
+            RequiredState::Fresh => "fresh",
+            RequiredState::InProgress => "InProgress",
+            RequiredState::NotCancelled => "uncancelled",
+            RequiredState::Finished => "ended",
+            RequiredState::Superseded => "Superseded",
+        }
+    }
+}
+
+impl fmt::Display for RequiredState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for RequiredState {
+    type Err = UnknownWord;
+
+    fn from_str(text: &str) -> Result<RequiredState, UnknownWord> {
+        RequiredState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownWord {
+            what: "required state",
+            word: text.to_owned(),
+            accepted: "Pending, fresh, InProgress, uncancelled, ended, Superseded",
+        })
+    }
 }
 
 impl StoreError {

@@ -35,7 +35,7 @@ pub use completion::PreparedCompletion;
 pub use document::{BODY_BYTES_MAX, DocumentQuery, Etag, KEY_BYTES_MAX, PAGE_MAX, StoredDocument};
 pub use engine::{AuditPosition, AuditQuery, AuditRow};
 pub use entries::{ENTRIES_MAX, ENTRY_BYTES_MAX};
-pub use error::StoreError;
+pub use error::{RequiredState, StoreError};
 pub use feed::{Change, FEED_PAGE_MAX, FeedBatch, FeedError, FeedFollower, FeedPage, Position, Subject};
 pub use keyring::{KeyFileError, Keyring, SealedSecret};
 pub use notify::{Notifications, Topic};

@@ -3,6 +3,7 @@
 use api::admin::{AdminCluster, ImportRequest};
 use api::doc::{Cluster, ProvisioningState};
 use api::secret::Secret;
+use api::work::WorkState;
 use axum::extract::State;
 use http::StatusCode;
 use kubelink::Kubeconfig;
@@ -130,7 +131,7 @@ pub(super) async fn forget(
         match state.store.clusters().forget(&read, &by).await {
             Ok(()) => return Ok(ApiResponse::empty_object()),
             Err(StoreError::WrongState { work, state, .. }) => {
-                let how = if state == "Pending" { "has begun" } else { "runs" };
+                let how = if state == WorkState::Pending { "has begun" } else { "runs" };
                 let message = format!("Work {work} {how} on the cluster; cancel it or wait for its end.");
                 return Err(ApiError::conflict(message));
             }

@@ -141,7 +141,7 @@ pub(super) async fn delete(
     match state.store.manifests().delete(&read, &by).await {
         Ok(()) => Ok(ApiResponse::empty_object()),
         Err(StoreError::WrongState { state, .. }) => {
-            let how = if state == "Pending" { "has begun" } else { "runs" };
+            let how = if state == WorkState::Pending { "has begun" } else { "runs" };
             let message = format!("The manifest {how}; cancel it and wait for its end before it is deleted.");
             Err(ApiError::conflict(message))
         }

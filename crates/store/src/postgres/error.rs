@@ -108,15 +108,9 @@ fn raised_error(error: &Error) -> Option<StoreError> {
         "SH003" if second.is_empty() => StoreError::NoSuchWork { work: uuid() },
         "SH003" => StoreError::WrongState {
             work: uuid(),
-            state: second.to_owned(),
-            wanted: match db.hint() {
-                Some("InProgress") => "InProgress",
-                Some("ended") => "ended",
-                Some("uncancelled") => "uncancelled",
-                Some("Superseded") => "Superseded",
-                Some("fresh") => "fresh",
-                _ => "Pending",
-            },
+            // An unknown name is reported as the server's error.
+            state: second.parse().ok()?,
+            required: db.hint()?.parse().ok()?,
         },
         // The caller knows the expected version; `commit` fills it in.
         "SH004" => StoreError::Changed {

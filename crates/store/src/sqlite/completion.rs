@@ -12,10 +12,10 @@ use super::budgets::keys;
 use super::entries::timed_out;
 use super::writer::Session;
 use super::{Sqlite, json_text, micros};
-use crate::StoreError;
 use crate::completion::PreparedCompletion;
 use crate::notify::Topic;
 use crate::work::{CLASS_BEGUN, CLASS_FRESH, CompleteAndClaimResult, CompletionOutcome, Release, WorkLease};
+use crate::{RequiredState, StoreError};
 
 impl Sqlite {
     pub(crate) async fn complete(
@@ -34,13 +34,15 @@ impl Sqlite {
         owner: Uuid,
         lease: Duration,
     ) -> CompleteAndClaimResult {
-        let these = ends.to_vec();
+        let batch = ends.to_vec();
         let write = move |session: &mut Session<'_>| {
-            let fates = session.complete_all(&these)?;
-            Ok((fates, session.claim(kind, max, owner, micros(lease))?))
+            let outcomes = session.complete_all(&batch)?;
+            Ok((outcomes, session.claim(kind, max, owner, micros(lease))?))
         };
         match self.write(write).await {
-            Ok((fates, claimed)) => CompleteAndClaimResult { completed: Ok(fates), claimed: Ok(claimed) },
+            Ok((outcomes, claimed)) => {
+                CompleteAndClaimResult { completed: Ok(outcomes), claimed: Ok(claimed) }
+            }
             Err(error) if error.class() == Class::Transient => {
                 let what = format!("nothing was claimed: {error}");
                 CompleteAndClaimResult {
@@ -64,7 +66,7 @@ impl Sqlite {
 struct WorkRow {
     lane: Uuid,
     kind: String,
-    state: String,
+    state: WorkState,
     class: i64,
     held: Option<String>,
     budgets: Option<String>,
@@ -73,7 +75,7 @@ struct WorkRow {
 impl WorkRow {
     /// Budgets whose capacity it waits for, perhaps in a lane that was un-parked for it.
     fn awaited_budgets(&self) -> Option<&str> {
-        if self.state == "Pending" { self.budgets.as_deref() } else { None }
+        if self.state == WorkState::Pending { self.budgets.as_deref() } else { None }
     }
 }
 
@@ -82,13 +84,13 @@ impl Session<'_> {
     fn complete_all(&mut self, ends: &[PreparedCompletion]) -> Result<Vec<CompletionOutcome>, StoreError> {
         let mut order: Vec<usize> = (0..ends.len()).collect();
         order.sort_by_key(|index| ends[*index].lease().work);
-        let mut fates = vec![CompletionOutcome::Lost; ends.len()];
+        let mut outcomes = vec![CompletionOutcome::Lost; ends.len()];
         for index in order {
             if self.complete(&ends[index])? {
-                fates[index] = CompletionOutcome::Done;
+                outcomes[index] = CompletionOutcome::Done;
             }
         }
-        Ok(fates)
+        Ok(outcomes)
     }
 
     /// Completes work; false, without any change, when the lease is stale.
@@ -114,7 +116,7 @@ impl Session<'_> {
             return Err(StoreError::WrongState {
                 work: lease.work,
                 state: live.state,
-                wanted: "uncancelled",
+                required: RequiredState::NotCancelled,
             });
         }
         // Work without effect may still time out before it starts.
@@ -144,7 +146,7 @@ impl Session<'_> {
     pub(super) fn withdraw(&mut self, work: Uuid, result: &Value) -> Result<(), StoreError> {
         let live = self.pending_or_error(work)?;
         if live.class == CLASS_BEGUN {
-            return Err(StoreError::WrongState { work, state: live.state, wanted: "fresh" });
+            return Err(StoreError::WrongState { work, state: live.state, required: RequiredState::Fresh });
         }
         self.end(work, &live.kind, WorkState::Cancelled, &json_text(result), live.awaited_budgets())?;
         self.settle_if_free(live.lane).map(drop)
@@ -180,8 +182,8 @@ impl Session<'_> {
             )?
             .execute(params![work, self.now, CLASS_FRESH])?;
         if moved == 0 {
-            let state = WorkState::TimedOut.as_str().to_owned();
-            return Err(StoreError::WrongState { work, state, wanted: "Pending" });
+            let (state, required) = (WorkState::TimedOut, RequiredState::Pending);
+            return Err(StoreError::WrongState { work, state, required });
         }
         self.feed(&live.kind, work, 0, false)?;
         self.settle_if_free(live.lane).map(drop)
@@ -190,7 +192,7 @@ impl Session<'_> {
     pub(super) fn request_cancel(&mut self, work: Uuid) -> Result<(), StoreError> {
         let live = self.live(work)?;
         match live {
-            Some(live) if live.state == "InProgress" => {
+            Some(live) if live.state == WorkState::InProgress => {
                 self.connection
                     .prepare_cached("update lanes set cancel = 1 where lane = ?1")?
                     .execute([live.lane])?;
@@ -206,16 +208,22 @@ impl Session<'_> {
                 self.feed(&live.kind, work, 0, false)?;
                 self.settle_if_free(live.lane).map(drop)
             }
-            Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "InProgress" }),
-            None => Err(self.missing_work_error(work, "InProgress")?),
+            Some(live) => {
+                Err(StoreError::WrongState { work, state: live.state, required: RequiredState::InProgress })
+            }
+            None => Err(self.missing_work_error(work, RequiredState::InProgress)?),
         }
     }
 
     /// Removes work that neither runs nor has taken effect: its effects would never be undone.
     pub(super) fn discard(&mut self, work: Uuid) -> Result<(), StoreError> {
         if let Some(live) = self.live(work)? {
-            if live.state == "InProgress" || live.class == CLASS_BEGUN {
-                return Err(StoreError::WrongState { work, state: live.state, wanted: "ended" });
+            if live.state == WorkState::InProgress || live.class == CLASS_BEGUN {
+                return Err(StoreError::WrongState {
+                    work,
+                    state: live.state,
+                    required: RequiredState::Finished,
+                });
             }
             self.remove(work, live.awaited_budgets())?;
             self.settle_if_free(live.lane)?;
@@ -227,40 +235,44 @@ impl Session<'_> {
 
     /// Ensures that nothing runs in a lane, and that no started work is pending in it.
     pub(super) fn expect_idle(&self, lane: Uuid) -> Result<(), StoreError> {
-        let half_done: Option<(Uuid, String)> = self
+        let half_done: Option<(Uuid, WorkState)> = self
             .connection
             .prepare_cached(
                 "select running, 'InProgress' from lanes where lane = ?1 and running is not null
                  union all select id, state from work indexed by work_in_order where lane = ?1 and class = ?2 limit 1",
             )?
-            .query_row(params![lane, CLASS_BEGUN], |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row(params![lane, CLASS_BEGUN], |row| Ok((row.get(0)?, read_work_state(row, 1)?)))
             .optional()?;
         match half_done {
-            Some((work, state)) => Err(StoreError::WrongState { work, state, wanted: "ended" }),
+            Some((work, state)) => {
+                Err(StoreError::WrongState { work, state, required: RequiredState::Finished })
+            }
             None => Ok(()),
         }
     }
 
     fn pending_or_error(&self, work: Uuid) -> Result<WorkRow, StoreError> {
         match self.live(work)? {
-            Some(live) if live.state == "Pending" => Ok(live),
-            Some(live) => Err(StoreError::WrongState { work, state: live.state, wanted: "Pending" }),
-            None => Err(self.missing_work_error(work, "Pending")?),
+            Some(live) if live.state == WorkState::Pending => Ok(live),
+            Some(live) => {
+                Err(StoreError::WrongState { work, state: live.state, required: RequiredState::Pending })
+            }
+            None => Err(self.missing_work_error(work, RequiredState::Pending)?),
         }
     }
 
     pub(super) fn missing_work_error(
         &self,
         work: Uuid,
-        wanted: &'static str,
+        required: RequiredState,
     ) -> Result<StoreError, StoreError> {
-        let ended: Option<String> = self
+        let finished: Option<WorkState> = self
             .connection
             .prepare_cached("select state from history where id = ?1")?
-            .query_row([work], |row| row.get(0))
+            .query_row([work], |row| read_work_state(row, 0))
             .optional()?;
-        Ok(match ended {
-            Some(state) => StoreError::WrongState { work, state, wanted },
+        Ok(match finished {
+            Some(state) => StoreError::WrongState { work, state, required },
             None => StoreError::NoSuchWork { work },
         })
     }
@@ -354,10 +366,16 @@ fn read_live(row: &Row<'_>) -> rusqlite::Result<WorkRow> {
     Ok(WorkRow {
         lane: row.get(0)?,
         kind: row.get(1)?,
-        state: row.get(2)?,
+        state: read_work_state(row, 2)?,
         held: row.get(3)?,
         class: row.get(4)?,
         budgets: row.get(5)?,
+    })
+}
+
+fn read_work_state(row: &Row<'_>, column: usize) -> rusqlite::Result<WorkState> {
+    row.get_ref(column)?.as_str()?.parse().map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
     })
 }
 

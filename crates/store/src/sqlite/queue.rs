@@ -18,13 +18,13 @@ use super::commit::is_conflict;
 use super::read::{StoredCancellation, cancellation, read_cancellation};
 use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
-use crate::StoreError;
 use crate::document::text_value;
 use crate::notify::Topic;
 use crate::work::{
     CLASS_FRESH, ClaimedWork, EXPIRE_BATCH, NewWork, PARK_BATCH, RenewedLease, Signals, WorkLease,
     first_class, holds_lane,
 };
+use crate::{RequiredState, StoreError};
 
 impl Sqlite {
     pub(crate) async fn claim(
@@ -153,7 +153,7 @@ impl Session<'_> {
                 "delete from history where id = ?1 and state = 'Cancelled' and result ->> 'code' = 'Superseded'",
             )?
             .execute([work.id])?;
-        if removed == 1 { Ok(()) } else { Err(self.missing_work_error(work.id, "Superseded")?) }
+        if removed == 1 { Ok(()) } else { Err(self.missing_work_error(work.id, RequiredState::Superseded)?) }
     }
 
     fn insert(&mut self, work: &NewWork) -> Result<(), StoreError> {
@@ -357,48 +357,36 @@ impl Session<'_> {
     }
 
     pub(super) fn write_head(&mut self, lane: Uuid, first: Option<&LaneHead>) -> Result<(), StoreError> {
-        self.connection
-            .prepare_cached(
-                "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = null
-                 where lane = ?1",
-            )?
-            .execute(params![
-                lane,
-                first.map(|it| &it.kind),
-                first.map(|it| it.class),
-                first.map(|it| it.due_at),
-                first.map(|it| it.priority)
-            ])?;
-        self.notify_head(first);
-        Ok(())
+        let sql =
+            "update lanes set head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = null
+             where lane = ?1";
+        self.update_head(sql, lane, first)
     }
 
     /// Frees an owned lane and writes its head in one change: each index of the lanes is touched once.
     pub(super) fn free_lane(&mut self, lane: Uuid) -> Result<(), StoreError> {
         self.open_side_queues(lane)?;
         let first = self.first_pending(lane)?;
-        let first = first.as_ref();
-        self.connection
-            .prepare_cached(
-                "update lanes set owner = null, lease_until = null, running = null, running_kind = null, preempt = 0, cancel = 0,
-                   head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = null
-                 where lane = ?1",
-            )?
-            .execute(params![
-                lane,
-                first.map(|it| &it.kind),
-                first.map(|it| it.class),
-                first.map(|it| it.due_at),
-                first.map(|it| it.priority)
-            ])?;
-        self.notify_head(first);
-        Ok(())
+        let sql =
+            "update lanes set owner = null, lease_until = null, running = null, running_kind = null, preempt = 0, cancel = 0,
+               head_kind = ?2, head_class = ?3, head_at = ?4, head_priority = ?5, parked_on = null
+             where lane = ?1";
+        self.update_head(sql, lane, first.as_ref())
     }
 
-    fn notify_head(&mut self, first: Option<&LaneHead>) {
+    /// Updates a lane, with its head as parameters 2 to 5, and notifies the workers of the head's kind.
+    fn update_head(&mut self, sql: &str, lane: Uuid, first: Option<&LaneHead>) -> Result<(), StoreError> {
+        self.connection.prepare_cached(sql)?.execute(params![
+            lane,
+            first.map(|it| &it.kind),
+            first.map(|it| it.class),
+            first.map(|it| it.due_at),
+            first.map(|it| it.priority)
+        ])?;
         if let Some(kind) = first.and_then(|it| it.kind.parse().ok()) {
             self.topics.add(Topic::Work(kind));
         }
+        Ok(())
     }
 
     /// Checks the lease; returns the signals to its holder.

@@ -16,7 +16,7 @@ use crate::document::Body;
 use crate::store::Store;
 use crate::transaction::{Transaction, Write};
 use crate::work::{NewWork, WorkLease, WorkView};
-use crate::{HealthSample, StoreError};
+use crate::{HealthSample, RequiredState, StoreError};
 
 /// Manifests created, revived or withdrawn in one transaction.
 const BLOCK: usize = 500;
@@ -32,7 +32,7 @@ pub struct ManifestView {
     pub work: Option<WorkView>,
 }
 
-/// What the worker of a manifest needs. A document that this release does not understand counts as absent.
+/// Documents that the worker of a manifest needs. A document that this release does not understand counts as absent.
 #[derive(Debug, Clone, Default)]
 pub struct WorkSummary {
     /// The request.
@@ -83,10 +83,10 @@ impl<'a> Manifests<'a> {
         Manifests { store, documents: store.documents() }
     }
 
-    /// Facts about claimed manifests, in one read; one for each, in order.
-    pub async fn summaries(&self, holds: &[WorkLease]) -> Result<Vec<WorkSummary>, StoreError> {
-        let lanes: Vec<Uuid> = holds.iter().map(|lease| lease.lane).collect();
-        let uuids = holds.iter().map(|lease| lease.work).chain(lanes.iter().copied()).collect();
+    /// Reads the documents of claimed manifests in one query; returns a summary for each lease, in order.
+    pub async fn summaries(&self, leases: &[WorkLease]) -> Result<Vec<WorkSummary>, StoreError> {
+        let lanes: Vec<Uuid> = leases.iter().map(|lease| lease.lane).collect();
+        let uuids = leases.iter().map(|lease| lease.work).chain(lanes.iter().copied()).collect();
         let (documents, health) = self.store.engine.get_with_health(uuids, lanes).await?;
         let mut health: HashMap<Uuid, HealthSample> = health.into_iter().map(|it| (it.cluster, it)).collect();
         let (mut manifests, mut clusters) = (HashMap::new(), HashMap::new());
@@ -97,12 +97,12 @@ impl<'a> Manifests<'a> {
                 clusters.extend(stored.body.read::<Cluster>().ok().map(|it| (stored.uuid, it)));
             }
         }
-        let brief = |lease: &WorkLease| WorkSummary {
+        let summary = |lease: &WorkLease| WorkSummary {
             manifest: manifests.remove(&lease.work),
             cluster: clusters.remove(&lease.lane),
             health: health.remove(&lease.lane),
         };
-        Ok(holds.iter().map(brief).collect())
+        Ok(leases.iter().map(summary).collect())
     }
 
     /// Creates manifests with their work, all or none. Fails when an id exists already.
@@ -113,13 +113,13 @@ impl<'a> Manifests<'a> {
     ) -> Result<(), StoreError> {
         let mut transaction = Transaction::new();
         for (manifest, budgets) in manifests {
-            transaction = created(transaction, manifest, budgets, context)?;
+            transaction = create_manifest(transaction, manifest, budgets, context)?;
         }
         self.store.commit(transaction).await.map(drop)
     }
 
     /// Ensures that these manifests exist: creates missing ones and revives those that their schedule had withdrawn,
-    /// with the window, priority and parameters given now. All others stay as they are; so a slot that a person
+    /// with the window, priority and parameters of this call. All others stay unchanged: a slot that a person
     /// cancelled stays cancelled. Returns the outcome of each, in order.
     ///
     /// Concurrent calls create each manifest once.
@@ -147,12 +147,12 @@ impl<'a> Manifests<'a> {
             }
         }
         let mut ensured = Vec::with_capacity(block.len());
-        for one in block.chunks(1) {
-            let mut outcome = self.ensure_at_once(one, context).await;
+        for single in block.chunks(1) {
+            let mut outcome = self.ensure_at_once(single, context).await;
             for _ in 1..TRIES {
                 match outcome {
                     Err(ref error) if is_overtaken(error) => {
-                        outcome = self.ensure_at_once(one, context).await;
+                        outcome = self.ensure_at_once(single, context).await;
                     }
                     _ => break,
                 }
@@ -166,7 +166,7 @@ impl<'a> Manifests<'a> {
         Ok(ensured)
     }
 
-    /// Reads what exists and writes what is missing; fails on a concurrent change.
+    /// Reads the existing manifests and writes the missing ones; fails on a concurrent change.
     async fn ensure_at_once(
         &self,
         block: &[(Manifest, Vec<String>)],
@@ -181,14 +181,14 @@ impl<'a> Manifests<'a> {
         let mut seen = HashSet::new();
         for (manifest, budgets) in block {
             let (document, work) = (documents.remove(&manifest.id), works.get(&manifest.id));
-            let became = match (document, work) {
+            let outcome = match (document, work) {
                 _ if !seen.insert(manifest.id) => EnsureOutcome::Existed,
                 (None, None) => {
-                    transaction = created(transaction, manifest, budgets, context)?;
+                    transaction = create_manifest(transaction, manifest, budgets, context)?;
                     EnsureOutcome::Created
                 }
                 (Some(document), Some(work)) if is_superseded(work) => {
-                    transaction = revived(
+                    transaction = revive_manifest(
                         transaction,
                         &VersionedDocument::read(document)?,
                         manifest,
@@ -199,7 +199,7 @@ impl<'a> Manifests<'a> {
                 }
                 _ => EnsureOutcome::Existed,
             };
-            ensured.push(became);
+            ensured.push(outcome);
         }
         if !transaction.is_empty() {
             self.store.commit(transaction).await?;
@@ -308,11 +308,8 @@ impl<'a> Manifests<'a> {
         self.page(ListOptions { prefix, from, limit, ..ListOptions::default() }).await
     }
 
-    async fn page(
-        &self,
-        selection: ListOptions,
-    ) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
-        let page = self.list(selection).await?;
+    async fn page(&self, options: ListOptions) -> Result<(Vec<ManifestView>, Option<PageToken>), StoreError> {
+        let page = self.list(options).await?;
         let works = self.store.works(page.items.iter().map(|it| it.uuid).collect()).await?;
         let mut works: HashMap<Uuid, WorkView> = works.into_iter().map(|work| (work.id, work)).collect();
         let views = page
@@ -332,7 +329,7 @@ impl<'a> Manifests<'a> {
         let audit = context.entry("manifest.cancel", &read.document.path(), None, None);
         let result = WorkResult::cancelled(context.actor.clone(), reason(context));
         // It may start, or be released, between the reads; three attempts cover every such sequence.
-        let mut refusal = StoreError::NoSuchWork { work: read.uuid };
+        let mut last_error = StoreError::NoSuchWork { work: read.uuid };
         for _ in 0..3 {
             let attempt = self.store.work(read.uuid).await?.map_or(0, |work| work.attempt);
             let ended = Entry {
@@ -343,19 +340,19 @@ impl<'a> Manifests<'a> {
             let withdraw = Transaction::new().withdraw(read.uuid, result.clone()).record(read.uuid, ended);
             match self.store.commit(withdraw.audit(audit.clone())).await {
                 Ok(_) => return Ok(CancelOutcome::Cancelled),
-                Err(StoreError::WrongState { state, wanted, .. })
-                    if state == "InProgress" || wanted == "fresh" => {}
+                Err(StoreError::WrongState { state, required, .. })
+                    if state == WorkState::InProgress || required == RequiredState::Fresh => {}
                 Err(other) => return Err(other),
             }
-            let asked = action_entry(EntryEvent::CancelRequested, attempt, context);
-            let ask = Transaction::new().request_cancel(read.uuid).record(read.uuid, asked);
-            match self.store.commit(ask.audit(audit.clone())).await {
+            let requested = action_entry(EntryEvent::CancelRequested, attempt, context);
+            let request = Transaction::new().request_cancel(read.uuid).record(read.uuid, requested);
+            match self.store.commit(request.audit(audit.clone())).await {
                 Ok(_) => return Ok(CancelOutcome::Requested),
-                Err(other @ StoreError::WrongState { .. }) => refusal = other,
+                Err(other @ StoreError::WrongState { .. }) => last_error = other,
                 Err(other) => return Err(other),
             }
         }
-        Err(refusal)
+        Err(last_error)
     }
 
     /// Makes a pending manifest the next of its cluster. Fails as timed out when it is too late to start.
@@ -383,7 +380,7 @@ impl<'a> Manifests<'a> {
     }
 }
 
-fn created(
+fn create_manifest(
     transaction: Transaction,
     manifest: &Manifest,
     budgets: &[String],
@@ -392,11 +389,11 @@ fn created(
     let entry = Entry { to: Some(WorkState::Pending), ..action_entry(EntryEvent::Created, 0, context) };
     Ok(transaction
         .create(manifest.id, manifest, context)?
-        .enqueue(work_of(manifest, budgets))
+        .enqueue(new_work(manifest, budgets))
         .record(manifest.id, entry))
 }
 
-fn revived(
+fn revive_manifest(
     transaction: Transaction,
     read: &VersionedDocument<Manifest>,
     wanted: &Manifest,
@@ -417,14 +414,14 @@ fn revived(
     let after = update.as_ref().map_or(&before, |it| &it.body);
     let audit = context.audit_entry("manifest.revive", &wanted.path(), Some(&before), Some(after));
     let transaction =
-        transaction.with(Write::Revive(work_of(wanted, budgets))).record(wanted.id, entry).audit(audit);
+        transaction.with(Write::Revive(new_work(wanted, budgets))).record(wanted.id, entry).audit(audit);
     Ok(match update {
         Some(update) => transaction.with(Write::Update(update)),
         None => transaction,
     })
 }
 
-fn work_of(manifest: &Manifest, budgets: &[String]) -> NewWork {
+fn new_work(manifest: &Manifest, budgets: &[String]) -> NewWork {
     NewWork {
         run_after: Some(manifest.run_after),
         run_before: Some(manifest.run_before),

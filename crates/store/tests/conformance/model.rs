@@ -17,8 +17,8 @@ use proptest::sample::Index;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::json;
 use store::{
-    ClaimedWork, Completion, CompletionOutcome, Location, NewWork, Options, Release, Signals, Store,
-    StoreError, Transaction, WorkLease, WriteMode,
+    ClaimedWork, Completion, CompletionOutcome, Location, NewWork, Options, Release, RequiredState, Signals,
+    Store, StoreError, Transaction, WorkLease, WriteMode,
 };
 use uuid::Uuid;
 
@@ -356,10 +356,10 @@ impl Model {
             Event::Complete(index) => {
                 let Some(lease) = self.pick_hold(index) else { return };
                 let completion = Completion::new(lease, Ending::Failed, json!({}));
-                let fates = self.store.complete(&[completion.clone(), completion]).await.unwrap();
+                let outcomes = self.store.complete(&[completion.clone(), completion]).await.unwrap();
                 let is_held = self.held(lease).is_some();
                 assert_eq!(
-                    fates,
+                    outcomes,
                     [
                         if is_held { CompletionOutcome::Done } else { CompletionOutcome::Lost },
                         CompletionOutcome::Lost
@@ -404,7 +404,10 @@ impl Model {
                 let Some(piece) = self.pick(index) else { return };
                 let outcome = self.commit(Transaction::new().withdraw(piece.asked.id, json!({}))).await;
                 if piece.rests_half_done() {
-                    assert!(matches!(outcome, Err(StoreError::WrongState { wanted: "fresh", .. })));
+                    assert!(matches!(
+                        outcome,
+                        Err(StoreError::WrongState { required: RequiredState::Fresh, .. })
+                    ));
                 } else if self.may(&piece, WorkState::Pending, outcome) {
                     self.work.get_mut(&piece.asked.id).unwrap().state = WorkState::Cancelled;
                 }

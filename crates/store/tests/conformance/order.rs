@@ -5,8 +5,8 @@ use std::time::Duration;
 use api::work::{Ending, WorkKind, WorkState};
 use serde_json::json;
 use store::{
-    CLAIM_MAX, Completion, CompletionOutcome, LEASE, NewWork, PreparedCompletion, Release, StoreError,
-    Transaction,
+    CLAIM_MAX, Completion, CompletionOutcome, LEASE, NewWork, PreparedCompletion, Release, RequiredState,
+    StoreError, Transaction,
 };
 use uuid::Uuid;
 
@@ -150,10 +150,10 @@ on_both_engines! {
         let first = next(store, WorkKind::Manifest).await.unwrap();
         assert_eq!(first.lease.work, urgent.id);
         let again = store.commit(Transaction::new().expedite(urgent.id)).await;
-        assert!(matches!(again, Err(StoreError::WrongState { wanted: "Pending", .. })), "{again:?}");
+        assert!(matches!(again, Err(StoreError::WrongState { required: RequiredState::Pending, .. })), "{again:?}");
         finish(store, first.lease).await;
         let ended = store.commit(Transaction::new().expedite(urgent.id)).await;
-        assert!(matches!(ended, Err(StoreError::WrongState { wanted: "Pending", .. })), "{ended:?}");
+        assert!(matches!(ended, Err(StoreError::WrongState { required: RequiredState::Pending, .. })), "{ended:?}");
         let unknown = store.commit(Transaction::new().expedite(Uuid::now_v7())).await;
         assert!(matches!(unknown, Err(StoreError::NoSuchWork { .. })), "{unknown:?}");
     }
@@ -235,8 +235,8 @@ on_both_engines! {
         store.enqueue(vec![manifest(Uuid::new_v4()), manifest(Uuid::new_v4())]).await.unwrap();
         let claimed = claim(store, WorkKind::Manifest, 2).await;
         let (one, two) = (claimed[0].lease, claimed[1].lease);
-        let fates = store.complete(&[done(one), done(two), done(one)]).await.unwrap();
-        assert_eq!(fates, [CompletionOutcome::Done, CompletionOutcome::Done, CompletionOutcome::Lost]);
+        let outcomes = store.complete(&[done(one), done(two), done(one)]).await.unwrap();
+        assert_eq!(outcomes, [CompletionOutcome::Done, CompletionOutcome::Done, CompletionOutcome::Lost]);
         assert_eq!(store.complete(&[done(two)]).await.unwrap(), [CompletionOutcome::Lost]);
     }
 }

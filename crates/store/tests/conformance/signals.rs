@@ -6,7 +6,7 @@ use api::admin::{Entry, EntryEvent};
 use api::work::{Cancellation, Ending, WorkKind, WorkState};
 use jiff::Timestamp;
 use serde_json::json;
-use store::{Completion, Release, Signals, StoreError, Topic, Transaction};
+use store::{Completion, Release, RequiredState, Signals, StoreError, Topic, Transaction};
 use uuid::Uuid;
 
 use crate::queue_fixture::{
@@ -43,7 +43,7 @@ on_both_engines! {
         let withdraw = |work| store.commit(Transaction::new().withdraw(work, json!({})));
         withdraw(parked.id).await.unwrap();
         let refused = withdraw(started.id).await;
-        assert!(matches!(refused, Err(StoreError::WrongState { wanted: "fresh", .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::WrongState { required: RequiredState::Fresh, .. })), "{refused:?}");
         assert!(next(store, WorkKind::Manifest).await.is_none());
         store.commit(Transaction::new().request_cancel(started.id)).await.unwrap();
         let again = next(store, WorkKind::Manifest).await.unwrap();
@@ -58,8 +58,8 @@ on_both_engines! {
         store.enqueue(vec![late.clone()]).await.unwrap();
         let refused = store.commit(Transaction::new().expedite(late.id)).await;
         match refused {
-            Err(StoreError::WrongState { state, wanted, .. }) => {
-                assert_eq!((state.as_str(), wanted), ("TimedOut", "Pending"));
+            Err(StoreError::WrongState { state, required, .. }) => {
+                assert_eq!((state, required), (WorkState::TimedOut, RequiredState::Pending));
             }
             other => panic!("{other:?}"),
         }
@@ -75,16 +75,16 @@ on_both_engines! {
         store.enqueue(vec![running.clone(), waiting.clone()]).await.unwrap();
         let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
         let refused = |outcome: Result<_, StoreError>| match outcome {
-            Err(StoreError::WrongState { state, wanted, .. }) => (state, wanted),
+            Err(StoreError::WrongState { state, required, .. }) => (state, required),
             other => panic!("{other:?}"),
         };
         let withdraw = |work| store.commit(Transaction::new().withdraw(work, json!({})));
         let stop = |work| store.commit(Transaction::new().request_cancel(work));
-        assert_eq!(refused(withdraw(running.id).await), ("InProgress".to_owned(), "Pending"));
-        assert_eq!(refused(stop(waiting.id).await), ("Pending".to_owned(), "InProgress"));
+        assert_eq!(refused(withdraw(running.id).await), (WorkState::InProgress, RequiredState::Pending));
+        assert_eq!(refused(stop(waiting.id).await), (WorkState::Pending, RequiredState::InProgress));
         finish(store, lease).await;
-        assert_eq!(refused(withdraw(running.id).await), ("Completed".to_owned(), "Pending"));
-        assert_eq!(refused(stop(running.id).await), ("Completed".to_owned(), "InProgress"));
+        assert_eq!(refused(withdraw(running.id).await), (WorkState::Completed, RequiredState::Pending));
+        assert_eq!(refused(stop(running.id).await), (WorkState::Completed, RequiredState::InProgress));
         for outcome in [withdraw(Uuid::now_v7()).await, stop(Uuid::now_v7()).await] {
             assert!(matches!(outcome, Err(StoreError::NoSuchWork { .. })), "{outcome:?}");
         }
@@ -199,7 +199,7 @@ on_both_engines! {
         store.commit(Transaction::new().request_cancel(work.id)).await.unwrap();
         let release = Release { unless_cancelled: true, ..Release::new(lease, Duration::ZERO, false) };
         let refused = store.release(release.clone()).await;
-        assert!(matches!(refused, Err(StoreError::WrongState { wanted: "uncancelled", .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::WrongState { required: RequiredState::NotCancelled, .. })), "{refused:?}");
         assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::InProgress);
         store.release(Release { unless_cancelled: false, ..release }).await.unwrap();
         assert_eq!(store.work(work.id).await.unwrap().unwrap().state, WorkState::Pending);
@@ -244,7 +244,7 @@ on_both_engines! {
             assert_eq!((found.requested_by.as_str(), found.reason.as_deref()), (actor, reason));
             assert!(found.requested_at > Timestamp::UNIX_EPOCH, "by the store's clock");
         };
-        // While it runs, whoever holds it reads the request with the work; a holder that takes over is given it.
+        // The holder of running work reads the request with the work; a holder that takes over gets it with the claim.
         request("ada", Some("wrong cluster")).await.unwrap();
         expect(store.work(work.id).await.unwrap().unwrap().cancellation, "ada", Some("wrong cluster"));
         let back = Release { started: true, ..Release::new(claimed.lease, Duration::ZERO, false) };

@@ -73,9 +73,9 @@ on_both_engines! {
         assert_eq!(committed.etag(read.uuid), Some(now.etag));
         assert!(now.etag > read.etag);
         assert_eq!(audited(store).await.len(), audits);
-        crate::fixture::eventually("it is told", async || {
-            let told = crate::fixture::feed_from(store, start).await.unwrap();
-            told.iter().any(|it| it.uuid == read.uuid).then_some(())
+        crate::fixture::eventually("the change is in the feed", async || {
+            let changes = crate::fixture::feed_from(store, start).await.unwrap();
+            changes.iter().any(|it| it.uuid == read.uuid).then_some(())
         })
         .await;
         // Like every write it compares the version; and an equal document is not written.
@@ -95,8 +95,8 @@ on_both_engines! {
         assert_eq!(note(store, read.uuid).await, read);
         assert_eq!(audited(store).await.len(), before);
         // At most the creation itself is delivered behind that position, should the feed have been delayed.
-        let told: Vec<_> = feed_from(store, position).await.unwrap().iter().filter_map(version).collect();
-        assert!(told.iter().all(|it| *it == (read.uuid, read.etag, false)), "{told:?}");
+        let versions: Vec<_> = feed_from(store, position).await.unwrap().iter().filter_map(version).collect();
+        assert!(versions.iter().all(|it| *it == (read.uuid, read.etag, false)), "{versions:?}");
     }
 }
 
@@ -110,7 +110,7 @@ on_both_engines! {
         };
         let create = async |cluster: &Cluster| store.clusters().create(cluster, &context()).await;
         let taken = |outcome: Result<_, StoreError>, key: &str| match outcome {
-            Err(StoreError::KeyTaken { key: told }) => assert_eq!(told, key),
+            Err(StoreError::KeyTaken { key: taken }) => assert_eq!(taken, key),
             outcome => panic!("{:?}", outcome.map(|_: (Uuid, store::Etag)| ())),
         };
         let (first, _) = create(&using("one", "App-1", "Group-1")).await.unwrap();
@@ -292,8 +292,8 @@ on_both_engines! {
         store.clusters().import(&read.document, &config("three"), &context()).await.unwrap();
         assert_eq!(store.clusters().get(uuid).await.unwrap().unwrap().etag, second);
         assert_eq!(store.clusters().kubeconfig(uuid).await.unwrap().unwrap().expose(), b"three");
-        let told = audited(store).await;
-        assert_eq!((told.len(), told[0].record.entry.action.as_str()), (before + 1, "cluster.import"));
+        let records = audited(store).await;
+        assert_eq!((records.len(), records[0].record.entry.action.as_str()), (before + 1, "cluster.import"));
 
         // A provisioned cluster is not taken over by an import.
         store.clusters().create(&cluster("ours"), &context()).await.unwrap();
@@ -332,7 +332,7 @@ on_both_engines! {
         {
             match refused {
                 Err(StoreError::WrongState { work, state, .. }) => {
-                    assert_eq!((work, state.as_str()), (started.id, "Pending"));
+                    assert_eq!((work, state), (started.id, WorkState::Pending));
                 }
                 other => panic!("{other:?}"),
             }

@@ -12,7 +12,7 @@ use super::{TestEnvironment, document, end, ended, entry, env};
 use crate::audit::NewAuditRecord;
 use crate::transaction::{Transaction, Write};
 use crate::work::{CompletionOutcome, NewWork, Release, Signals};
-use crate::{LEASE, StoreError};
+use crate::{LEASE, RequiredState, StoreError};
 
 #[tokio::test]
 async fn work_is_claimed_checkpointed_released_and_completed() {
@@ -56,8 +56,8 @@ async fn work_is_claimed_checkpointed_released_and_completed() {
     env.commit(ending.with(Write::Create(document("/s/x"))).audit(entry())).await;
     assert_eq!(env.state(operation).await, WorkState::Completed);
     let second = env.claim(WorkKind::Operation).await.remove(0);
-    let fates = env.store.complete(&[end(&first), end(&second), end(&second)]).await.unwrap();
-    assert_eq!(fates, [CompletionOutcome::Lost, CompletionOutcome::Done, CompletionOutcome::Lost]);
+    let outcomes = env.store.complete(&[end(&first), end(&second), end(&second)]).await.unwrap();
+    assert_eq!(outcomes, [CompletionOutcome::Lost, CompletionOutcome::Done, CompletionOutcome::Lost]);
     let error = env.refused(Transaction::new().complete(ended(&second))).await;
     assert!(matches!(error, StoreError::LostLease { work: lost } if lost == next));
 
@@ -92,7 +92,7 @@ async fn pending_work_is_withdrawn_and_expedited_and_running_work_is_asked_to_ca
     for refused in [Transaction::new().expedite(later.id), Transaction::new().withdraw(later.id, json!({}))] {
         let error = env.refused(refused).await;
         assert!(
-            matches!(&error, StoreError::WrongState { state, wanted: "Pending", .. } if state == "InProgress"),
+            matches!(&error, StoreError::WrongState { state, required: RequiredState::Pending, .. } if *state == WorkState::InProgress),
             "{error:?}"
         );
     }
@@ -101,7 +101,7 @@ async fn pending_work_is_withdrawn_and_expedited_and_running_work_is_asked_to_ca
     let pending = env.enqueue(lane, WorkKind::Manifest).await;
     let error = env.refused(Transaction::new().request_cancel(pending)).await;
     assert!(
-        matches!(&error, StoreError::WrongState { state, wanted: "InProgress", .. } if state == "Pending"),
+        matches!(&error, StoreError::WrongState { state, required: RequiredState::InProgress, .. } if *state == WorkState::Pending),
         "{error:?}"
     );
     env.commit(Transaction::new().withdraw(pending, json!({"message": "no"}))).await;
@@ -279,14 +279,14 @@ async fn a_claim_goes_through_the_partial_indexes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
-    type Seen = Arc<std::sync::Mutex<std::collections::HashSet<Uuid>>>;
+    type UuidSet = Arc<std::sync::Mutex<std::collections::HashSet<Uuid>>>;
 
     let env = env!();
     for (key, limit) in [("fleet", 12), ("region/a", 5), ("region/b", 4)] {
         env.store.set_budget(key.to_owned(), Some(limit), None).await.unwrap();
     }
     let lanes: Arc<Vec<Uuid>> = Arc::new((0..20).map(|_| Uuid::new_v4()).collect());
-    let (busy, enqueued, done) = (Seen::default(), Seen::default(), Seen::default());
+    let (busy, enqueued, done) = (UuidSet::default(), UuidSet::default(), UuidSet::default());
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..8_usize {
         let (store, lanes, busy, enqueued, done) =
@@ -356,8 +356,8 @@ async fn nothing_is_lost_done_twice_or_run_beside_another_under_contention() {
                     busy.lock().unwrap().remove(&it.lease.lane);
                     assert!(done.lock().unwrap().insert(it.lease.work), "done twice");
                 }
-                let fates = store.complete(&batch.iter().map(end).collect::<Vec<_>>()).await.unwrap();
-                assert!(fates.iter().all(|it| *it == CompletionOutcome::Done));
+                let outcomes = store.complete(&batch.iter().map(end).collect::<Vec<_>>()).await.unwrap();
+                assert!(outcomes.iter().all(|it| *it == CompletionOutcome::Done));
             }
         });
     }
