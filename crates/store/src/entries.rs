@@ -203,9 +203,9 @@ mod tests {
             let entry = Entry { step: Some(long.clone()), actor: long.clone(), ..saying(&long) };
             let body = StoredEntry::new(Uuid::nil(), entry).body;
             assert!(body.to_string().len() <= ENTRY_BYTES_MAX, "{letter:?} gives {}", body.to_string().len());
-            let told = read(Timestamp::UNIX_EPOCH, &body).unwrap().message.unwrap();
-            assert!(told.ends_with(&format!("… (cut: it had {} bytes)", long.len())), "{letter:?}");
-            assert!(!told.contains('\0'));
+            let message = read(Timestamp::UNIX_EPOCH, &body).unwrap().message.unwrap();
+            assert!(message.ends_with(&format!("… (cut: it had {} bytes)", long.len())), "{letter:?}");
+            assert!(!message.contains('\0'));
         }
         let fits = "a log line\n".repeat(5000);
         let body = StoredEntry::new(Uuid::nil(), saying(&fits)).body;

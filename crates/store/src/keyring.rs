@@ -41,7 +41,7 @@ pub struct SealedSecret {
 
 impl fmt::Debug for SealedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sealed({} of {}, key {})", self.name, self.owner, self.key_id)
+        write!(f, "SealedSecret({} of {}, key {})", self.name, self.owner, self.key_id)
     }
 }
 
@@ -83,7 +83,7 @@ pub enum KeyFileError {
         path: PathBuf,
     },
     /// Others than the owner may read the file.
-    #[error("key file {}: its mode {mode:o} lets others read it; accepted: 600 or 400", path.display())]
+    #[error("key file {}: its mode {mode:o} allows others to read it; accepted: 600 or 400", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -109,7 +109,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// Keys as the file has them.
+    /// Keys in the order of the file.
     fn lines(&self) -> Vec<(String, Zeroizing<[u8; KEY_BYTES]>)> {
         self.order.iter().map(|id| (id.clone(), self.by_id[id].clone())).collect()
     }
@@ -130,9 +130,9 @@ impl Keyring {
 
     /// Reads a key file, or creates one with a new key.
     pub fn read_or_create(path: &Path) -> Result<Keyring, KeyFileError> {
-        let notify = Keyring::read_or_draft(path)?;
-        notify.publish()?;
-        Ok(notify)
+        let keyring = Keyring::read_or_draft(path)?;
+        keyring.publish()?;
+        Ok(keyring)
     }
 
     /// Reads a key file; without one, generates a key that is written to the file only when a store adopts it. So a
@@ -154,7 +154,7 @@ impl Keyring {
         let mut keys = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         // The directory of a key file that others provide need not be writable.
         if !path.exists() {
-            put_keys(path, &keys.lines(), false)?;
+            write_keys(path, &keys.lines(), false)?;
         }
         *keys = read_keys(path)?;
         Ok(())
@@ -162,7 +162,7 @@ impl Keyring {
 
     /// A ring with one new key that exists nowhere else: for tests and simulations.
     pub fn ephemeral() -> Result<Keyring, KeyFileError> {
-        let (id, key) = fresh_key()?;
+        let (id, key) = generate_key()?;
         let keys = Keys { order: vec![id.clone()], by_id: HashMap::from([(id, key)]) };
         Ok(Keyring { path: None, keys: Arc::new(RwLock::new(keys)) })
     }
@@ -197,7 +197,7 @@ impl Keyring {
 
     /// Adds a new current key, to the file first, and returns its id.
     pub fn add_key(&self) -> Result<String, KeyFileError> {
-        let (id, key) = fresh_key()?;
+        let (id, key) = generate_key()?;
         self.rewrite(|keys| {
             keys.order.insert(0, id.clone());
             keys.by_id.insert(id.clone(), key);
@@ -220,19 +220,19 @@ impl Keyring {
 
     /// Changes the keys on the basis of the file's current content: another process may have changed it.
     fn rewrite(&self, change: impl FnOnce(&mut Keys)) -> Result<(), KeyFileError> {
-        let mut ours = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut current = self.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         let Some(path) = &self.path else {
-            change(&mut ours);
+            change(&mut current);
             return Ok(());
         };
         let failed = |source| KeyFileError::Write { path: path.clone(), source };
         // Each change replaces the file, so the lock is on its directory.
-        let folder = std::fs::File::open(folder_of(path)).map_err(failed)?;
-        folder.lock().map_err(failed)?;
+        let directory = std::fs::File::open(parent_directory(path)).map_err(failed)?;
+        directory.lock().map_err(failed)?;
         let mut keys = read_keys(path)?;
         change(&mut keys);
-        put_keys(path, &keys.lines(), true)?;
-        *ours = keys;
+        write_keys(path, &keys.lines(), true)?;
+        *current = keys;
         Ok(())
     }
 
@@ -342,7 +342,7 @@ fn associated(owner: Uuid, name: &str, key_id: &str) -> Vec<u8> {
     bytes
 }
 
-fn fresh_key() -> Result<(String, Zeroizing<[u8; KEY_BYTES]>), KeyFileError> {
+fn generate_key() -> Result<(String, Zeroizing<[u8; KEY_BYTES]>), KeyFileError> {
     let mut key = Zeroizing::new([0; KEY_BYTES]);
     getrandom::fill(key.as_mut_slice()).map_err(KeyFileError::Random)?;
     let id = format!("k{}", &Uuid::new_v4().simple().to_string()[..12]);
@@ -379,20 +379,20 @@ fn read_keys(path: &Path) -> Result<Keys, KeyFileError> {
     Ok(keys)
 }
 
-fn folder_of(path: &Path) -> &Path {
+fn parent_directory(path: &Path) -> &Path {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Writes the file atomically: a crash leaves the old or the new one, never a part. An existing file is left alone
 /// unless it is to be replaced.
-fn put_keys(
+fn write_keys(
     path: &Path,
     keys: &[(String, Zeroizing<[u8; KEY_BYTES]>)],
     replace: bool,
 ) -> Result<(), KeyFileError> {
     let mut text = Zeroizing::new(String::from(
-        "# The keys that this store's secrets are sealed with; the first one seals, all open.\n\
-         # Whoever has this file and the database can read every secret. Keep a copy apart from the database's backups.\n",
+        "# Keys that encrypt the secrets of this store. The first key encrypts, all keys decrypt.\n\
+         # A person with this file and the database can read every secret. Keep a copy apart from the database's backups.\n",
     ));
     for (id, key) in keys {
         let encoded = Zeroizing::new(BASE64.encode(key.as_slice()));
@@ -414,7 +414,7 @@ fn put_keys(
                 _ => std::fs::remove_file(&temporary)?,
             }
         }
-        std::fs::File::open(folder_of(path))?.sync_all()
+        std::fs::File::open(parent_directory(path))?.sync_all()
     })();
     written.map_err(|source| {
         let _ = std::fs::remove_file(&temporary);

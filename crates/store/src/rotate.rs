@@ -120,8 +120,8 @@ impl Store {
         let word = seal_key_check(&self.keyring, &key_id, word)?;
         // From here on no secret can be stored under the old key.
         let current = Write::SetMeta(vec![(KEY_ID.to_owned(), key_id.clone()), word]);
-        let told = context.entry("store.rotate-key", &format!("/keys/{key_id}"), None, None);
-        self.commit(Transaction::new().with(current).audit(told)).await?;
+        let entry = context.entry("store.rotate-key", &format!("/keys/{key_id}"), None, None);
+        self.commit(Transaction::new().with(current).audit(entry)).await?;
         // A process that still read the old key as current has switched the ring back to it.
         prefer_key(&self.keyring, &key_id)?;
         let resealed = self.reseal_all(&key_id).await?;

@@ -1,7 +1,7 @@
 # Ends what a test process left behind, once that process has ended, however it ended.
 #
 # $1 is the scratch directory of the test process, which holds the other end of our standard input and
-# never writes to it. Nothing else would be told of a kill -9: the system closes the pipe even then.
+# never writes to it. Nothing else would notice a kill -9: the system closes the pipe even then.
 
 # Ctrl-C or a closed terminal ends the test; we are needed just after that.
 trap '' HUP INT QUIT TERM PIPE

@@ -18,7 +18,7 @@ use crate::table::{Goal, Row};
 const WRITERS: usize = 8;
 const PAGE: usize = 500;
 /// A change: document and version.
-type Told = (Uuid, String);
+type DocumentVersion = (Uuid, String);
 
 /// Eight writers, one reader: every committed change must arrive once.
 pub(crate) async fn lost(machine: &Machine, place: Place, plan: Plan) -> anyhow::Result<Vec<Row>> {
@@ -28,12 +28,12 @@ pub(crate) async fn lost(machine: &Machine, place: Place, plan: Plan) -> anyhow:
     let ended = Arc::new(AtomicBool::new(false));
     let mut reader = JoinSet::new();
     reader.spawn(read_all(env.store.clone(), from, ended.clone()));
-    let mut committed: HashMap<Told, usize> = HashMap::new();
+    let mut committed: HashMap<DocumentVersion, usize> = HashMap::new();
     let end = Instant::now() + plan.feed;
     let mut tasks = JoinSet::new();
     for number in 0..WRITERS {
         let writers = writers.clone();
-        tasks.spawn(async move { writers.write(number, end).await.map(told) });
+        tasks.spawn(async move { writers.write(number, end).await.map(versions) });
     }
     if place == Place::Postgres {
         tasks.spawn(late_writer(Lines::open(env.url()?, 1).await?, end));
@@ -51,7 +51,7 @@ pub(crate) async fn lost(machine: &Machine, place: Place, plan: Plan) -> anyhow:
     Ok(vec![Row::none_of(what, lost + invented + faults, committed.len())])
 }
 
-fn told(written: Vec<(Uuid, Etag)>) -> Vec<Told> {
+fn versions(written: Vec<(Uuid, Etag)>) -> Vec<DocumentVersion> {
     written.into_iter().map(|(uuid, etag)| (uuid, etag.to_string())).collect()
 }
 
@@ -60,8 +60,8 @@ async fn read_all(
     store: Store,
     mut position: Position,
     ended: Arc<AtomicBool>,
-) -> anyhow::Result<HashMap<Told, usize>> {
-    let mut delivered: HashMap<Told, usize> = HashMap::new();
+) -> anyhow::Result<HashMap<DocumentVersion, usize>> {
+    let mut delivered: HashMap<DocumentVersion, usize> = HashMap::new();
     loop {
         let last_look = ended.load(Ordering::Acquire);
         let page = store.feed_after(position, PAGE).await?;
@@ -78,7 +78,7 @@ async fn read_all(
 }
 
 /// Draws sequence numbers early and commits late, or not at all: this makes a feed by sequence lose rows.
-async fn late_writer(lines: Lines, end: Instant) -> anyhow::Result<Vec<Told>> {
+async fn late_writer(lines: Lines, end: Instant) -> anyhow::Result<Vec<DocumentVersion>> {
     let client = lines.first();
     let insert = client
         .prepare(

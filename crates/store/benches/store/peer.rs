@@ -38,7 +38,7 @@ begun as (
   from picked p cross join (select micros_v1() as now) t
   where w.id = p.id
   returning w.id, w.lane, w.fence, w.attempt, w.step, w.checkpoint, w.run_after, w.changed),
-told as (
+feed_row as (
   insert into peer.feed (kind, uuid, etag, deleted, at) select 'manifest', id, 0, false, changed from begun)
 select id, lane, fence, attempt, step, checkpoint, run_after from begun";
 
@@ -52,7 +52,7 @@ kept as (
                             fence, owner, result, created, started, finished)
   select id, lane, kind, class, run_after, run_before, priority, 'Completed', attempt, step, checkpoint,
          fence, owner, result, created, started, now from ended),
-told as (
+feed_row as (
   insert into peer.feed (kind, uuid, etag, deleted, at) select kind, id, 0, false, now from ended)
 select count(*) from ended";
 

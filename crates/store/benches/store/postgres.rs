@@ -159,8 +159,8 @@ impl Watch {
                 running.remove(&it.lease.lane);
             }
         }
-        let fates = store.complete(&completions(&claimed)).await?;
-        ensure!(fates.iter().all(|it| *it == CompletionOutcome::Done), "a fresh hold was lost");
+        let outcomes = store.complete(&completions(&claimed)).await?;
+        ensure!(outcomes.iter().all(|it| *it == CompletionOutcome::Done), "a new lease was lost");
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let doubled = claimed.iter().filter(|it| !ended.insert(it.lease.work)).count();
         self.double_runs.fetch_add(doubled, Ordering::Relaxed);

@@ -80,8 +80,8 @@ async fn cycle(store: Store, batch: usize, slice: Duration) -> anyhow::Result<(V
         let claimed = store.claim(WorkKind::Manifest, batch, owner).await?;
         ensure!(claimed.len() == batch, "{} of {batch} were claimed although all are due", claimed.len());
         lanes.extend(claimed.iter().map(|it| it.lease.lane));
-        let fates = store.complete(&completions(&claimed)).await?;
-        ensure!(fates.iter().all(|it| *it == CompletionOutcome::Done), "a fresh hold was lost");
+        let outcomes = store.complete(&completions(&claimed)).await?;
+        ensure!(outcomes.iter().all(|it| *it == CompletionOutcome::Done), "a new lease was lost");
     }
     Ok((lanes, started.elapsed()))
 }

@@ -115,17 +115,17 @@ impl Postgres {
         let states: Vec<&str> = ends.iter().map(|it| it.state().as_str()).collect();
         let results: Vec<&str> = ends.iter().map(PreparedCompletion::result).collect();
         let lines = || ends.iter().flat_map(|it| it.entries().iter().map(|line| (it.lease().work, line)));
-        let told: Vec<Uuid> = lines().map(|(work, _)| work).collect();
+        let recorded: Vec<Uuid> = lines().map(|(work, _)| work).collect();
         let bodies: Vec<&str> = lines().map(|(_, line)| line.text.as_str()).collect();
         let of_steps: Vec<bool> = lines().map(|(_, line)| line.is_step_entry).collect();
-        let row = if told.is_empty() {
+        let row = if recorded.is_empty() {
             let sql = "select done_, woken_ from complete_v1($1, $2, $3, $4, $5, $6::text[]::jsonb[], false)";
             self.row("complete", sql, &[&works, &lanes, &owners, &fences, &states, &results]).await?
         } else {
             let sql = "select done_, woken_ from complete_v2($1, $2, $3, $4, $5, $6::text[]::jsonb[], $7,
                          $8::text[]::jsonb[], $9)";
             let values: [&(dyn ToSql + Sync); 9] =
-                [&works, &lanes, &owners, &fences, &states, &results, &told, &bodies, &of_steps];
+                [&works, &lanes, &owners, &fences, &states, &results, &recorded, &bodies, &of_steps];
             self.row("complete", sql, &values).await?
         };
         let mut done: HashSet<Uuid> =
@@ -301,8 +301,8 @@ impl Postgres {
         let sql =
             "select number, at, body from entries where work = $1 and number > $2 order by number limit $3";
         let rows = self.rows("read entries", sql, &[&work, &after, &count(limit)]).await?;
-        let told = |row: &Row| entries::read_row(get(row, 0)?, time(get(row, 1)?)?, &get(row, 2)?);
-        Ok(entries::page(rows.iter().map(told).collect::<Result<_, StoreError>>()?, after, limit))
+        let read = |row: &Row| entries::read_row(get(row, 0)?, time(get(row, 1)?)?, &get(row, 2)?);
+        Ok(entries::page(rows.iter().map(read).collect::<Result<_, StoreError>>()?, after, limit))
     }
 
     pub(crate) async fn entries_dropped(&self, work: Uuid) -> Result<u64, StoreError> {

@@ -298,12 +298,12 @@ impl WritesBySubject {
             .chain(self.enqueued.iter().chain(&self.revived).map(|it| it.id))
             .collect();
         let held: HashSet<Uuid> = self.checkpoints.iter().map(|it| it.0.work).collect();
-        let told = self.recorded.iter().map(|it| it.work).filter(|work| !moved.contains(work));
-        let told: Vec<Uuid> = told.collect();
-        if told.iter().all(|work| held.contains(work)) {
+        let recorded = self.recorded.iter().map(|it| it.work).filter(|work| !moved.contains(work));
+        let recorded: Vec<Uuid> = recorded.collect();
+        if recorded.iter().all(|work| held.contains(work)) {
             return None;
         }
-        let works: Vec<Uuid> = told.into_iter().chain(held).collect();
+        let works: Vec<Uuid> = recorded.into_iter().chain(held).collect();
         Some(Statement { sql: LOCK_RECORDED, values: bound![works], results: ResultKind::Nothing })
     }
 

@@ -433,10 +433,10 @@ on_both_engines! {
         let floor = store.verify_audit(None).await.unwrap().head.number - verified.records;
         assert!(floor >= 5, "{floor}");
         // A removed head can no longer be checked, and that is reported.
-        let told = store.verify_audit(Some(early.clone())).await.unwrap().faults;
+        let reported = store.verify_audit(Some(early.clone())).await.unwrap().faults;
         match floor {
-            5 => assert_eq!(told, Vec::<String>::new()),
-            _ => assert_eq!(told, [format!("the saved head 5 was removed by retention; the oldest that can be checked is {floor}")]),
+            5 => assert_eq!(reported, Vec::<String>::new()),
+            _ => assert_eq!(reported, [format!("the saved head 5 was removed by retention; the oldest that can be checked is {floor}")]),
         }
         // The record of the chain's start is known, though it was removed.
         let signed = raw.one("select value from meta where key = 'audit_floor'").await;

@@ -19,8 +19,8 @@ on_both_engines! {
         assert_eq!((lease.work, lease.lane, claimed[0].attempt), (work.id, lane, 1));
         let signals = store.checkpoint(lease, "first", json!({ "n": 1 })).await.unwrap();
         assert!(!signals.preempt && !signals.cancel);
-        let fates = store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
-        assert_eq!(fates, [CompletionOutcome::Done]);
+        let outcomes = store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
+        assert_eq!(outcomes, [CompletionOutcome::Done]);
         let seen = store.work(work.id).await.unwrap().unwrap();
         assert_eq!((seen.state, seen.step.as_deref()), (WorkState::Completed, Some("first")));
         assert_eq!(store.lane(lane).await.unwrap().unwrap().owner, None);

@@ -116,7 +116,7 @@ async fn killed_anywhere(site: Site) {
 /// Killed while its completion was under way: its work has finished or not, nothing in between. If the completion was
 /// acknowledged, it has.
 async fn killed_while_completing(site: Site) {
-    let (mut ended, mut told) = (0, 0);
+    let (mut ended, mut reported) = (0, 0);
     let rounds = short_or_long(6_u32, 100);
     for round in 0..rounds {
         let point = Point {
@@ -140,20 +140,20 @@ async fn killed_while_completing(site: Site) {
         match taken {
             None => ended += 1,
             Some(taken) => {
-                assert!(last_words.is_empty(), "round {round}: it was told {last_words:?}");
+                assert!(last_words.is_empty(), "round {round}: it reported {last_words:?}");
                 assert_eq!((taken.lease.work, taken.attempt), (dead.lease.work, 2));
                 assert_eq!(taken.step.as_deref(), point.last_step);
                 finish(&store, taken.lease).await;
             }
         }
-        told += last_words.len();
+        reported += last_words.len();
         let lane = store.lane(dead.lease.lane).await.unwrap().unwrap();
         assert_eq!((lane.owner, lane.running), (None, None));
         is_refused(&store, dead.lease).await;
         assert_sound(&store).await;
         store.close().await;
     }
-    println!("{ended} of {rounds} had ended, {told} were told");
+    println!("{ended} of {rounds} had ended, {reported} completions were reported");
 }
 
 /// Its completion was acknowledged: so the work has finished, and the lane's next piece starts at once.
@@ -202,7 +202,7 @@ macro_rules! on_both_sites {
 on_both_sites! {
     a_killed_workers_work_is_resumed_after_its_last_checkpoint_within_lease_and_two_seconds => killed_anywhere;
     a_worker_killed_while_completing_has_completed_or_is_succeeded => killed_while_completing;
-    what_a_killed_worker_was_told_to_be_complete_stays_complete => killed_after_completing;
+    completions_reported_to_a_killed_worker_stay_complete => killed_after_completing;
 }
 
 #[test]

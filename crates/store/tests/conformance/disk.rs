@@ -76,7 +76,7 @@ fn a_writer_killed_at_any_moment_loses_no_acknowledged_write() {
         let mut answered: HashMap<Uuid, (i64, usize)> = HashMap::new();
         let rounds = short_or_long(12, 1000);
         for round in 1..=rounds {
-            let mut told: HashSet<Uuid> = HashSet::new();
+            let mut reported: HashSet<Uuid> = HashSet::new();
             let mut command = std::process::Command::new(example_path("note_writer").unwrap());
             command.arg(folder.path()).arg(folder.file("keys"));
             let mut writer = ChildProcess::start(command).unwrap();
@@ -86,7 +86,7 @@ fn a_writer_killed_at_any_moment_loses_no_acknowledged_write() {
                 let [uuid, etag, bytes] = rest.split(' ').collect::<Vec<_>>()[..] else { panic!("{line:?}") };
                 let version = (counter(etag.parse().unwrap()), bytes.parse().unwrap());
                 let uuid = uuid.parse().unwrap();
-                told.insert(uuid);
+                reported.insert(uuid);
                 let newest = answered.entry(uuid).or_insert(version);
                 *newest = (*newest).max(version);
             };
@@ -102,7 +102,7 @@ fn a_writer_killed_at_any_moment_loses_no_acknowledged_write() {
             // All of them while they are few; later those of this round, and sometimes all.
             let is_thorough = round <= 20 || round % 25 == 0 || round == rounds;
             for (uuid, (etag, bytes)) in
-                answered.iter().filter(|(uuid, _)| is_thorough || told.contains(uuid))
+                answered.iter().filter(|(uuid, _)| is_thorough || reported.contains(uuid))
             {
                 let found = store
                     .get(*uuid)

@@ -81,8 +81,8 @@ on_both_engines! {
 on_both_engines! {
     async fn a_document_without_a_feed_row_is_found_by_the_check(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
-        let (told, untold) = (written(store, &Note::fresh()).await, written(store, &Note::fresh()).await);
-        raw.execute(&format!("delete from feed where uuid = {}", raw.uuid(untold.uuid))).await;
+        let (in_feed, not_in_feed) = (written(store, &Note::fresh()).await, written(store, &Note::fresh()).await);
+        raw.execute(&format!("delete from feed where uuid = {}", raw.uuid(not_in_feed.uuid))).await;
         let broken = async || {
             let findings = store.check().await.unwrap();
             findings.into_iter().filter(|it| !it.faults.is_empty()).flat_map(|it| it.faults).collect::<Vec<_>>()
@@ -91,10 +91,10 @@ on_both_engines! {
         assert_eq!(broken().await, Vec::<String>::new());
         raw.execute("update feed set at = at - 120000000").await;
         let faults = broken().await;
-        assert!(faults.len() == 1 && faults[0].replace('-', "") == untold.uuid.simple().to_string(), "{faults:?}");
-        assert_ne!(told.uuid, untold.uuid);
+        assert!(faults.len() == 1 && faults[0].replace('-', "") == not_in_feed.uuid.simple().to_string(), "{faults:?}");
+        assert_ne!(in_feed.uuid, not_in_feed.uuid);
         // With the row restored, all is well.
-        store.collection().update(&untold, &untold.document.saying("told"), &context()).await.unwrap();
+        store.collection().update(&not_in_feed, &not_in_feed.document.saying("changed"), &context()).await.unwrap();
         assert_eq!(broken().await, Vec::<String>::new());
     }
 }
@@ -196,7 +196,7 @@ on_both_engines! {
             let mut model: [Option<(Uuid, Etag)>; 2] = [None, None];
             let mut reads: HashMap<(usize, usize), VersionedDocument<Note>> = HashMap::new();
             for (turn, step) in steps.iter().enumerate() {
-                let told = |outcome: Result<(), StoreError>| outcome.map_err(|error| error.to_string());
+                let text = |outcome: Result<(), StoreError>| outcome.map_err(|error| error.to_string());
                 let path = match *step {
                     Step::Read { path, .. } | Step::Create { path } | Step::Update { path, .. } => path,
                     Step::Delete { path, .. } | Step::Replace { path, .. } => path,
@@ -223,7 +223,7 @@ on_both_engines! {
                         if let Ok(etag) = &outcome {
                             model[path] = Some((read.uuid, *etag));
                         }
-                        assert_eq!(told(outcome.map(drop)), expect, "at {turn} of {steps:?}");
+                        assert_eq!(text(outcome.map(drop)), expect, "at {turn} of {steps:?}");
                     }
                     Step::Delete { writer, path } => {
                         let Some(read) = reads.get(&(writer, path)) else { continue };
@@ -232,7 +232,7 @@ on_both_engines! {
                         if outcome.is_ok() {
                             model[path] = None;
                         }
-                        assert_eq!(told(outcome), expect, "at {turn} of {steps:?}");
+                        assert_eq!(text(outcome), expect, "at {turn} of {steps:?}");
                     }
                     Step::Replace { writer, path } => {
                         let Some(read) = reads.get(&(writer, path)) else { continue };
@@ -244,7 +244,7 @@ on_both_engines! {
                         if let Ok(committed) = &outcome {
                             model[path] = Some((fresh, committed.etag(fresh).unwrap()));
                         }
-                        assert_eq!(told(outcome.map(drop)), expect, "at {turn} of {steps:?}");
+                        assert_eq!(text(outcome.map(drop)), expect, "at {turn} of {steps:?}");
                     }
                 }
                 let found = store.documents::<Note>().find(&notes[path].id).await.unwrap();

@@ -22,12 +22,12 @@ use crate::queue_fixture::{
 const MANIFEST: WorkKind = WorkKind::Manifest;
 
 /// An entry of a worker.
-fn told(event: EntryEvent) -> Entry {
+fn entry_of(event: EntryEvent) -> Entry {
     Entry::new(past(5), event, "worker", 1)
 }
 
-fn saying(event: EntryEvent, message: impl Into<String>) -> Entry {
-    Entry { message: Some(message.into()), ..told(event) }
+fn with_message(event: EntryEvent, message: impl Into<String>) -> Entry {
+    Entry { message: Some(message.into()), ..entry_of(event) }
 }
 
 /// All entries of a piece of work.
@@ -62,15 +62,15 @@ on_both_engines! {
             message: Some("a \"log\"\nof lines".to_owned()),
             duration_ms: Some(17),
             correlation_id: Some(Uuid::from_u128(9)),
-            ..told(EntryEvent::StepFinished)
+            ..entry_of(EntryEvent::StepFinished)
         };
-        let transaction = Transaction::new().record(work.id, told(EntryEvent::Claimed)).record(work.id, whole.clone());
+        let transaction = Transaction::new().record(work.id, entry_of(EntryEvent::Claimed)).record(work.id, whole.clone());
         store.commit(transaction).await.unwrap();
-        store.commit(Transaction::new().record(work.id, saying(EntryEvent::StepFailed, "no"))).await.unwrap();
+        store.commit(Transaction::new().record(work.id, with_message(EntryEvent::StepFailed, "no"))).await.unwrap();
         let first = store.entries(work.id, None, 2).await.unwrap();
-        assert_eq!(first, [(1, told(EntryEvent::Claimed)), (2, whole)]);
+        assert_eq!(first, [(1, entry_of(EntryEvent::Claimed)), (2, whole)]);
         let rest = store.entries(work.id, Some(2), 2).await.unwrap();
-        assert_eq!(rest, [(3, saying(EntryEvent::StepFailed, "no"))]);
+        assert_eq!(rest, [(3, with_message(EntryEvent::StepFailed, "no"))]);
         assert!(store.entries(work.id, Some(3), 2).await.unwrap().is_empty());
         assert!(store.entries(Uuid::new_v4(), None, 2).await.unwrap().is_empty());
     }
@@ -80,11 +80,11 @@ on_both_engines! {
     async fn entries_written_together_are_numbered_and_read_one_by_one(env: &TestEnvironment) {
         let (store, work) = (&env.store, manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone()]).await.unwrap();
-        store.commit(Transaction::new().record(work.id, saying(EntryEvent::Claimed, "0"))).await.unwrap();
+        store.commit(Transaction::new().record(work.id, with_message(EntryEvent::Claimed, "0"))).await.unwrap();
         let held = claim(store, MANIFEST, 1).await;
         // Short ones, and one that would be too large for a row together with the others.
         let said = ["1", "2", &"3".repeat(50_000), "4", "5"];
-        let entries = said.map(|it| saying(EntryEvent::StepFinished, it)).to_vec();
+        let entries = said.map(|it| with_message(EntryEvent::StepFinished, it)).to_vec();
         store.complete(&[Completion { entries, ..done(held[0].lease) }]).await.unwrap();
         let all = store.entries(work.id, None, 100).await.unwrap();
         assert_eq!(all.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
@@ -111,12 +111,12 @@ on_both_engines! {
         let works: Vec<NewWork> = (0..3).map(|_| manifest(Uuid::new_v4())).collect();
         store.enqueue(works.clone()).await.unwrap();
         let held = claim(store, MANIFEST, 3).await;
-        let finish = Entry { to: Some(WorkState::Completed), ..told(EntryEvent::Finished) };
+        let finish = Entry { to: Some(WorkState::Completed), ..entry_of(EntryEvent::Finished) };
         // One completion in a transaction, two in a batch of which one lease is lost.
-        let end = Completion { entries: vec![told(EntryEvent::StepFinished), finish.clone()], ..done(held[0].lease) };
+        let end = Completion { entries: vec![entry_of(EntryEvent::StepFinished), finish.clone()], ..done(held[0].lease) };
         store.commit(Transaction::new().complete(end)).await.unwrap();
         let batch = [held[1].lease, WorkLease { fence: held[2].lease.fence - 1, ..held[2].lease }]
-            .map(|lease| Completion { entries: vec![told(EntryEvent::Claimed), finish.clone()], ..done(lease) });
+            .map(|lease| Completion { entries: vec![entry_of(EntryEvent::Claimed), finish.clone()], ..done(lease) });
         assert_eq!(store.complete(&batch).await.unwrap(), [CompletionOutcome::Done, CompletionOutcome::Lost]);
         assert_eq!(events(store, held[0].lease.work).await, [EntryEvent::StepFinished, EntryEvent::Finished]);
         assert_eq!(events(store, held[1].lease.work).await, [EntryEvent::Claimed, EntryEvent::Finished]);
@@ -136,7 +136,7 @@ on_both_engines! {
         store.enqueue(vec![work.clone()]).await.unwrap();
         let lease = next(store, MANIFEST).await.unwrap().lease;
         let stale = WorkLease { fence: lease.fence - 1, ..lease };
-        let entry = || told(EntryEvent::StepFinished);
+        let entry = || entry_of(EntryEvent::StepFinished);
         let lost = [
             Transaction::new().checkpoint(stale, "s", json!(1)).record(work.id, entry()),
             Transaction::new().guard(stale).record(work.id, entry()),
@@ -172,7 +172,7 @@ on_both_engines! {
         assert_eq!((first.lease.work, first.first, first.taken_over), (one.id, true, false));
         let parked = Release {
             checkpoint: Some(("wait".to_owned(), json!({ "waiting": "Unreachable" }))),
-            entries: vec![told(EntryEvent::Yielded)],
+            entries: vec![entry_of(EntryEvent::Yielded)],
             ..Release::new(first.lease, Duration::from_secs(3600), false)
         };
         store.release(parked.clone()).await.unwrap();
@@ -247,19 +247,19 @@ on_both_engines! {
     async fn a_log_that_is_full_leaves_out_steps_and_counts_them(env: &TestEnvironment) {
         let (store, work, other) = (&env.store, manifest(Uuid::new_v4()), manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone(), other.clone()]).await.unwrap();
-        let steps = |count: i64| (0..count).fold(Transaction::new(), |it, _| it.record(work.id, told(EntryEvent::StepStarted)));
+        let steps = |count: i64| (0..count).fold(Transaction::new(), |it, _| it.record(work.id, entry_of(EntryEvent::StepStarted)));
         for _ in 0..5 {
             store.commit(steps(ENTRIES_MAX / 5 - 1)).await.unwrap();
         }
         store.commit(steps(5)).await.unwrap();
         assert_eq!(store.entries_dropped(work.id).await.unwrap(), 0);
         for _ in 0..2 {
-            store.commit(steps(3).record(other.id, told(EntryEvent::StepFinished))).await.unwrap();
+            store.commit(steps(3).record(other.id, entry_of(EntryEvent::StepFinished))).await.unwrap();
         }
         assert_eq!(store.entries_dropped(work.id).await.unwrap(), 6);
         let kept = [EntryEvent::Claimed, EntryEvent::Yielded, EntryEvent::TakenOver, EntryEvent::CancelRequested, EntryEvent::Finished];
         for event in kept {
-            store.commit(steps(1).record(work.id, told(event))).await.unwrap();
+            store.commit(steps(1).record(work.id, entry_of(event))).await.unwrap();
         }
         let log = events(store, work.id).await;
         assert_eq!(log.len(), usize::try_from(ENTRIES_MAX).unwrap() + kept.len());
@@ -274,7 +274,7 @@ on_both_engines! {
         let (store, work) = (&env.store, manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone()]).await.unwrap();
         let long = "a\0\u{1}ö".repeat(ENTRY_BYTES_MAX);
-        store.commit(Transaction::new().record(work.id, saying(EntryEvent::StepFinished, &long))).await.unwrap();
+        store.commit(Transaction::new().record(work.id, with_message(EntryEvent::StepFinished, &long))).await.unwrap();
         let message = log(store, work.id).await.remove(0).message.unwrap();
         assert!(message.len() < ENTRY_BYTES_MAX && message.starts_with("a\u{FFFD}\u{1}ö"), "{}", message.len());
         assert!(message.ends_with(&format!("… (cut: it had {} bytes)", long.len())));
@@ -286,12 +286,12 @@ on_both_engines! {
         let work = manifest(Uuid::new_v4());
         env.store.enqueue(vec![work.clone()]).await.unwrap();
         let lease = next(&env.store, MANIFEST).await.unwrap().lease;
-        let mut tellers = JoinSet::new();
-        for (teller, store) in two(env).await.into_iter().enumerate() {
+        let mut writers = JoinSet::new();
+        for (writer, store) in two(env).await.into_iter().enumerate() {
             for number in 0..40 {
                 let (store, work) = (store.clone(), work.id);
-                tellers.spawn(async move {
-                    let entry = saying(EntryEvent::StepStarted, format!("{teller}-{number}"));
+                writers.spawn(async move {
+                    let entry = with_message(EntryEvent::StepStarted, format!("{writer}-{number}"));
                     // Holders and others, alternating.
                     let transaction = match number % 3 {
                         0 => Transaction::new().checkpoint(lease, "s", json!(number)),
@@ -308,16 +308,16 @@ on_both_engines! {
             let page = env.store.entries(work.id, after, 7).await.unwrap();
             after = page.last().map_or(after, |it| Some(it.0));
             read.extend(page.into_iter().map(|it| it.1.message.unwrap()));
-            assert!(!tellers.is_empty() || after.is_some());
+            assert!(!writers.is_empty() || after.is_some());
             tokio::task::yield_now().await;
         }
-        tellers.join_all().await;
+        writers.join_all().await;
         assert_eq!(after, Some(80), "numbers have no gaps");
         read.sort();
         read.dedup();
         assert_eq!(read.len(), 80);
         let end = Completion::new(lease, Ending::Completed, json!({}));
-        env.store.complete(&[Completion { entries: vec![told(EntryEvent::Finished)], ..end }]).await.unwrap();
+        env.store.complete(&[Completion { entries: vec![entry_of(EntryEvent::Finished)], ..end }]).await.unwrap();
         assert_eq!(events(&env.store, work.id).await.last(), Some(&EntryEvent::Finished));
     }
 }

@@ -26,11 +26,11 @@ const UNWITNESSED: usize = 3;
 /// Observes who works on what, and records what was requested. Its own lock orders the observations.
 #[derive(Default)]
 struct Witness {
-    seen: Mutex<Seen>,
+    state: Mutex<WitnessState>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct WitnessState {
     /// Counter of observations: a smaller number was earlier.
     time: u64,
     /// Running work of each lane.
@@ -43,17 +43,17 @@ struct Seen {
 }
 
 impl Witness {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap()
+    fn state(&self) -> MutexGuard<'_, WitnessState> {
+        self.state.lock().unwrap()
     }
 
     /// The moment before a request to the store.
     fn now(&self) -> u64 {
-        self.seen().time
+        self.state().time
     }
 
     fn enqueued(&self, work: &NewWork) {
-        let mut seen = self.seen();
+        let mut seen = self.state();
         // The requester may learn of its enqueue later than another of its completion.
         if work.kind == WorkKind::Operation && !seen.ended.contains_key(&work.id) {
             seen.time += 1;
@@ -64,7 +64,7 @@ impl Witness {
 
     /// The store returned this work to a claim that was sent at `asked`.
     fn begins(&self, claimed: &ClaimedWork, asked: u64) {
-        let mut seen = self.seen();
+        let mut seen = self.state();
         let (lane, work) = (claimed.lease.lane, claimed.lease.work);
         let before = seen.running.insert(lane, work);
         assert_eq!(before, None, "two pieces of work run on lane {lane}");
@@ -77,7 +77,7 @@ impl Witness {
     /// A checkpoint sent at `asked` returned with or without the signal to yield.
     fn checkpointed(&self, claimed: &ClaimedWork, asked: u64, preempt: bool) {
         if claimed.kind == WorkKind::Manifest {
-            let mut seen = self.seen();
+            let mut seen = self.state();
             assert!(
                 preempt || seen.waits_since(claimed.lease.lane, asked).is_none(),
                 "it did not learn of an operation"
@@ -88,18 +88,18 @@ impl Witness {
 
     /// It is about to be released: from now on others may have the lane.
     fn leaves(&self, claimed: &ClaimedWork) {
-        assert_eq!(self.seen().running.remove(&claimed.lease.lane), Some(claimed.lease.work));
+        assert_eq!(self.state().running.remove(&claimed.lease.lane), Some(claimed.lease.work));
     }
 
     /// Waits until that many pieces of work have finished.
     async fn have_ended(&self, count: usize) {
-        eventually("work has ended", SOON, async || (self.seen().ended.len() >= count).then_some(())).await;
+        eventually("work has ended", SOON, async || (self.state().ended.len() >= count).then_some(())).await;
     }
 
     /// It is about to be completed.
     fn ends(&self, claimed: &ClaimedWork) {
         self.leaves(claimed);
-        let mut seen = self.seen();
+        let mut seen = self.state();
         *seen.ended.entry(claimed.lease.work).or_default() += 1;
         if let Some(waiting) = seen.waiting.get_mut(&claimed.lease.lane) {
             waiting.remove(&claimed.lease.work);
@@ -107,7 +107,7 @@ impl Witness {
     }
 }
 
-impl Seen {
+impl WitnessState {
     /// An operation of that lane that was enqueued before `asked` and is still pending.
     fn waits_since(&self, lane: Uuid, asked: u64) -> Option<Uuid> {
         self.waiting.get(&lane)?.iter().find(|(_, enqueued)| **enqueued <= asked).map(|(work, _)| *work)
@@ -139,9 +139,9 @@ async fn claimer(store: Store, kind: WorkKind, witness: Arc<Witness>, over: Arc<
             ending.push(it);
         }
         ending.iter().for_each(|it| witness.ends(it));
-        let fates =
+        let outcomes =
             store.complete(&ending.iter().map(|it| done(it.lease)).collect::<Vec<_>>()).await.unwrap();
-        assert!(fates.iter().all(|fate| *fate == CompletionOutcome::Done));
+        assert!(outcomes.iter().all(|outcome| *outcome == CompletionOutcome::Done));
     }
 }
 
@@ -189,7 +189,7 @@ on_both_engines! {
             ended.unwrap();
         }
         assert_done(&env.store, &asked).await;
-        let seen = witness.seen();
+        let seen = witness.state();
         assert!(asked.iter().all(|work| seen.ended.get(work) == Some(&1)), "each is done, and once");
         assert_eq!((seen.ended.len(), seen.running.len()), (asked.len(), 0));
         println!("{} pieces of work, {} made way", asked.len(), seen.preempted);

@@ -111,17 +111,20 @@ async fn read_and_restart(
         for change in &page.changes {
             assert!(change.position > last, "{} came behind {last}", change.position);
             last = change.position;
-            let Some(told) = version(change) else { continue };
-            if let Some(before) = life.insert(told.0, told.1) {
-                assert!(before < told.1, "{told:?} came behind {before}");
+            let Some(document_version) = version(change) else { continue };
+            if let Some(before) = life.insert(document_version.0, document_version.1) {
+                assert!(before < document_version.1, "{document_version:?} came behind {before}");
             }
             // Nothing is skipped: the previous version was delivered before.
-            if counter(told.1) > 1 {
-                let before = at(counter(told.1) - 1);
-                assert!(seen.contains(&(told.0, before, false)), "{told:?} was told, {before} was not");
+            if counter(document_version.1) > 1 {
+                let before = at(counter(document_version.1) - 1);
+                assert!(
+                    seen.contains(&(document_version.0, before, false)),
+                    "{document_version:?} is in the feed, {before} is not"
+                );
             }
-            seen.insert(told);
-            delivered.push(told);
+            seen.insert(document_version);
+            delivered.push(document_version);
         }
         assert_eq!(last, page.next);
         position = page.next;
@@ -191,7 +194,7 @@ on_both_engines! {
         let (store, lane, me) = (&env.store, Uuid::new_v4(), Uuid::new_v4());
         let mut position = store.feed_end().await.unwrap();
         let work = NewWork::new(Uuid::now_v7(), lane, WorkKind::Manifest);
-        let mut told = async |what: &str| {
+        let mut expect_change = async |what: &str| {
             position = eventually(what, async || {
                 let page = store.feed_after(position, 100).await.unwrap();
                 let moved = page.changes.iter().any(|it| it.uuid == work.id && it.subject == Subject::Work && it.kind == "manifest");
@@ -200,18 +203,18 @@ on_both_engines! {
         };
         store.enqueue(vec![work.clone()]).await.unwrap();
         let claimed = store.claim(WorkKind::Manifest, 1, me).await.unwrap();
-        told("the claim is told").await;
+        expect_change("the claim is in the feed").await;
         store.checkpoint(claimed[0].lease, "one", json!({})).await.unwrap();
-        told("the checkpoint is told").await;
+        expect_change("the checkpoint is in the feed").await;
         store.release(Release::new(claimed[0].lease, Duration::ZERO, true)).await.unwrap();
-        told("the yield is told").await;
+        expect_change("the yield is in the feed").await;
         let old = store.claim_for(WorkKind::Manifest, 1, me, Duration::ZERO).await.unwrap();
-        told("the second claim is told").await;
+        expect_change("the second claim is in the feed").await;
         let lease = store.take_over(WorkKind::Manifest, 1, Uuid::new_v4()).await.unwrap()[0].lease;
         assert!(lease.fence > old[0].lease.fence);
-        told("the take-over is told").await;
+        expect_change("the take-over is in the feed").await;
         store.complete(&[Completion::new(lease, Ending::Completed, json!({}))]).await.unwrap();
-        told("the end is told").await;
+        expect_change("the end is in the feed").await;
     }
 }
 
@@ -237,9 +240,9 @@ on_both_engines! {
         for _ in 0..5 {
             written(store, &Note::fresh()).await;
         }
-        let young = eventually("all five are told", async || {
-            let told = feed_from(store, old).await.unwrap();
-            (told.len() == 5).then(|| told[4].position)
+        let young = eventually("all five are in the feed", async || {
+            let changes = feed_from(store, old).await.unwrap();
+            (changes.len() == 5).then(|| changes[4].position)
         }).await;
         let retention = Retention { feed: Duration::ZERO, ..Retention::default() };
         run_housekeeping_until(store, retention, "the feed is trimmed", async || {
@@ -252,11 +255,11 @@ on_both_engines! {
         let fresh = store.feed_end().await.unwrap();
         let next = written(store, &Note::fresh()).await;
         for position in [young, fresh] {
-            let told = eventually("the next change is told", async || {
-                let told = feed_from(store, position).await.unwrap();
-                (!told.is_empty()).then_some(told)
+            let changes = eventually("the next change is in the feed", async || {
+                let changes = feed_from(store, position).await.unwrap();
+                (!changes.is_empty()).then_some(changes)
             }).await;
-            assert_eq!(told.iter().map(|it| it.uuid).collect::<Vec<_>>(), [next.uuid]);
+            assert_eq!(changes.iter().map(|it| it.uuid).collect::<Vec<_>>(), [next.uuid]);
         }
     }
 }
@@ -351,12 +354,12 @@ fn rows_of_an_instance_with_higher_transaction_ids_precede_new_rows() {
         let position = store.feed_end().await.unwrap();
         assert_eq!(store.get_many(notes.iter().map(|it| it.uuid).collect()).await.unwrap().len(), 2);
         let new = written(&store, &Note::fresh()).await;
-        let told = eventually("the change is told", async || {
-            let told = feed_from(&store, position).await.unwrap();
-            (!told.is_empty()).then_some(told)
+        let changes = eventually("the change is in the feed", async || {
+            let changes = feed_from(&store, position).await.unwrap();
+            (!changes.is_empty()).then_some(changes)
         })
         .await;
-        assert_eq!(told.iter().filter_map(version).collect::<Vec<_>>(), [(new.uuid, new.etag, false)]);
+        assert_eq!(changes.iter().filter_map(version).collect::<Vec<_>>(), [(new.uuid, new.etag, false)]);
         // The newest record comes first, and the old ones are unchanged.
         let now: Vec<Uuid> = listed(&store).await.iter().map(|it| it.id).collect();
         assert_eq!(now[1..], before);
@@ -390,13 +393,13 @@ fn a_transaction_left_open_anywhere_holds_the_feed_back_and_loses_nothing() {
             }
             foreign.execute(if round % 2 == 0 { "commit" } else { "rollback" }).await;
             for position in [start, meanwhile] {
-                let told = eventually("the change is told", async || {
-                    let told = feed_from(store, position).await.unwrap();
-                    (!told.is_empty()).then_some(told)
+                let changes = eventually("the change is in the feed", async || {
+                    let changes = feed_from(store, position).await.unwrap();
+                    (!changes.is_empty()).then_some(changes)
                 })
                 .await;
                 assert_eq!(
-                    told.iter().filter_map(version).collect::<Vec<_>>(),
+                    changes.iter().filter_map(version).collect::<Vec<_>>(),
                     [(held.uuid, held.etag, false)]
                 );
             }
@@ -412,12 +415,12 @@ fn a_reading_transaction_does_not_hold_the_feed_back() {
         let start = store.feed_end().await.unwrap();
         foreign.execute("begin isolation level repeatable read; select count(*) from documents").await;
         let note = written(store, &Note::fresh()).await;
-        let told = eventually("the change is told", async || {
-            let told = feed_from(store, start).await.unwrap();
-            (!told.is_empty()).then_some(told)
+        let changes = eventually("the change is in the feed", async || {
+            let changes = feed_from(store, start).await.unwrap();
+            (!changes.is_empty()).then_some(changes)
         })
         .await;
-        assert_eq!(told[0].uuid, note.uuid);
+        assert_eq!(changes[0].uuid, note.uuid);
         foreign.execute("commit").await;
     });
 }

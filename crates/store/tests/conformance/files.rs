@@ -332,23 +332,26 @@ fn a_server_that_rejects_or_is_unreachable_is_reported_in_one_sentence() {
         let port = server.port();
         let url = |user: &str, database: &str| format!("postgres://{user}@127.0.0.1:{port}/{database}");
         let place = format!("store postgres://postgres@127.0.0.1:{port}");
-        let told = server_refusal(&url("postgres:hunter2wrong", "postgres"), None).await;
-        assert_eq!(told, format!("{place}/postgres: the password of user postgres is wrong"));
-        let told = server_refusal(&url("postgres", "postgres"), Some("hunter2wrong")).await;
-        assert_eq!(told, format!("{place}/postgres: the password of user postgres is wrong"));
-        let told = server_refusal(&url("postgres", "postgres"), None).await;
-        assert_eq!(told, format!("{place}/postgres: user postgres needs a password, but none is configured"));
-        let told = server_refusal(&url("postgres", "nowhere"), Some("hunter2right")).await;
-        assert_eq!(told, format!("{place}/nowhere: there is no database nowhere; create it"));
-        let told = server_refusal(&url("postgres:hunter2right", "postgres?sslmode=require"), None).await;
-        assert!(told.starts_with(&format!("{place}/postgres: ")), "{told}");
+        let error = server_refusal(&url("postgres:hunter2wrong", "postgres"), None).await;
+        assert_eq!(error, format!("{place}/postgres: the password of user postgres is wrong"));
+        let error = server_refusal(&url("postgres", "postgres"), Some("hunter2wrong")).await;
+        assert_eq!(error, format!("{place}/postgres: the password of user postgres is wrong"));
+        let error = server_refusal(&url("postgres", "postgres"), None).await;
+        assert_eq!(
+            error,
+            format!("{place}/postgres: user postgres needs a password, but none is configured")
+        );
+        let error = server_refusal(&url("postgres", "nowhere"), Some("hunter2right")).await;
+        assert_eq!(error, format!("{place}/nowhere: there is no database nowhere; create it"));
+        let error = server_refusal(&url("postgres:hunter2right", "postgres?sslmode=require"), None).await;
+        assert!(error.starts_with(&format!("{place}/postgres: ")), "{error}");
 
         // A database of another program is rejected, and nothing is added to it.
         let database = server.database().unwrap();
         database.psql("create table letters (text text)").unwrap();
-        let told = server_refusal(database.url(), None).await;
+        let error = server_refusal(database.url(), None).await;
         assert_eq!(
-            told,
+            error,
             format!(
                 "{place}/{}: contains tables of another program; use a separate database",
                 database.name()
@@ -363,30 +366,33 @@ fn a_server_that_rejects_or_is_unreachable_is_reported_in_one_sentence() {
 
         // Read-only: the role may not create tables.
         database.psql("drop table letters; create role reader login password 'hunter2reader'").unwrap();
-        let told = Store::open(options(url("reader:hunter2reader", database.name()).parse().unwrap()))
+        let error = Store::open(options(url("reader:hunter2reader", database.name()).parse().unwrap()))
             .await
             .unwrap_err()
             .to_string();
         let place = format!("store postgres://reader@127.0.0.1:{port}/{}", database.name());
         assert_eq!(
-            told,
+            error,
             format!("{place}: migration 1 failed and was rolled back: permission denied for schema public")
         );
 
         let standby = server.standby().unwrap();
-        let told = server_refusal(&standby.url("postgres"), None).await;
-        assert!(told.ends_with("is a read-only standby; use the primary"), "{told}");
+        let error = server_refusal(&standby.url("postgres"), None).await;
+        assert!(error.ends_with("is a read-only standby; use the primary"), "{error}");
 
         // Nothing at that port; no such host.
         drop(standby);
         drop(server);
-        let told = server_refusal(&format!("postgres://u:hunter2@127.0.0.1:{port}/d"), None).await;
+        let error = server_refusal(&format!("postgres://u:hunter2@127.0.0.1:{port}/d"), None).await;
         assert!(
-            told.starts_with(&format!("store postgres://u@127.0.0.1:{port}/d: cannot be reached (")),
-            "{told}"
+            error.starts_with(&format!("store postgres://u@127.0.0.1:{port}/d: cannot be reached (")),
+            "{error}"
         );
-        let told = server_refusal("postgres://u:hunter2@no-such-host.invalid/d", None).await;
-        assert!(told.starts_with("store postgres://u@no-such-host.invalid/d: cannot be reached ("), "{told}");
+        let error = server_refusal("postgres://u:hunter2@no-such-host.invalid/d", None).await;
+        assert!(
+            error.starts_with("store postgres://u@no-such-host.invalid/d: cannot be reached ("),
+            "{error}"
+        );
     });
 }
 
@@ -398,14 +404,14 @@ fn a_database_of_a_newer_release_is_rejected_and_left_untouched() {
         raw.execute("insert into schema (number, name, checksum, applied) values (9, 'next', 'x', 0), (10, 'after', 'y', 0)").await;
         let Location::Postgres(url) = &env.options.location else { panic!("it is PostgreSQL") };
         let before = raw.rows("select key, value from meta order by key").await;
-        let told = server_refusal(url.expose(), None).await;
+        let error = server_refusal(url.expose(), None).await;
         assert!(
-            told.ends_with(": its schema is 10, this release supports up to 8; run a newer release"),
-            "{told}"
+            error.ends_with(": its schema is 10, this release supports up to 8; run a newer release"),
+            "{error}"
         );
         raw.execute("delete from schema where number > 8; update schema set checksum = 'other'").await;
-        let told = server_refusal(url.expose(), None).await;
-        assert!(told.ends_with(": the applied migration 1 differs from the one in this release"), "{told}");
+        let error = server_refusal(url.expose(), None).await;
+        assert!(error.ends_with(": the applied migration 1 differs from the one in this release"), "{error}");
         assert_eq!(raw.rows("select key, value from meta order by key").await, before);
     });
 }

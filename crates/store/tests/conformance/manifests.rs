@@ -95,10 +95,10 @@ on_both_engines! {
         store.manifests().expedite(&read(store, slots[1].id).await, &context()).await.unwrap();
         assert_eq!(complete_all(store, MANIFEST).await, [slots[1].id]);
         assert_eq!(ensure(store, &wanted[1..2]).await, [EnsureOutcome::Existed], "what has run is done");
-        let told = store.entries(slots[1].id, None, 9).await.unwrap();
-        let told: Vec<_> = told.iter().map(|it| (it.1.event, it.1.from, it.1.to)).collect();
+        let entries = store.entries(slots[1].id, None, 9).await.unwrap();
+        let entries: Vec<_> = entries.iter().map(|it| (it.1.event, it.1.from, it.1.to)).collect();
         let (pending, cancelled) = (Some(WorkState::Pending), Some(WorkState::Cancelled));
-        assert_eq!(told, [
+        assert_eq!(entries, [
             (EntryEvent::Created, None, pending),
             (EntryEvent::Finished, pending, cancelled),
             (EntryEvent::Revived, cancelled, pending),

@@ -126,9 +126,9 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
         let children = format!("/proc/{0}/task/{0}/children", pids[0]);
         pids.extend(std::fs::read_to_string(children).unwrap().split_whitespace().map(str::to_owned));
         let signal = |name: &str| {
-            let told =
+            let status =
                 std::process::Command::new("kill").arg(format!("-{name}")).args(&pids).status().unwrap();
-            assert!(told.success());
+            assert!(status.success());
         };
         signal("STOP");
         let change = async { store.collection().update(&note, &note.document.saying("x"), &context()).await };

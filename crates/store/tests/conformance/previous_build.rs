@@ -133,20 +133,20 @@ async fn cancelled_work(raw: &RawDatabase) {
             id(work)
         );
     };
-    let told = |event: &str, actor: &str, more: &str| {
+    let entry_json = |event: &str, actor: &str, more: &str| {
         format!(r#"{{"time":"1970-01-01T00:00:00Z","event":"{event}","actor":"{actor}","attempt":1{more}}}"#)
     };
-    entry(1, 1, 10, &told("claimed", "service:actuator", ""));
-    entry(1, 2, 11, &told("cancelRequested", "ada", r#","message":"wrong cluster""#));
-    entry(1, 3, 12, &told("cancelRequested", "bob", r#","message":"not today""#));
+    entry(1, 1, 10, &entry_json("claimed", "service:actuator", ""));
+    entry(1, 2, 11, &entry_json("cancelRequested", "ada", r#","message":"wrong cluster""#));
+    entry(1, 3, 12, &entry_json("cancelRequested", "bob", r#","message":"not today""#));
     let both = format!(
         "[{},{}]",
-        told("yielded", "service:actuator", ""),
-        told("cancelRequested", "cy", r#","message":"""#)
+        entry_json("yielded", "service:actuator", ""),
+        entry_json("cancelRequested", "cy", r#","message":"""#)
     );
     entry(2, 2, 13, &both);
-    entry(3, 1, 14, &told("cancelRequested", "dee", ""));
-    entry(4, 1, 15, &told("claimed", "cancelRequested", ""));
+    entry(3, 1, 14, &entry_json("cancelRequested", "dee", ""));
+    entry(4, 1, 15, &entry_json("claimed", "cancelRequested", ""));
     raw.execute(&sql).await;
 }
 

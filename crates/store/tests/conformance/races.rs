@@ -34,7 +34,7 @@ on_both_engines! {
             let completing = join_all(held.iter().map(async |it| one.complete(&[done(it.lease)]).await));
             let enqueuing = join_all(successors.into_iter().map(|work| two.enqueue(vec![work])));
             let (completed, enqueued) = tokio::join!(completing, enqueuing);
-            assert!(completed.into_iter().all(|fates| fates.unwrap() == [CompletionOutcome::Done]), "round {round}");
+            assert!(completed.into_iter().all(|outcomes| outcomes.unwrap() == [CompletionOutcome::Done]), "round {round}");
             enqueued.into_iter().for_each(|outcome| outcome.unwrap());
         }
         assert_eq!(repaired(&one).await, 0);
@@ -115,7 +115,7 @@ on_both_engines! {
                     let mut claimed = claim(&store, MANIFEST, 20).await;
                     claimed.reverse();
                     let ends: Vec<_> = claimed.iter().map(|it| done(it.lease)).collect();
-                    assert!(store.complete(&ends).await.unwrap().iter().all(|fate| *fate == CompletionOutcome::Done));
+                    assert!(store.complete(&ends).await.unwrap().iter().all(|outcome| *outcome == CompletionOutcome::Done));
                 }
             });
         }

@@ -87,13 +87,13 @@ fn each_kind_of_data_is_kept_for_its_retention_and_then_removed() {
         pass(2 * 24);
         keep_house(&store, &raw, keep).await;
         assert!(matches!(store.feed_after(start, 10).await, Err(FeedError::Gone { .. })));
-        let told = feed_from(&store, last).await.unwrap();
+        let changes = feed_from(&store, last).await.unwrap();
         assert_eq!(
-            told.iter().map(|it| it.uuid).collect::<Vec<_>>(),
+            changes.iter().map(|it| it.uuid).collect::<Vec<_>>(),
             [create.id],
-            "the operation's document left, and that is told"
+            "the operation's document left, and the feed has its deletion"
         );
-        assert!(matches!(told[0].subject, Subject::Document { deleted: true, .. }));
+        assert!(matches!(changes[0].subject, Subject::Document { deleted: true, .. }));
         assert_eq!(
             raw.one(&format!("select count(*) from documents where uuid = {}", raw.uuid(dead.uuid))).await,
             "0"
@@ -251,9 +251,9 @@ on_both_engines! {
         }).await;
         stop.cancel();
         keeper.join_all().await;
-        let mut told = String::new();
-        prometheus_client::encoding::text::encode(&mut told, &registry).unwrap();
-        assert!(told.contains("housekeeping_failures_total") && !told.contains("housekeeping_failures_total 0"), "{told}");
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(text.contains("housekeeping_failures_total") && !text.contains("housekeeping_failures_total 0"), "{text}");
         raw.execute(&format!("update meta set value = '{head}' where key = 'audit_head'")).await;
     }
 }
@@ -296,9 +296,9 @@ fn the_removal_of_a_document_is_its_last_change_in_the_feed() {
         orders.sort_by_key(|it| it.0.id);
         store.manifests().create(&orders, &context()).await.unwrap();
         store.commit(Transaction::new().withdraw_lane(lane, json!({}))).await.unwrap();
-        let start = eventually("the feed is told so far", async || {
-            let told = store.feed_end().await.unwrap();
-            feed_from(store, told).await.unwrap().is_empty().then_some(told)
+        let start = eventually("the feed has caught up", async || {
+            let end = store.feed_end().await.unwrap();
+            feed_from(store, end).await.unwrap().is_empty().then_some(end)
         })
         .await;
         let [first, middle, last] = [0, 1, 2].map(|at| orders[at].0.id);
@@ -334,9 +334,9 @@ fn the_removal_of_a_document_is_its_last_change_in_the_feed() {
         let second_round = async || keep_house(store, &raw, none).await;
         second_round().await;
         assert!(store.get(last).await.unwrap().is_none() && store.get(first).await.unwrap().is_none());
-        let told = eventually("its end is told", async || {
-            let told = feed_from(store, start).await.unwrap();
-            let versions: Vec<i64> = told
+        let changes = eventually("its removal is in the feed", async || {
+            let changes = feed_from(store, start).await.unwrap();
+            let versions: Vec<i64> = changes
                 .iter()
                 .filter(|it| it.uuid == last)
                 .filter_map(|it| match it.subject {
@@ -348,6 +348,6 @@ fn the_removal_of_a_document_is_its_last_change_in_the_feed() {
             (versions.len() > usize::from(is_changed)).then_some(versions)
         })
         .await;
-        assert_eq!(told, if is_changed { &[2, 3][..] } else { &[2] });
+        assert_eq!(changes, if is_changed { &[2, 3][..] } else { &[2] });
     });
 }

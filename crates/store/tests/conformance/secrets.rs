@@ -108,10 +108,10 @@ on_both_engines! {
         let held = store.secret(note.uuid, "s").await.unwrap();
 
         let listed = store.list(DocumentQuery { kind: "note".to_owned(), limit: 9, ..DocumentQuery::default() }).await.unwrap();
-        let told = feed_from(store, start).await.unwrap();
+        let changes = feed_from(store, start).await.unwrap();
         let audited = store.audit_list(AuditQuery { limit: 99, ..AuditQuery::default() }).await.unwrap();
         let rows = raw.rows("select * from secrets").await;
-        for text in [shown, format!("{listed:?}"), format!("{told:?}"), format!("{audited:?}"), format!("{rows:?}"), format!("{held:?}")] {
+        for text in [shown, format!("{listed:?}"), format!("{changes:?}"), format!("{audited:?}"), format!("{rows:?}"), format!("{held:?}")] {
             assert!(!text.contains("horse"), "{text}");
             assert!(!text.contains("686f727365"), "{text}");
         }
@@ -414,9 +414,9 @@ on_both_engines! {
     async fn a_key_rotation_and_its_actor_are_in_the_audit_log(env: &TestEnvironment) {
         let keyed = Keyed::beside(env).await;
         let rotation = keyed.store.rotate_key(None, &context()).await.unwrap();
-        let told = keyed.store.audit_list(AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
-        let [told] = &told[..] else { panic!("{told:?}") };
-        let entry = &told.record.entry;
+        let rows = keyed.store.audit_list(AuditQuery { limit: 9, ..AuditQuery::default() }).await.unwrap();
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        let entry = &row.record.entry;
         assert_eq!((entry.actor.as_str(), entry.action.as_str()), ("tester", "store.rotate-key"));
         assert_eq!(entry.target, format!("/keys/{}", rotation.key_id));
         assert_sound(&keyed.store).await;

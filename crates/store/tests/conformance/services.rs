@@ -128,7 +128,7 @@ on_both_engines! {
         let asked = operation(lane, Verb::Create);
         store.clusters().start_create(&cluster("one"), &asked, &Secrets::new(), &context()).await.unwrap();
         let at = Timestamp::from_second(1_800_000_000).unwrap();
-        let told = async || {
+        let cancel_requests = async || {
             let log = store.entries(asked.id, None, 100).await.unwrap();
             log.into_iter().filter(|(_, it)| it.event == EntryEvent::CancelRequested).map(|(_, it)| (it.actor, it.message)).collect::<Vec<_>>()
         };
@@ -139,7 +139,7 @@ on_both_engines! {
         store.release(Release::new(lease, rest, false)).await.unwrap();
         assert!(store.claim(WorkKind::Operation, 1, Uuid::new_v4()).await.unwrap().is_empty());
         store.operations().request_cancel(asked.id, at, &context()).await.unwrap();
-        assert_eq!(told().await, [("tester".to_owned(), Some("a test".to_owned()))]);
+        assert_eq!(cancel_requests().await, [("tester".to_owned(), Some("a test".to_owned()))]);
 
         // A running one gets the signal with its next checkpoint.
         let lease = claim(store).await;
@@ -149,10 +149,10 @@ on_both_engines! {
 
         // A finished one, and an unknown one, are left alone.
         store.complete(&[Completion::new(lease, Ending::Cancelled, json!({}))]).await.unwrap();
-        let before = told().await;
+        let before = cancel_requests().await;
         store.operations().request_cancel(asked.id, at, &context()).await.unwrap();
         store.operations().request_cancel(Uuid::now_v7(), at, &context()).await.unwrap();
-        assert_eq!(told().await, before);
+        assert_eq!(cancel_requests().await, before);
         assert_eq!(store.work(asked.id).await.unwrap().unwrap().state, WorkState::Cancelled);
     }
 }

@@ -135,8 +135,8 @@ async fn arrived(store: &Store, moved: &Moved) {
         (WorkState::Failed, json!({ "message": "no" }))
     );
     assert_eq!((ended.origin.as_deref(), ended.budgets), (Some("weekly"), vec!["fleet".to_owned()]));
-    let told = store.entries(moved.ended, None, 9).await.unwrap();
-    assert_eq!(told.iter().map(|it| (it.0, it.1.event)).collect::<Vec<_>>(), [(1, EntryEvent::Finished)]);
+    let entries = store.entries(moved.ended, None, 9).await.unwrap();
+    assert_eq!(entries.iter().map(|it| (it.0, it.1.event)).collect::<Vec<_>>(), [(1, EntryEvent::Finished)]);
     assert_eq!(store.entries(moved.running, None, 9).await.unwrap(), [(1, said(EntryEvent::StepFinished))]);
     assert_eq!(store.pending_for_origin("weekly", None, 9).await.unwrap().len(), 2);
 
@@ -166,9 +166,9 @@ async fn arrived(store: &Store, moved: &Moved) {
     // A reader that lists from here on misses nothing, and the log continues.
     let position = store.feed_end().await.unwrap();
     let next = written(store, &Note::fresh()).await;
-    crate::fixture::eventually("the next change is told", async || {
-        let told = crate::fixture::feed_from(store, position).await.unwrap();
-        told.iter().any(|it| it.uuid == next.uuid).then_some(())
+    crate::fixture::eventually("the next change is in the feed", async || {
+        let changes = crate::fixture::feed_from(store, position).await.unwrap();
+        changes.iter().any(|it| it.uuid == next.uuid).then_some(())
     })
     .await;
     crate::fixture::eventually("the log is sealed further", async || {

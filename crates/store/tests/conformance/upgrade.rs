@@ -88,7 +88,7 @@ async fn uses_everything(store: &Store) {
     store.leases("").await.unwrap();
     let read = store.manifests().get(slot.id).await.unwrap().unwrap();
     store.manifests().delete(&read, &context()).await.unwrap();
-    eventually("the changes are told", async || {
+    eventually("the changes are in the feed", async || {
         let page = store.feed_after(start, 1000).await.unwrap_or_else(|error| match error {
             FeedError::Gone { .. } => panic!("the position is gone"),
             FeedError::Store(error) => panic!("{error}"),
@@ -219,10 +219,10 @@ async fn goes_on(store: &Store) {
     assert_eq!((taken[0].lease.work, taken[0].step.as_deref(), taken[0].attempt), (uuid(3), Some("half"), 2));
     let waited = store.claim(WorkKind::Manifest, 9, me).await.unwrap();
     assert_eq!((waited[0].lease.work, waited[0].first), (uuid(2), true));
-    let told = Entry::new(jiff::Timestamp::UNIX_EPOCH, EntryEvent::Finished, "me", 1);
+    let entry = Entry::new(jiff::Timestamp::UNIX_EPOCH, EntryEvent::Finished, "me", 1);
     for lease in [taken[0].lease, waited[0].lease] {
         let end = Completion {
-            entries: vec![told.clone()],
+            entries: vec![entry.clone()],
             ..Completion::new(lease, Ending::Completed, json!({}))
         };
         assert_eq!(store.complete(&[end]).await.unwrap(), [CompletionOutcome::Done]);

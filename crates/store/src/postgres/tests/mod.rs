@@ -245,9 +245,12 @@ async fn the_feed_delivers_every_change_once_and_is_trimmed_by_age() {
     env.all_visible().await;
     let page = env.store.feed_after(start, 3).await.unwrap();
     let rest = env.store.feed_after(page.next, 100).await.unwrap();
-    let told: Vec<Subject> = page.changes.iter().chain(&rest.changes).map(|it| it.subject).collect();
+    let subjects: Vec<Subject> = page.changes.iter().chain(&rest.changes).map(|it| it.subject).collect();
     let changed = |etag, deleted| Subject::Document { etag: Etag(etag), deleted };
-    assert_eq!(told, [changed(1, false), changed(2, false), Subject::Work, Subject::Work, changed(3, true)]);
+    assert_eq!(
+        subjects,
+        [changed(1, false), changed(2, false), Subject::Work, Subject::Work, changed(3, true)]
+    );
     assert_eq!(env.store.feed_after(rest.next, 5).await.unwrap().next, rest.next);
 
     assert_eq!(env.store.trim(RetentionTarget::Feed, Duration::from_secs(60), 500, vec![]).await.unwrap(), 0);
@@ -378,9 +381,9 @@ async fn a_store_moves_whole_into_an_empty_one() {
     };
     from.commit(Transaction::new().enqueue(work.clone())).await;
     let claimed = from.claim(WorkKind::Manifest).await.remove(0);
-    let told = api::admin::Entry::new(Timestamp::MIN, api::admin::EntryEvent::Claimed, "me", 1);
+    let entry = api::admin::Entry::new(Timestamp::MIN, api::admin::EntryEvent::Claimed, "me", 1);
     let checkpoint = Transaction::new().checkpoint(claimed.lease, "one", json!({"a": [1]}));
-    from.commit(checkpoint.record(claimed.lease.work, told)).await;
+    from.commit(checkpoint.record(claimed.lease.work, entry)).await;
     let done = from.enqueue(Uuid::new_v4(), WorkKind::Operation).await;
     from.store.complete(&[end(&from.claim(WorkKind::Operation).await[0])]).await.unwrap();
     from.all_visible().await;
