@@ -17,7 +17,7 @@ pub fn show(text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes one `error:` line to standard error.
-pub fn complain(sentence: &str) {
+pub fn error(sentence: &str) {
     // A message of several lines becomes one, so that each error is one line in a log.
     let line = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
     let _ = writeln!(io::stderr().lock(), "error: {line}");
@@ -39,7 +39,7 @@ pub fn warn(sentence: &str, colour: bool) {
 }
 
 /// Writes an informational line to standard error unchanged.
-pub fn note_as_is(line: &str) {
+pub fn note_verbatim(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
@@ -64,7 +64,7 @@ pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn columns_are_aligned_and_control_characters_are_not_obeyed() {
+    fn columns_are_aligned_and_control_characters_are_replaced() {
         let rows = [["NAME", "WHY"], ["a\u{1b}[31m", "x\ny"]].map(|row| row.map(str::to_owned));
         assert_eq!(super::columns(&rows), "NAME     WHY\na\u{FFFD}[31m   x\u{FFFD}y\n");
     }

@@ -183,10 +183,10 @@ pub(crate) struct SettingFlags {
     #[cfg(feature = "services")]
     #[arg(long, global = true, value_name = "URL")]
     store: Option<String>,
-    /// What is logged: a level, or directives such as info,store=debug
+    /// Log filter: a level, or directives such as info,store=debug
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// How it is logged: text or json
+    /// Log format: text or json
     #[arg(long, global = true, value_name = "FORMAT")]
     log_format: Option<String>,
     /// Any setting, such as retention.feed=3d; may be repeated

@@ -18,13 +18,13 @@ pub(crate) enum AuditCommand {
         /// Only of this actor
         #[arg(long)]
         actor: Option<String>,
-        /// Only of targets that begin with this
+        /// Only of targets that start with this
         #[arg(long)]
         target: Option<String>,
-        /// Only of actions that begin with this
+        /// Only of actions that start with this
         #[arg(long)]
         action: Option<String>,
-        /// At most so many
+        /// Largest number of entries
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         limit: u32,
         /// Output format
@@ -39,31 +39,31 @@ pub(crate) enum AuditCommand {
     },
 }
 
-/// Carries out what was asked.
+/// Runs the command.
 pub(crate) async fn run(command: &AuditCommand, config: &Config) -> anyhow::Result<()> {
     match command {
         AuditCommand::List { actor, target, action, limit, output } => {
-            let listing = AuditQuery {
+            let query = AuditQuery {
                 actor: actor.clone(),
                 target: target.clone(),
                 action: action.clone(),
                 before: None,
                 limit: 0,
             };
-            list(listing, usize::try_from(*limit)?, *output, config).await
+            list(query, usize::try_from(*limit)?, *output, config).await
         }
         AuditCommand::Verify { expect } => verify(expect.as_deref(), config).await,
     }
 }
 
-async fn list(mut listing: AuditQuery, limit: usize, form: Form, config: &Config) -> anyhow::Result<()> {
+async fn list(mut query: AuditQuery, limit: usize, form: Form, config: &Config) -> anyhow::Result<()> {
     let reader = open_store::open_reader(&config.store).await?;
     let mut records = Vec::new();
     while records.len() < limit {
-        listing.limit = (limit - records.len()).min(store::PAGE_MAX);
-        let page = reader.audit_list(listing.clone()).await?;
-        listing.before = page.last().map(|row| row.place);
-        let is_last = page.len() < listing.limit;
+        query.limit = (limit - records.len()).min(store::PAGE_MAX);
+        let page = reader.audit_list(query.clone()).await?;
+        query.before = page.last().map(|row| row.place);
+        let is_last = page.len() < query.limit;
         records.extend(page.into_iter().map(|row| row.record));
         if is_last {
             break;
@@ -93,13 +93,13 @@ async fn verify(expect: Option<&str>, config: &Config) -> anyhow::Result<()> {
     reader.close().await;
     let verified = verified?;
     for fault in &verified.faults {
-        output::complain(&format!("audit verify: {fault}"));
+        output::error(&format!("audit verify: {fault}"));
     }
     if !verified.faults.is_empty() {
-        bail!("audit verify: the log is not whole ({} faults)", verified.faults.len());
+        bail!("audit verify: the log is not intact ({} faults)", verified.faults.len());
     }
     output::show(&format!(
-        "{} sealed records are whole, {} wait for the sealer\nhead {}\n",
+        "{} sealed records verified, {} not sealed yet\nhead {}\n",
         verified.records, verified.unsealed, verified.head
     ))
 }

@@ -29,29 +29,29 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// error at the start than a failed write later, or keys that others can replace.
 pub(crate) fn ensure_writable(directory: &Path) -> anyhow::Result<()> {
     let name = directory.display();
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.with_context(|| format!("data_dir {name}: the directory cannot be made"))?;
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    created.with_context(|| format!("data_dir {name}: the directory cannot be created"))?;
     let found = std::fs::metadata(directory);
     let found = found.with_context(|| format!("data_dir {name}: the directory cannot be read"))?;
     let mode = found.mode() & 0o7777;
     if mode & WRITABLE_BY_OTHERS != 0 {
         bail!(
-            "data_dir {name}: its mode {mode:o} lets others write to it; run `chmod 700 {name}`, or name another directory, such as one below it, with --data-dir"
+            "data_dir {name}: its mode {mode:o} allows others to write to it; run `chmod 700 {name}`, or pass another directory, such as one below it, with --data-dir"
         );
     }
     let probed = probe(directory);
-    let ours = match probed {
+    let process_owner = match probed {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-            bail!("data_dir {name}: its disk is full; make room, or name another place with --data-dir")
+            bail!("data_dir {name}: its disk is full; free some space, or pass another --data-dir")
         }
         probed => probed.with_context(|| format!("data_dir {name}: the directory cannot be written to"))?,
     };
-    if let Some(sentence) = foreign_owner(directory, found.uid(), ours) {
+    if let Some(sentence) = foreign_owner(directory, found.uid(), process_owner) {
         bail!(sentence);
     }
-    match foreign(directory).with_context(|| format!("data_dir {name}: the directory cannot be read"))? {
-        Some(stranger) => bail!(
-            "data_dir {name}: holds {stranger:?} and nothing of Shipshape's; name an empty directory, or one that Shipshape made"
+    match foreign_file(directory).with_context(|| format!("data_dir {name}: the directory cannot be read"))? {
+        Some(file) => bail!(
+            "data_dir {name}: contains {file:?} and no file of Shipshape; pass an empty directory, or a data directory of Shipshape"
         ),
         None => Ok(()),
     }
@@ -70,30 +70,30 @@ fn probe(directory: &Path) -> io::Result<u32> {
 }
 
 /// The error for a directory of another user, who could replace its files.
-fn foreign_owner(directory: &Path, owner: u32, ours: u32) -> Option<String> {
+fn foreign_owner(directory: &Path, owner: u32, process_owner: u32) -> Option<String> {
     let name = directory.display();
-    (owner != ours).then(|| {
+    (owner != process_owner).then(|| {
         format!(
-            "data_dir {name}: belongs to user {owner}, and Shipshape runs as user {ours}; run `chown {ours} {name}`, or name another directory with --data-dir"
+            "data_dir {name}: belongs to user {owner}, and Shipshape runs as user {process_owner}; run `chown {process_owner} {name}`, or pass another directory with --data-dir"
         )
     })
 }
 
 /// A foreign file in a directory without files of Shipshape. Settings, hidden files and `lost+found`
 /// are allowed.
-fn foreign(directory: &Path) -> io::Result<Option<String>> {
-    let mut stranger = None;
+fn foreign_file(directory: &Path) -> io::Result<Option<String>> {
+    let mut foreign = None;
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if SHIPSHAPE_FILES.contains(&name.as_str()) {
             return Ok(None);
         }
-        let is_welcome = name.starts_with('.') || name.ends_with(".toml") || name == "lost+found";
-        if !is_welcome && stranger.as_ref().is_none_or(|known| name < *known) {
-            stranger = Some(name);
+        let is_allowed = name.starts_with('.') || name.ends_with(".toml") || name == "lost+found";
+        if !is_allowed && foreign.as_ref().is_none_or(|first| name < *first) {
+            foreign = Some(name);
         }
     }
-    Ok(stranger)
+    Ok(foreign)
 }
 
 /// The lock of the directory against other processes. The system releases it with the process,
@@ -117,7 +117,7 @@ pub(crate) async fn lock(directory: &Path) -> anyhow::Result<DataDirLock> {
                 let mut owner = String::new();
                 let _ = file.read_to_string(&mut owner);
                 bail!(
-                    "data_dir {}: is in use by another process (process {}); end it, or name another place with --data-dir",
+                    "data_dir {}: in use by another process (process {}); stop it, or pass another --data-dir",
                     directory.display(),
                     owner.trim()
                 )
@@ -127,11 +127,11 @@ pub(crate) async fn lock(directory: &Path) -> anyhow::Result<DataDirLock> {
             }
         }
     }
-    let told = file
+    let written = file
         .set_len(0)
         .and_then(|()| file.seek(io::SeekFrom::Start(0)))
         .and_then(|_| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
-    told.with_context(|| format!("{}: cannot be written", path.display()))?;
+    written.with_context(|| format!("{}: cannot be written", path.display()))?;
     Ok(DataDirLock { _lock: file })
 }
 
@@ -140,17 +140,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_of_somebody_else_is_refused_and_left_as_it_was() {
+    fn a_directory_with_foreign_files_is_rejected_and_not_changed() {
         let check = |files: &[&str], refused: Option<&str>| {
             let directory = tempfile::tempdir().unwrap();
             for file in files {
                 std::fs::write(directory.path().join(file), "theirs").unwrap();
             }
-            let answer = ensure_writable(directory.path()).map_err(|error| error.to_string());
+            let result = ensure_writable(directory.path()).map_err(|error| error.to_string());
             match refused {
-                None => assert_eq!(answer, Ok(()), "{files:?}"),
+                None => assert_eq!(result, Ok(()), "{files:?}"),
                 Some(named) => {
-                    assert!(answer.unwrap_err().contains(&format!("holds {named:?} and nothing of")));
+                    assert!(result.unwrap_err().contains(&format!("contains {named:?} and no file of")));
                 }
             }
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), files.len());
@@ -162,17 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_to_is_refused_and_left_as_it_was() {
+    fn a_directory_that_others_can_write_to_is_rejected_and_not_changed() {
         use std::os::unix::fs::PermissionsExt as _;
         let check = |mode: u32, is_refused: bool| {
             let directory = tempfile::tempdir().unwrap();
             std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-            let answer = ensure_writable(directory.path()).map_err(|error| error.to_string());
+            let result = ensure_writable(directory.path()).map_err(|error| error.to_string());
             let name = directory.path().display();
             let sentence = format!(
-                "data_dir {name}: its mode {mode:o} lets others write to it; run `chmod 700 {name}`, or name another directory, such as one below it, with --data-dir"
+                "data_dir {name}: its mode {mode:o} allows others to write to it; run `chmod 700 {name}`, or pass another directory, such as one below it, with --data-dir"
             );
-            assert_eq!(answer, if is_refused { Err(sentence) } else { Ok(()) });
+            assert_eq!(result, if is_refused { Err(sentence) } else { Ok(()) });
             assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         };
         check(0o700, false);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_another_user_is_refused() {
+    fn a_directory_of_another_user_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let owner = std::fs::metadata(directory.path()).unwrap().uid();
         assert_eq!(probe(directory.path()).unwrap(), owner);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_link_in_the_directory_is_written_through() {
+    async fn no_symbolic_link_in_the_directory_is_followed() {
         let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let victim = elsewhere.path().join("victim");
         std::fs::write(&victim, "theirs").unwrap();
@@ -206,20 +206,20 @@ mod tests {
             std::os::unix::fs::symlink(&victim, directory.path().join(name)).unwrap();
         }
         ensure_writable(directory.path()).unwrap();
-        let refusal = format!("{:#}", lock(directory.path()).await.unwrap_err());
-        assert!(refusal.ends_with("it is a symbolic link; remove it"), "{refusal}");
+        let error = format!("{:#}", lock(directory.path()).await.unwrap_err());
+        assert!(error.ends_with("it is a symbolic link; remove it"), "{error}");
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "theirs");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_directory_is_held_once() {
+    async fn a_directory_is_locked_once() {
         let directory = tempfile::tempdir().unwrap();
-        let held = lock(directory.path()).await.unwrap();
-        let refusal = lock(directory.path()).await.unwrap_err().to_string();
-        let internal = format!("is in use by another process (process {})", std::process::id());
-        assert!(refusal.contains(&internal), "{refusal}");
-        drop(held);
+        let first = lock(directory.path()).await.unwrap();
+        let error = lock(directory.path()).await.unwrap_err().to_string();
+        let expected = format!("in use by another process (process {})", std::process::id());
+        assert!(error.contains(&expected), "{error}");
+        drop(first);
         lock(directory.path()).await.unwrap();
     }
 }

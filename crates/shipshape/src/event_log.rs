@@ -49,7 +49,7 @@ async fn follow(client: &Client, reported: &mut ReportedStates) -> Result<(), Cl
     while let Some(event) = events.next().await {
         let now = SystemClock.now();
         if let Some(line) = reported.line(&event?, now) {
-            // A closed standard output is no reason to stop.
+            // A closed standard output does not stop the process.
             let _ = output::show(&format!("{}  {line}\n", now.strftime("%H:%M:%S")));
         }
     }
@@ -123,13 +123,13 @@ impl ReportedStates {
             Phase::Cancelling => "cancelling".to_owned(),
             Phase::Undoing => "undoing".to_owned(),
             Phase::Finished => {
-                let took = form.started_at.map(|begun| after(begun, form.finished_at.unwrap_or(now)));
-                let said = match form.state {
+                let duration = form.started_at.map(|started| after(started, form.finished_at.unwrap_or(now)));
+                let message = match form.state {
                     WorkState::Completed => String::new(),
                     _ if form.status_text.is_empty() => String::new(),
                     _ => format!(": {}", form.status_text),
                 };
-                format!("{}{}{said}", form.state.as_str(), took.unwrap_or_default())
+                format!("{}{}{message}", form.state.as_str(), duration.unwrap_or_default())
             }
         };
         let cluster = form.cluster_resource_id.as_deref().unwrap_or_default();
@@ -142,9 +142,9 @@ impl ReportedStates {
         let uuid = Uuid::parse_str(id).ok();
         match topic {
             "cluster" => {
-                let known = uuid.and_then(|uuid| self.clusters.remove(&uuid)).map(|(name, _)| name);
+                let reported = uuid.and_then(|uuid| self.clusters.remove(&uuid)).map(|(name, _)| name);
                 // Usually identified by its path.
-                let name = known.as_deref().or(id.rsplit('/').next()).unwrap_or(id);
+                let name = reported.as_deref().or(id.rsplit('/').next()).unwrap_or(id);
                 Some(format!("cluster {name}  deleted"))
             }
             "schedule" => {
@@ -164,8 +164,8 @@ fn short(id: &str) -> &str {
     id.get(..18).unwrap_or(id)
 }
 
-fn after(begun: Timestamp, ended: Timestamp) -> String {
-    let seconds = ended.duration_since(begun).as_secs();
+fn after(start: Timestamp, end: Timestamp) -> String {
+    let seconds = end.duration_since(start).as_secs();
     if seconds < 0 { String::new() } else { format!(" after {seconds} s") }
 }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_happens_to_a_manifest_is_one_line() {
+    fn each_state_change_of_a_manifest_is_one_line() {
         let events = [
             manifest("queued", "Pending", "", ""),
             manifest("queued", "Pending", "Unreachable", "nobody is there"),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_told_of_when_its_state_changes_and_its_name_is_not_obeyed() {
+    fn a_cluster_is_logged_when_its_state_changes_and_its_name_is_escaped() {
         let events = [cluster("Creating"), cluster("Creating"), cluster("Succeeded"), cluster("Deleting")];
         let about = "cluster web\u{FFFD}[31m";
         let expect = ["creating in eastus", "ready after 9 s", "deleting"].map(|it| format!("{about}  {it}"));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_gone_is_told_by_its_name() {
+    fn a_deleted_cluster_is_logged_by_its_name() {
         let gone = |id: &str| Event {
             id: String::new(),
             change: Change::Deleted { topic: "cluster".to_owned(), id: id.to_owned() },
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_sentence_is_cut() {
+    fn a_long_line_is_truncated() {
         let lines = lines(&[manifest("waiting", "Pending", "x", &"a".repeat(500))]);
         assert_eq!(lines[0].chars().count(), LINE_MAX + 1);
     }

@@ -22,15 +22,15 @@ use crate::version::Version;
 
 /// Limits for a handful of probes and scrapers, which send and read quickly; connections are not kept alive.
 fn limits() -> ListenerLimits {
-    let soon = Duration::from_secs(5);
+    let probe_timeout = Duration::from_secs(5);
     ListenerLimits {
         connections: 64,
         connections_per_address: 32,
-        first_byte: soon,
-        head: soon,
+        first_byte: probe_timeout,
+        head: probe_timeout,
         idle: Duration::ZERO,
-        body_pause: soon,
-        stall: 2 * soon,
+        body_pause: probe_timeout,
+        stall: 2 * probe_timeout,
         closing: Duration::from_millis(500),
         ..ListenerLimits::default()
     }
@@ -46,7 +46,7 @@ pub(crate) struct HealthServer {
 }
 
 #[derive(Debug, Clone)]
-struct Facts {
+struct HealthState {
     readiness: Readiness,
     metrics: Metrics,
 }
@@ -61,7 +61,7 @@ impl HealthServer {
         let listener = Listen { key: "health.listen", flag: "--health", address: listen }.bind().await?;
         Ok(HealthServer {
             listener: Listener::new(listener, limits())?,
-            router: router(Facts { readiness, metrics }),
+            router: router(HealthState { readiness, metrics }),
         })
     }
 
@@ -77,7 +77,7 @@ impl HealthServer {
     }
 }
 
-fn router(facts: Facts) -> Router {
+fn router(state: HealthState) -> Router {
     Router::new()
         .route("/livez", get(async || "alive\n"))
         .route("/readyz", get(ready))
@@ -89,19 +89,19 @@ fn router(facts: Facts) -> Router {
         .method_not_allowed_fallback(async || {
             (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed here\n")
         })
-        .with_state(facts)
+        .with_state(state)
 }
 
-async fn ready(State(facts): State<Facts>) -> Response {
-    let obstacles = facts.readiness.obstacles();
+async fn ready(State(state): State<HealthState>) -> Response {
+    let obstacles = state.readiness.obstacles();
     if obstacles.is_empty() {
         return "ready\n".into_response();
     }
     (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", obstacles.join("\n"))).into_response()
 }
 
-async fn metrics(State(facts): State<Facts>) -> Response {
-    match facts.metrics.to_text() {
+async fn metrics(State(state): State<HealthState>) -> Response {
+    match state.metrics.to_text() {
         Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written\n").into_response(),
     }

@@ -20,7 +20,7 @@ pub(crate) struct Listen {
 impl Listen {
     /// Binds the address.
     pub(crate) async fn bind(self) -> anyhow::Result<TcpListener> {
-        TcpListener::bind(self.address).await.map_err(|error| self.refusal(&error))
+        TcpListener::bind(self.address).await.map_err(|error| self.bind_error(&error))
     }
 
     /// Checks that the address can be bound. Another process may still bind it afterwards; then the listener reports it.
@@ -29,18 +29,18 @@ impl Listen {
         self.bind().await.map(drop)
     }
 
-    fn refusal(self, error: &io::Error) -> anyhow::Error {
+    fn bind_error(self, error: &io::Error) -> anyhow::Error {
         let Listen { key, flag, address } = self;
-        let advice = format!("choose another with {flag} ADDRESS:PORT or {key}");
+        let advice = format!("pass another with {flag} ADDRESS:PORT or {key}");
         match error.kind() {
             io::ErrorKind::AddrInUse => {
                 anyhow!("{key} {address}: the port is in use by another process; {advice}")
             }
             io::ErrorKind::AddrNotAvailable => {
-                anyhow!("{key} {address}: this machine does not have that address; {advice}")
+                anyhow!("{key} {address}: the address does not exist on this machine; {advice}")
             }
             io::ErrorKind::PermissionDenied => {
-                anyhow!("{key} {address}: this user may not open that port; {advice}")
+                anyhow!("{key} {address}: the user is not allowed to open this port; {advice}")
             }
             _ => anyhow!("{key} {address}: {error}; {advice}"),
         }

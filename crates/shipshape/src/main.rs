@@ -73,13 +73,13 @@ const BAD_USAGE: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
 /// Longest wait for blocking calls at the end of the process.
-const LINGER_MAX: Duration = Duration::from_secs(1);
+const BLOCKING_CALLS_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    // A shell requests completions by an environment variable; they come before anything else.
-    let here = std::env::current_dir().ok();
-    let completing = CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE);
-    match completing.try_complete(std::env::args_os(), here.as_deref()) {
+    // A shell requests completions by an environment variable; this is checked first.
+    let directory = std::env::current_dir().ok();
+    let completion = CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE);
+    match completion.try_complete(std::env::args_os(), directory.as_deref()) {
         Ok(true) => return ExitCode::SUCCESS,
         Ok(false) => {}
         Err(error) => return usage(&error),
@@ -129,11 +129,11 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
             serve(load()?, environment, |process| sim::run(process, command))
         }
         #[cfg(feature = "sim")]
-        Command::Sim(command) => ask(sim::ask(command, &load()?.config)),
+        Command::Sim(command) => run_client(sim::send_command(command, &load()?.config)),
         #[cfg(feature = "services")]
-        Command::Store(command) => ask(store::run(command, &load()?.config)),
+        Command::Store(command) => run_client(store::run(command, &load()?.config)),
         #[cfg(feature = "services")]
-        Command::Audit(command) => ask(audit::run(command, &load()?.config)),
+        Command::Audit(command) => run_client(audit::run(command, &load()?.config)),
         #[cfg(feature = "agent")]
         Command::Agent(_) => serve(load()?, environment, agent::run),
         Command::Config(ConfigCommand::Check) => output::show(&load()?.summary()),
@@ -143,22 +143,24 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Config(ConfigCommand::Show { output: ConfigOutput::Json, origin }) => {
             output::show(&load()?.to_json(*origin)?)
         }
-        Command::Version { command: Some(command), .. } => ask(commands::version(command, &invocation)),
+        Command::Version { command: Some(command), .. } => {
+            run_client(commands::version(command, &invocation))
+        }
         Command::Version { output: VersionOutput::Text, .. } => output::show(&Version::current().to_text()),
         Command::Version { output: VersionOutput::Json, .. } => output::show(&Version::current().to_json()?),
-        Command::Task(TaskCommand::Client(command)) => ask(commands::task(command, &invocation)),
+        Command::Task(TaskCommand::Client(command)) => run_client(commands::task(command, &invocation)),
         #[cfg(feature = "sim")]
-        Command::Task(TaskCommand::Test(flags)) => ask(task_test::test(flags)),
-        Command::Manifest(command) => ask(commands::manifest(command, &invocation)),
-        Command::Schedule(command) => ask(commands::schedule(command, &invocation)),
-        Command::Cluster(command) => ask(commands::cluster(command, &invocation)),
-        Command::Operation(command) => ask(commands::operation(command, &invocation)),
+        Command::Task(TaskCommand::Test(flags)) => run_client(task_test::test(flags)),
+        Command::Manifest(command) => run_client(commands::manifest(command, &invocation)),
+        Command::Schedule(command) => run_client(commands::schedule(command, &invocation)),
+        Command::Cluster(command) => run_client(commands::cluster(command, &invocation)),
+        Command::Operation(command) => run_client(commands::operation(command, &invocation)),
         #[cfg(feature = "sim")]
-        Command::Cloud(command) => ask(commands::cloud(command, &invocation)),
-        Command::Budget(command) => ask(commands::budget(command, &invocation)),
-        Command::Plan(command) => ask(commands::plan(command, &invocation)),
-        Command::Why(command) => ask(commands::why(command, &invocation)),
-        Command::Events(command) => ask(commands::events(command, &invocation)),
+        Command::Cloud(command) => run_client(commands::cloud(command, &invocation)),
+        Command::Budget(command) => run_client(commands::budget(command, &invocation)),
+        Command::Plan(command) => run_client(commands::plan(command, &invocation)),
+        Command::Why(command) => run_client(commands::why(command, &invocation)),
+        Command::Events(command) => run_client(commands::events(command, &invocation)),
         Command::Context(command) => commands::context(command, &invocation),
         Command::Completion { shell } => output::show(&completion(*shell)?),
     }
@@ -168,11 +170,11 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
 #[cfg(feature = "services")]
 fn load_for_up(cli: &Cli, up: &UpFlags, environment: &Environment) -> Result<Loaded, ConfigErrors> {
     let load = |flags: &[Flag]| config::load(cli.settings.config.as_deref(), environment, flags);
-    // Events are shown on standard output, clusters that do not answer among them; the log is for faults.
+    // Events, including unreachable clusters, are shown on standard output; the log is for faults.
     let quiet = Flag::Default { key: "log.level", value: "warn,kube_client=off".to_owned() };
     let mut flags = [cli.flags(), vec![quiet]].concat();
     let loaded = load(&flags)?;
-    // The clusters of a demonstration keep their settings, whether or not the demonstration goes on.
+    // The clusters of a demonstration keep their settings, whether or not the demonstration continues.
     let defaults = demo_defaults(up, loaded.config.data_dir.as_ref());
     if defaults.is_empty() {
         return Ok(loaded);
@@ -181,7 +183,7 @@ fn load_for_up(cli: &Cli, up: &UpFlags, environment: &Environment) -> Result<Loa
     load(&flags)
 }
 
-/// Defaults for a data directory with a demonstration, or in which one is about to begin.
+/// Defaults for a data directory with a demonstration, or in which one is about to start.
 #[cfg(feature = "sim")]
 fn demo_defaults(up: &UpFlags, data_dir: &Path) -> Vec<Flag> {
     match up.demo().is_some() || demo::was_started_in(data_dir) {
@@ -198,9 +200,8 @@ fn demo_defaults(_: &UpFlags, _: &Path) -> Vec<Flag> {
 /// The completion script of a shell, which calls this executable for names on the server.
 fn completion(shell: Shell) -> anyhow::Result<String> {
     let shells = Shells::builtins();
-    let completer =
-        shells.completer(&shell.to_string()).context("the shell is one of those that are known")?;
-    let executable = std::env::current_exe().context("this executable has no path")?;
+    let completer = shells.completer(&shell.to_string()).context("the shell is not supported")?;
+    let executable = std::env::current_exe().context("the path of this executable is unknown")?;
     let mut script = Vec::new();
     let executable = executable.to_string_lossy();
     completer.write_registration(complete::VARIABLE, "shipshape", "shipshape", &executable, &mut script)?;
@@ -208,11 +209,11 @@ fn completion(shell: Shell) -> anyhow::Result<String> {
 }
 
 /// Runs a client command.
-fn ask(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+fn run_client(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(command);
-    runtime.shutdown_timeout(LINGER_MAX);
-    ended
+    let result = runtime.block_on(command);
+    runtime.shutdown_timeout(BLOCKING_CALLS_MAX);
+    result
 }
 
 /// Runs services in a runtime, with logs and traces.
@@ -226,20 +227,20 @@ where
 {
     let colour = environment.allows_colour() && std::io::stderr().is_terminal();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let telemetry = Telemetry::start(&loaded.config, colour)?;
         for sentence in loaded.renamed() {
             tracing::warn!("Setting {sentence}");
         }
-        let ended = match Process::new(loaded.config) {
+        let result = match Process::new(loaded.config) {
             Ok(process) => services(process).await,
             Err(error) => Err(error),
         };
         telemetry.finish().await;
-        ended
+        result
     });
-    runtime.shutdown_timeout(LINGER_MAX);
-    ended
+    runtime.shutdown_timeout(BLOCKING_CALLS_MAX);
+    result
 }
 
 /// Prints usage errors or help.
@@ -254,7 +255,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     if masked == text {
         let _ = error.print();
     } else {
-        output::complain(masked.trim_start_matches("error: "));
+        output::error(masked.trim_start_matches("error: "));
     }
     ExitCode::from(BAD_USAGE)
 }
@@ -262,16 +263,16 @@ fn usage(error: &clap::Error) -> ExitCode {
 /// Prints errors, one line each, and chooses the exit code.
 fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(errors) = error.downcast_ref::<ConfigErrors>() {
-        errors.sentences().iter().for_each(|sentence| output::complain(sentence));
+        errors.sentences().iter().for_each(|sentence| output::error(sentence));
         return ExitCode::from(BAD_USAGE);
     }
     if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
         output::note(&interrupted.to_string());
         return ExitCode::from(INTERRUPTED);
     }
-    output::complain(&format!("{error:#}"));
+    output::error(&format!("{error:#}"));
     match error.downcast_ref::<Fault>() {
-        Some(Fault::Insisted { signal, .. }) => ExitCode::from(signal.exit_code()),
+        Some(Fault::Interrupted { signal, .. }) => ExitCode::from(signal.exit_code()),
         _ => ExitCode::FAILURE,
     }
 }

@@ -14,7 +14,7 @@ use crate::version::Version;
 pub(crate) struct Metrics(Arc<Mutex<Registry>>);
 
 impl Metrics {
-    /// A registry with the metrics of every process. Every name begins with `shipshape_`.
+    /// A registry with the metrics of every process. Every name starts with `shipshape_`.
     pub(crate) fn new(readiness: Readiness) -> Metrics {
         let mut registry = Registry::with_prefix("shipshape");
         let version = Version::current();
@@ -28,7 +28,7 @@ impl Metrics {
         Metrics(Arc::new(Mutex::new(registry)))
     }
 
-    /// Registers the metrics of a service; their names begin with `shipshape_<service>_`.
+    /// Registers the metrics of a service; their names start with `shipshape_<service>_`.
     #[cfg(feature = "services")]
     pub(crate) fn register<M: Default>(
         &self,

@@ -27,7 +27,7 @@ pub(crate) async fn open_reader(config: &StoreConfig) -> anyhow::Result<Reader> 
             if let StoreUrl::Sqlite(path) = &config.url
                 && !path.as_ref().exists()
             {
-                anyhow::bail!("store {path}: does not exist; `shipshape up` makes one");
+                anyhow::bail!("store {path}: does not exist; run `shipshape up` to create it");
             }
             return Err(error.into());
         }

@@ -60,7 +60,7 @@ pub(crate) async fn open(
         false => None,
     };
     tracing::info!("The portal is at {url}");
-    process.accepts("portal.connections", connections);
+    process.record_connection_limit("portal.connections", connections);
     let live = portal.clone();
     process.tasks.spawn(Stage::Listeners, "portal", |shutdown| async move {
         portal.serve(listener, shutdown).await;
@@ -100,7 +100,7 @@ fn login(config: &Config, has_tls: bool) -> anyhow::Result<Login> {
     }
     if !is_local {
         bail!(
-            "portal.listen {listen} can be reached from elsewhere, but portal.oidc.issuer does not say how people sign in; set it, or listen on a loopback address such as 127.0.0.1:8444"
+            "portal.listen {listen} is not a loopback address and requires sign-in; set portal.oidc.issuer, or listen on a loopback address such as 127.0.0.1:8444"
         );
     }
     Ok(Login::OneTimeLink)
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_signs_in_how_follows_from_the_settings() {
+    fn the_kind_of_sign_in_depends_on_the_settings() {
         let check = |change: &dyn Fn(&mut Config), has_tls: bool, expect: &str| {
             let mut config = Config::default();
             change(&mut config);

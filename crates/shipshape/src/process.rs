@@ -60,7 +60,7 @@ impl Process {
 
     /// Records the connection limit of a listener.
     #[cfg(feature = "services")]
-    pub(crate) fn accepts(&mut self, setting: &'static str, connections: usize) {
+    pub(crate) fn record_connection_limit(&mut self, setting: &'static str, connections: usize) {
         self.connections.push((setting, connections));
     }
 
@@ -74,10 +74,10 @@ impl Process {
     /// probes see a starting process rather than a dead one.
     pub(crate) async fn open_health(&mut self) -> anyhow::Result<String> {
         let listen = self.config.health.listen;
-        let admin = HealthServer::bind(listen, self.readiness.clone(), self.metrics.clone()).await?;
-        let url = admin.url();
+        let server = HealthServer::bind(listen, self.readiness.clone(), self.metrics.clone()).await?;
+        let url = server.url();
         tracing::info!("Health and metrics at {url}");
-        self.tasks.spawn(Stage::Infrastructure, "health", |shutdown| admin.serve(shutdown));
+        self.tasks.spawn(Stage::Infrastructure, "health", |shutdown| server.serve(shutdown));
         Ok(url)
     }
 }

@@ -30,48 +30,48 @@ use crate::readiness::Condition;
 use crate::supervisor::Stage;
 use crate::version::Version;
 
-/// Interval between checks of our own certificates, which are renewed months before they expire.
-const RENEW_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
+/// Interval between checks of the generated certificates, which are renewed months before they expire.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// Interval between pings of the store.
-const WATCH: Duration = Duration::from_secs(5);
+const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Opens what all services use: the health endpoint, the store and its housekeeping. Returns the URL of the health endpoint and
+/// Opens the shared parts of all services: the health endpoint, the store and its housekeeping. Returns the URL of the health endpoint and
 /// the store.
 pub(crate) async fn open_base(process: &mut Process) -> anyhow::Result<(String, Store)> {
     ensure_writable(process.config.data_dir.as_ref())?;
-    let answers = process.readiness.condition("store");
+    let store_ready = process.readiness.condition("store");
     let health = process.open_health().await?;
-    answers.not_ready("opening");
+    store_ready.not_ready("opening");
     let store = open_store::open_store(&process.config.store).await?;
     tracing::info!("The store is {}", store.location());
 
     let counts = process.metrics.register("store", housekeeping::Metrics::register);
     let retention = open_store::retention(&process.config.retention);
-    let keeper = store.clone();
+    let housekeeping_store = store.clone();
     process.tasks.spawn(Stage::Infrastructure, "housekeeping", move |shutdown| async move {
-        housekeeping::run(keeper, retention, counts, shutdown).await;
+        housekeeping::run(housekeeping_store, retention, counts, shutdown).await;
         Ok(())
     });
     let watched = store.reader();
-    answers.ready();
+    store_ready.ready();
     process
         .tasks
-        .spawn(Stage::Infrastructure, "store-watch", move |shutdown| watch(watched, answers, shutdown));
+        .spawn(Stage::Infrastructure, "store-watch", move |shutdown| watch(watched, store_ready, shutdown));
     Ok((health, store))
 }
 
 /// Updates the readiness by pings of the database.
-async fn watch(reader: Reader, answers: Condition, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let mut answered = true;
-    while shutdown.run_until_cancelled(tokio::time::sleep(WATCH)).await.is_some() {
+async fn watch(reader: Reader, store_ready: Condition, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let mut is_reachable = true;
+    while shutdown.run_until_cancelled(tokio::time::sleep(PING_INTERVAL)).await.is_some() {
         let pinged = reader.ping().await;
         match &pinged {
-            Ok(()) => answers.ready(),
-            Err(error) => answers.not_ready(error.to_string()),
+            Ok(()) => store_ready.ready(),
+            Err(error) => store_ready.not_ready(error.to_string()),
         }
-        if pinged.is_ok() != answered {
-            answered = pinged.is_ok();
+        if pinged.is_ok() != is_reachable {
+            is_reachable = pinged.is_ok();
             match pinged {
                 Ok(()) => tracing::info!("The store is reachable again"),
                 Err(error) => {
@@ -104,7 +104,7 @@ pub(crate) async fn frontend(
 ) -> anyhow::Result<Api> {
     let open = process.readiness.condition("frontend");
     let metrics = process.metrics.register("frontend", frontend::Metrics::register);
-    process.accepts("frontend.connections", config.connections);
+    process.record_connection_limit("frontend.connections", config.connections);
     let pair = config.certificate.clone().zip(config.key.clone());
     let deps = frontend::Deps {
         store: store.clone(),
@@ -113,8 +113,8 @@ pub(crate) async fn frontend(
         cloud: cloud.map(Into::into),
     };
     let server = frontend::Server::bind(config, deps).await?;
-    let within = |name: &str| Client::in_process(server.local(name));
-    let api = Api { url: server.url(), pair, portal: within("portal"), internal: within("up") };
+    let in_process = |name: &str| Client::in_process(server.local(name));
+    let api = Api { url: server.url(), pair, portal: in_process("portal"), internal: in_process("up") };
     tracing::info!("The API is at {}", api.url);
     process.tasks.spawn(Stage::Listeners, "frontend", move |shutdown| async move {
         Ok(server.serve(shutdown).await?)
@@ -133,12 +133,12 @@ pub(crate) async fn frontend_with_context(
     let mut config = process.config.frontend();
     let data_dir: &Path = process.config.data_dir.as_ref();
     let mut file = ContextFile::open(String::new());
-    let mut own = None;
+    let mut generated = None;
     if !config.insecure {
-        let listens_at = config.listen.ip();
-        let names = if listens_at.is_unspecified() { Vec::new() } else { vec![listens_at.to_string()] };
-        let pki = PkiDirectory::ensure(&data_dir.join("pki"), &names, SystemClock.now())
-            .context("the certificates")?;
+        let address = config.listen.ip();
+        let names = if address.is_unspecified() { Vec::new() } else { vec![address.to_string()] };
+        let pki =
+            PkiDirectory::ensure(&data_dir.join("pki"), &names, SystemClock.now()).context("certificates")?;
         match &config.certificate {
             // A configured certificate file contains its issuers as well.
             Some(certificate) => {
@@ -152,16 +152,16 @@ pub(crate) async fn frontend_with_context(
             set_operator_credential(&mut file, &pki)?;
         }
         config.complete_from(&pki);
-        own = Some((pki, names, has_operator));
+        generated = Some((pki, names, has_operator));
     }
     let data_dir = data_dir.to_owned();
     let api = frontend(process, store, config, cloud).await?;
     file.server = api.url.clone();
     let published = contexts::publish(&data_dir, &file, environment)?;
-    if let Some((pki, names, has_operator)) = own {
+    if let Some((pki, names, has_operator)) = generated {
         let environment = environment.clone();
         process.tasks.spawn(Stage::Listeners, "certificates", move |shutdown| async move {
-            while shutdown.run_until_cancelled(tokio::time::sleep(RENEW_EVERY)).await.is_some() {
+            while shutdown.run_until_cancelled(tokio::time::sleep(RENEWAL_INTERVAL)).await.is_some() {
                 let renewed = pki.renew(&names, SystemClock.now()).map_err(anyhow::Error::from);
                 let renewed = renewed.and_then(|is_new| {
                     if is_new && has_operator {
@@ -172,7 +172,7 @@ pub(crate) async fn frontend_with_context(
                     Ok(())
                 });
                 if let Err(error) = renewed {
-                    tracing::error!(error = &*error, "Renewal of our certificates failed: {error:#}");
+                    tracing::error!(error = &*error, "Renewal of the certificates failed: {error:#}");
                 }
             }
             Ok(())
@@ -229,9 +229,9 @@ fn service_resources(config: &Config) -> lifecycle::Service {
 /// Runs manifests.
 pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<&Cloud>) {
     let clock = Arc::new(SystemClock);
-    let mut fleet = actuator::TaskCatalog::new(store.reader(), connections(process, store), clock.clone());
+    let mut tasks = actuator::TaskCatalog::new(store.reader(), connections(process, store), clock.clone());
     if let Some(cloud) = cloud {
-        fleet = fleet.with_provider(actuator::Provider {
+        tasks = tasks.with_provider(actuator::Provider {
             vault: cloud.vault.clone(),
             identities: cloud.identities.clone(),
             store: store.clone(),
@@ -239,7 +239,7 @@ pub(crate) fn actuator(process: &mut Process, store: &Store, cloud: Option<&Clou
     }
     let deps = actuator::Deps {
         store: store.clone(),
-        tasks: Arc::new(fleet),
+        tasks: Arc::new(tasks),
         clock,
         metrics: process.metrics.register("actuator", actuator::Metrics::register),
         config: process.config.actuator.clone(),

@@ -110,28 +110,28 @@ async fn check(form: Form, config: &Config) -> anyhow::Result<()> {
 async fn migrate(config: &Config) -> anyhow::Result<()> {
     open_store::ensure_directories(config)?;
     let before = open_store::schema(&config.store).await?;
-    let mut wanted = config.store.clone();
-    wanted.migrate = Migrate::Auto;
-    let store = open_store::open_store(&wanted).await?;
+    let mut migrating = config.store.clone();
+    migrating.migrate = Migrate::Auto;
+    let store = open_store::open_store(&migrating).await?;
     let place = store.location();
     store.close().await;
     output::show(&match before.found {
         found if found >= before.known => format!("{place}: schema {found} is up to date\n"),
-        found => format!("{place}: schema {found} was brought to {}\n", before.known),
+        found => format!("{place}: schema migrated from {found} to {}\n", before.known),
     })
 }
 
 async fn backup(target: &Path, config: &Config) -> anyhow::Result<()> {
     if target.exists() {
-        bail!("backup {}: is there already; give a new name", target.display());
+        bail!("backup {}: already exists; pass another name", target.display());
     }
     let reader = open_store::open_reader(&config.store).await?;
-    let made = reader.backup(target).await;
+    let written = reader.backup(target).await;
     reader.close().await;
-    made?;
+    written?;
     let bytes = std::fs::metadata(target).map_or(0, |it| it.len());
     output::show(&format!(
-        "{}: {bytes} bytes; keep the key file {} with it, but not in the same place\n",
+        "{}: {bytes} bytes; keep a copy of the key file {} too, in another place\n",
         target.display(),
         config.store.key_file
     ))
@@ -140,24 +140,24 @@ async fn backup(target: &Path, config: &Config) -> anyhow::Result<()> {
 async fn export(target: &Path, config: &Config) -> anyhow::Result<()> {
     let to_stdout = target == Path::new("-");
     if !to_stdout && target.exists() {
-        bail!("export {}: is there already; give a new name", target.display());
+        bail!("export {}: already exists; pass another name", target.display());
     }
     if open_store::schema(&config.store).await?.found == 0 {
-        bail!("export: there is no store at {}", config.store.url);
+        bail!("export: no store at {}", config.store.url);
     }
     let store = open_store::open_store(&config.store).await?;
-    let moved = if to_stdout {
+    let counts = if to_stdout {
         store.export(&mut std::io::stdout()).await.map_err(anyhow::Error::from)
     } else {
-        write_whole(target, &store).await
+        export_to_file(target, &store).await
     };
     store.close().await;
-    let summary = counted(&moved?);
+    let summary = counts_text(&counts?);
     if to_stdout { Ok(()) } else { output::show(&format!("{}: {summary}\n", target.display())) }
 }
 
 /// The file appears when it is complete.
-async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<store::TransferCounts> {
+async fn export_to_file(target: &Path, store: &store::Store) -> anyhow::Result<store::TransferCounts> {
     let mut part = target.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
@@ -166,31 +166,31 @@ async fn write_whole(target: &Path, store: &store::Store) -> anyhow::Result<stor
     let _ = std::fs::remove_file(&part);
     let file = File::options().write(true).create_new(true).mode(0o600).open(&part);
     let mut file = BufWriter::new(file.with_context(unwritten)?);
-    let moved = store.export(&mut file).await;
+    let counts = store.export(&mut file).await;
     let finished = file.flush().and_then(|()| file.get_ref().sync_all());
-    let moved = match (moved, finished) {
-        (Ok(moved), Ok(())) => moved,
-        (moved, finished) => {
+    let counts = match (counts, finished) {
+        (Ok(counts), Ok(())) => counts,
+        (counts, finished) => {
             let _ = std::fs::remove_file(&part);
-            moved?;
+            counts?;
             return Err(finished.err().unwrap_or_else(|| std::io::Error::other("unfinished")))
                 .with_context(unwritten);
         }
     };
     std::fs::rename(&part, target).with_context(unwritten)?;
-    Ok(moved)
+    Ok(counts)
 }
 
 async fn import(source: &Path, config: &Config) -> anyhow::Result<()> {
     // An export is sealed with the keys of its store; a new key could not open it.
     if !config.store.key_file.as_ref().exists() {
         bail!(
-            "import: the key file {} does not exist; copy the one of the exported store there, or name it with --set store.key_file=FILE",
+            "import: the key file {} does not exist; copy the key file of the exported store there, or pass it with --set store.key_file=FILE",
             config.store.key_file
         );
     }
     let store = open_store::open_store(&config.store).await?;
-    let moved = if source == Path::new("-") {
+    let counts = if source == Path::new("-") {
         store.import(&mut BufReader::new(std::io::stdin())).await
     } else {
         let opened =
@@ -205,17 +205,17 @@ async fn import(source: &Path, config: &Config) -> anyhow::Result<()> {
     };
     let place = store.location();
     store.close().await;
-    output::show(&format!("{place}: {}\n", counted(&moved?)))
+    output::show(&format!("{place}: {}\n", counts_text(&counts?)))
 }
 
-fn counted(counts: &store::TransferCounts) -> String {
+fn counts_text(counts: &store::TransferCounts) -> String {
     let parts: Vec<String> = counts.iter().map(|(table, count)| format!("{count} {table}")).collect();
     parts.join(", ")
 }
 
 async fn rotate_key(to: Option<&str>, keep_old: bool, config: &Config) -> anyhow::Result<()> {
     if open_store::schema(&config.store).await?.found == 0 {
-        bail!("rotate-key: there is no store at {}", config.store.url);
+        bail!("rotate-key: no store at {}", config.store.url);
     }
     let store = open_store::open_store(&config.store).await?;
     let rotated = async {
@@ -228,9 +228,9 @@ async fn rotate_key(to: Option<&str>, keep_old: bool, config: &Config) -> anyhow
     let rotated = rotated.await;
     store.close().await;
     let rotation = rotated?;
-    let old = if keep_old { "the old keys stay in" } else { "the old keys are gone from" };
+    let old = if keep_old { "the old keys are kept in" } else { "the old keys were removed from" };
     output::show(&format!(
-        "key {} seals from now on (sealed anew: {}); {old} {}\n",
+        "key {} is current ({} secrets sealed again); {old} {}\n",
         rotation.key_id, rotation.resealed, config.store.key_file
     ))
 }

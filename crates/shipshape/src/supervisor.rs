@@ -24,7 +24,7 @@ pub(crate) enum Stage {
     /// Workers of leases and queues: together with the listeners, so that running work has the whole deadline to finish
     /// or to be released. A pending request may take a third of it and needs no worker.
     Workers,
-    /// What the others depend on, such as store housekeeping and the health endpoint: last.
+    /// Tasks that the others depend on, such as store housekeeping and the health endpoint: last.
     Infrastructure,
 }
 
@@ -64,8 +64,8 @@ impl fmt::Display for Signal {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     /// A task returned before a shutdown.
-    #[error("task {name} ended although nothing asked it to")]
-    EndedUnasked {
+    #[error("task {name} stopped unexpectedly")]
+    StoppedUnexpectedly {
         /// The task.
         name: &'static str,
     },
@@ -87,7 +87,7 @@ pub(crate) enum Fault {
         message: String,
     },
     /// Tasks did not end within the deadline and were aborted.
-    #[error("the shutdown took longer than {deadline:?}; cut off: {}", names.join(", "))]
+    #[error("the shutdown took longer than {deadline:?}; aborted tasks: {}", names.join(", "))]
     Overdue {
         /// The deadline.
         deadline: Duration,
@@ -95,8 +95,8 @@ pub(crate) enum Fault {
         names: Vec<&'static str>,
     },
     /// A second signal arrived before the shutdown was complete.
-    #[error("a second {signal} ended the shutdown early; cut off: {}", names.join(", "))]
-    Insisted {
+    #[error("a second {signal} aborted the shutdown; aborted tasks: {}", names.join(", "))]
+    Interrupted {
         /// The second signal.
         signal: Signal,
         /// The aborted tasks.
@@ -110,7 +110,7 @@ pub(crate) struct Supervisor {
     deadline: Duration,
     signals: Signals,
     /// Whether a signal has started the shutdown; the next one aborts it.
-    asked: bool,
+    is_signalled: bool,
     tasks: JoinSet<anyhow::Result<()>>,
     named: HashMap<Id, (Stage, &'static str)>,
     stopping: CancellationToken,
@@ -133,7 +133,7 @@ impl Supervisor {
         Supervisor {
             deadline,
             signals,
-            asked: false,
+            is_signalled: false,
             tasks: JoinSet::new(),
             named: HashMap::new(),
             stopping: CancellationToken::new(),
@@ -166,47 +166,47 @@ impl Supervisor {
         let mut fault = tokio::select! {
             signal = self.signals.next() => {
                 tracing::info!("{signal} received, shutting down within {:?}", self.deadline);
-                self.asked = true;
+                self.is_signalled = true;
                 None
             }
-            Some((_, name, ended)) = next_end(&mut self.tasks, &mut self.named) => Some(unasked(name, ended)),
+            Some((_, name, result)) = next_finished(&mut self.tasks, &mut self.named) => Some(unexpected_stop(name, result)),
         };
         if let Some(fault) = &fault {
             tracing::error!(error = %Chain(fault), "Shutting down: {fault}");
         }
         self.stopping.cancel();
-        let ended_early = self.end_in_order(&mut fault).await;
+        let aborted = self.stop_in_order(&mut fault).await;
         self.tasks.abort_all();
         // The first error is the cause; later ones were logged.
-        match fault.or(ended_early) {
+        match fault.or(aborted) {
             None => Ok(()),
             Some(fault) => Err(fault),
         }
     }
 
     /// Stops each stage and waits for it. Returns why it stopped waiting, if not all tasks ended.
-    async fn end_in_order(&mut self, first: &mut Option<Fault>) -> Option<Fault> {
+    async fn stop_in_order(&mut self, first: &mut Option<Fault>) -> Option<Fault> {
         let limit = Instant::now() + self.deadline;
         self.token(Stage::Listeners).cancel();
         self.token(Stage::Workers).cancel();
         for stage in Stage::IN_ORDER {
             self.token(stage).cancel();
-            while self.named.values().any(|(of, _)| *of == stage) {
-                let (of, name, ended) = tokio::select! {
-                    Some(end) = next_end(&mut self.tasks, &mut self.named) => end,
+            while self.named.values().any(|(stage_of_task, _)| *stage_of_task == stage) {
+                let (stage_of_task, name, result) = tokio::select! {
+                    Some(finished) = next_finished(&mut self.tasks, &mut self.named) => finished,
                     signal = self.signals.next() => {
-                        if !std::mem::replace(&mut self.asked, true) {
-                            continue; // a fault began this shutdown: the first signal asks for what is already happening
+                        if !std::mem::replace(&mut self.is_signalled, true) {
+                            continue; // a fault started this shutdown, so the first signal adds nothing
                         }
-                        return Some(Fault::Insisted { signal, names: self.names() });
+                        return Some(Fault::Interrupted { signal, names: self.names() });
                     }
                     () = tokio::time::sleep_until(limit) => {
                         return Some(Fault::Overdue { deadline: self.deadline, names: self.names() });
                     }
                 };
-                let fault = match ended {
-                    Ok(Ok(())) if self.token(of).is_cancelled() => continue, // as it should
-                    ended => unasked(name, ended),
+                let fault = match result {
+                    Ok(Ok(())) if self.token(stage_of_task).is_cancelled() => continue, // stopped as requested
+                    result => unexpected_stop(name, result),
                 };
                 tracing::error!(error = %Chain(&fault), "During the shutdown {fault}");
                 first.get_or_insert(fault);
@@ -216,11 +216,11 @@ impl Supervisor {
     }
 
     fn token(&self, stage: Stage) -> &CancellationToken {
-        let [doors, workers, keel] = &self.stages;
+        let [listeners, workers, infrastructure] = &self.stages;
         match stage {
-            Stage::Listeners => doors,
+            Stage::Listeners => listeners,
             Stage::Workers => workers,
-            Stage::Infrastructure => keel,
+            Stage::Infrastructure => infrastructure,
         }
     }
 
@@ -232,27 +232,27 @@ impl Supervisor {
     }
 }
 
-type Ended = Result<anyhow::Result<()>, JoinError>;
+type TaskResult = Result<anyhow::Result<()>, JoinError>;
 
 /// The next task that ends; `None` if there is none.
-async fn next_end(
+async fn next_finished(
     tasks: &mut JoinSet<anyhow::Result<()>>,
     named: &mut HashMap<Id, (Stage, &'static str)>,
-) -> Option<(Stage, &'static str, Ended)> {
-    let (id, ended) = match tasks.join_next_with_id().await? {
+) -> Option<(Stage, &'static str, TaskResult)> {
+    let (id, result) = match tasks.join_next_with_id().await? {
         Ok((id, result)) => (id, Ok(result)),
         Err(error) => (error.id(), Err(error)),
     };
-    named.remove(&id).map(|(stage, name)| (stage, name, ended))
+    named.remove(&id).map(|(stage, name)| (stage, name, result))
 }
 
-fn unasked(name: &'static str, ended: Ended) -> Fault {
-    match ended {
-        Ok(Ok(())) => Fault::EndedUnasked { name },
+fn unexpected_stop(name: &'static str, result: TaskResult) -> Fault {
+    match result {
+        Ok(Ok(())) => Fault::StoppedUnexpectedly { name },
         Ok(Err(cause)) => Fault::Failed { name, cause },
         Err(error) => match error.try_into_panic() {
             Ok(panic) => Fault::Panicked { name, message: panic_message(panic.as_ref()) },
-            Err(_) => Fault::EndedUnasked { name }, // aborted by someone else
+            Err(_) => Fault::StoppedUnexpectedly { name }, // aborted by someone else
         },
     }
 }

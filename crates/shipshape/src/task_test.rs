@@ -27,7 +27,7 @@ use planner::task::{Definition, check};
 use serde_json::{Map, Value};
 use steps::engine::{
     ATTEMPTS_MAX, Body, Journal, Plan, PollStatus, RunControl, RunOutcome, RunRequest, Step, StepError,
-    run as walk,
+    run as run_plan,
 };
 use steps::{ClusterContext, ClusterFacts};
 use store::{ClaimedWork, Keyring, LEASE, Location, NewWork, Options, Store, WorkView};
@@ -64,7 +64,7 @@ pub(crate) struct TestFlags {
 
 /// Runs the task of the flags, prints the report, and fails unless the result is the expected one.
 pub(crate) async fn test(flags: &TestFlags) -> anyhow::Result<()> {
-    let Document { place, value } = flags.documents.read_one()?;
+    let Document { place, value } = flags.documents.read_single()?;
     let form: TaskForm = planner::task::from_value(value).with_context(|| place.clone())?;
     let objects = flags.objects.as_ref().map(|file| {
         std::fs::read_to_string(file).with_context(|| format!("{}: cannot be read", file.display()))
@@ -78,7 +78,7 @@ pub(crate) async fn test(flags: &TestFlags) -> anyhow::Result<()> {
     let report = run(&form, &test).await.with_context(|| place)?;
     output::show(&report.text)?;
     if !report.as_expected {
-        bail!("the task ended as {}", report.state);
+        bail!("the task finished as {}", report.state);
     }
     Ok(())
 }
@@ -117,10 +117,10 @@ async fn run(form: &TaskForm, test: &TaskTest) -> anyhow::Result<Report> {
         }
     }
     let cluster = kubesim::SimulatedCluster::start("test", kubesim::ClusterOptions::default()).await?;
-    let life = Kubelets::for_cluster(&cluster, NODES.map(NodeTemplate::worker).to_vec());
-    let run_state = TestRun::set(&cluster, &definition, test).await?;
+    let kubelets = Kubelets::for_cluster(&cluster, NODES.map(NodeTemplate::worker).to_vec());
+    let run_state = TestRun::prepare(&cluster, &definition, test).await?;
     let work = run_state.execute().await;
-    life.stop().await;
+    kubelets.stop().await;
     cluster.stop().await;
     run_state.report(&work?).await
 }
@@ -137,7 +137,7 @@ struct TestRun<'a> {
 }
 
 impl<'a> TestRun<'a> {
-    async fn set(
+    async fn prepare(
         cluster: &kubesim::SimulatedCluster,
         definition: &'a Definition,
         test: &'a TaskTest,
@@ -182,7 +182,7 @@ impl<'a> TestRun<'a> {
             let claimed = self.next_claim().await?;
             let plan = self.definition.plan_from_forms(&self.test.parameters, &self.context.cluster)?;
             let plan = faults.inject(plan);
-            let order = RunRequest {
+            let request = RunRequest {
                 store: &self.store,
                 claimed: &claimed,
                 plan: &plan,
@@ -193,22 +193,22 @@ impl<'a> TestRun<'a> {
                 actor: "service:task-test",
                 attempts_max: ATTEMPTS_MAX,
             };
-            let ended = tokio::select! {
-                ended = walk(order) => Some(ended),
+            let outcome = tokio::select! {
+                outcome = run_plan(request) => Some(outcome),
                 () = faults.crash.notified() => None,
             };
-            match ended {
+            match outcome {
                 Some(RunOutcome::Finished(completion)) => drop(self.store.complete(&[completion]).await?),
                 Some(RunOutcome::Released { yielding, .. }) => self.store.release(yielding).await?,
-                Some(RunOutcome::LeaseLost) => bail!("the work was lost though nobody took it"),
+                Some(RunOutcome::LeaseLost) => bail!("the lease was lost without a take-over"),
                 None => {}
             }
-            let work = self.store.work(self.work).await?.context("the work is gone")?;
+            let work = self.store.work(self.work).await?.context("the work does not exist")?;
             if work.state.is_terminal() {
                 return Ok(work);
             }
         }
-        bail!("the task did not end after {CLAIMS_MAX} claims")
+        bail!("the task did not finish within {CLAIMS_MAX} claims")
     }
 
     /// Advances the clock until the work can be claimed or taken over.
@@ -234,8 +234,8 @@ impl<'a> TestRun<'a> {
         let mut after = None;
         loop {
             let page = self.store.entries(self.work, after, PAGE).await?;
-            for (place, entry) in &page {
-                after = Some(*place);
+            for (number, entry) in &page {
+                after = Some(*number);
                 if let Some(line) = line(entry) {
                     writeln!(text, "  {line}")?;
                 }
@@ -264,20 +264,20 @@ impl<'a> TestRun<'a> {
 /// One entry of the history; `None` for bookkeeping entries.
 fn line(entry: &Entry) -> Option<String> {
     let step = entry.step.as_deref().unwrap_or_default();
-    let took = entry.duration_ms.map(|millis| TimeSpan::new(Duration::from_millis(millis)));
-    let took = took.map(|took| format!(" ({took})")).unwrap_or_default();
-    let said = entry.message.as_deref().unwrap_or_default().trim_end().replace('\n', "\n      ");
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    let duration = entry.duration_ms.map(|millis| TimeSpan::new(Duration::from_millis(millis)));
+    let duration = duration.map(|duration| format!(" ({duration})")).unwrap_or_default();
+    let message = entry.message.as_deref().unwrap_or_default().trim_end().replace('\n', "\n      ");
+    let message = if message.is_empty() { String::new() } else { format!(": {message}") };
     Some(match entry.event {
         EntryEvent::StepStarted => format!("{step} started"),
-        EntryEvent::StepFinished => format!("{step} done{took}{said}"),
-        EntryEvent::StepFailed => format!("{step} failed{took}{said}"),
-        EntryEvent::Undone => format!("{step} undone{took}{said}"),
+        EntryEvent::StepFinished => format!("{step} done{duration}{message}"),
+        EntryEvent::StepFailed => format!("{step} failed{duration}{message}"),
+        EntryEvent::Undone => format!("{step} undone{duration}{message}"),
         EntryEvent::TakenOver => {
             format!("the worker was killed; another takes over, attempt {}", entry.attempt)
         }
-        EntryEvent::Retried => format!("retrying{said}"),
-        EntryEvent::Yielded => format!("released{said}"),
+        EntryEvent::Retried => format!("retrying{message}"),
+        EntryEvent::Yielded => format!("released{message}"),
         EntryEvent::Created
         | EntryEvent::Claimed
         | EntryEvent::CancelRequested
@@ -303,19 +303,19 @@ async fn wait_for_nodes(link: &Link) -> anyhow::Result<()> {
 /// The system clock plus the time that the test skipped.
 #[derive(Debug, Default)]
 struct AdvancingClock {
-    ahead_millis: AtomicI64,
+    skipped_millis: AtomicI64,
 }
 
 impl AdvancingClock {
     fn advance(&self, span: Duration) {
-        self.ahead_millis.fetch_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
+        self.skipped_millis.fetch_add(i64::try_from(span.as_millis()).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 }
 
 impl Clock for AdvancingClock {
     fn now(&self) -> Timestamp {
-        let ahead = SignedDuration::from_millis(self.ahead_millis.load(Ordering::SeqCst));
-        SystemClock.now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
+        let skipped = SignedDuration::from_millis(self.skipped_millis.load(Ordering::SeqCst));
+        SystemClock.now().saturating_add(skipped).unwrap_or(Timestamp::MAX)
     }
 }
 
@@ -335,8 +335,8 @@ impl InjectedFaults {
     }
 
     fn inject_into_step(&self, step: Step<ClusterContext>) -> Step<ClusterContext> {
-        let concerned = [&self.crash_at, &self.fail_at].into_iter().flatten().any(|name| *name == step.name);
-        if !concerned {
+        let has_fault = [&self.crash_at, &self.fail_at].into_iter().flatten().any(|name| *name == step.name);
+        if !has_fault {
             return step;
         }
         let (faults, name) = (self.clone(), step.name.clone());
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_task_runs_to_its_end_and_each_step_is_told() {
+    async fn a_task_runs_to_completion_and_each_step_is_printed() {
         let report = run(&task(), &test()).await.unwrap();
         assert!(report.as_expected && report.state == WorkState::Completed, "{}", report.text);
         for expect in [
@@ -458,12 +458,12 @@ mod tests {
     }
 
     /// The values of a flag in a command line.
-    fn given<'a>(words: &[&'a str], flag: &str) -> Vec<&'a str> {
+    fn flag_values<'a>(words: &[&'a str], flag: &str) -> Vec<&'a str> {
         words.windows(2).filter(|pair| pair[0] == flag).map(|pair| pair[1]).collect()
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_the_how_to_says_to_type_ends_as_it_says() {
+    async fn commands_of_the_how_to_finish_as_expected() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let text = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).unwrap();
         let how_to = text("docs/how-to/write-a-task.md");
@@ -471,15 +471,15 @@ mod tests {
         let mut tried = 0;
         for line in lines {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let one = |flag: &str| given(&words, flag).first().map(|word| (*word).to_owned());
-            let task = text(&one("-f").unwrap());
+            let value = |flag: &str| flag_values(&words, flag).first().map(|value| (*value).to_owned());
+            let task = text(&value("-f").unwrap());
             let form = planner::task::read(task.as_bytes(), planner::task::Format::Yaml).unwrap();
-            let pairs = given(&words, "-p").into_iter().map(|pair| pair.split_once('=').unwrap());
+            let pairs = flag_values(&words, "-p").into_iter().map(|pair| pair.split_once('=').unwrap());
             let test = TaskTest {
                 parameters: pairs.map(|(name, value)| (name.to_owned(), Value::from(value))).collect(),
-                crash_at: one("--crash-at"),
-                fail_at: one("--fail-at"),
-                objects: one("--objects").map(|path| text(&path)),
+                crash_at: value("--crash-at"),
+                fail_at: value("--fail-at"),
+                objects: value("--objects").map(|path| text(&path)),
             };
             let report = run(&form, &test).await.unwrap();
             assert!(report.as_expected, "{line}: {}", report.text);

@@ -44,12 +44,12 @@ impl Telemetry {
             tracing_opentelemetry::layer()
                 .with_tracer(tracer)
                 .with_threads(false)
-                .with_filter(filter_fn(is_ours))
+                .with_filter(filter_fn(is_exported))
         });
         // The level applies to the log only: traces are always complete.
         let lines = lines(config.log.format, colour).with_filter(config.log.level.filter());
         let subscriber = tracing_subscriber::registry().with(lines).with(exported);
-        subscriber.try_init().context("logging is already switched on")?;
+        subscriber.try_init().context("logging is already initialised")?;
         Ok(Telemetry { traces })
     }
 
@@ -81,7 +81,7 @@ where
 }
 
 /// Whether a span is exported. Spans of the export itself would cause further exports forever.
-fn is_ours(metadata: &Metadata<'_>) -> bool {
+fn is_exported(metadata: &Metadata<'_>) -> bool {
     if *metadata.level() > Level::INFO {
         return false;
     }

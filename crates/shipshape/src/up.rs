@@ -101,7 +101,7 @@ pub(crate) async fn run_service(mut process: Process, service: Service) -> anyho
         }
         Service::Backend => {
             let provider = provider.context(
-                "cloud.file is not set, and without a cloud no cluster can be made; name the cloud.json of a simulated one",
+                "cloud.file is not set; the backend needs a cloud, such as the cloud.json of a simulated one",
             )?;
             services::backend(&mut process, &store, &provider);
             None

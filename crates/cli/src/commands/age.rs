@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_ago_the_coarser() {
+    fn longer_durations_are_coarser() {
         let check = |seconds: u64, expect: &str| assert_eq!(span_text(Duration::from_secs(seconds)), expect);
         check(0, "0s");
         check(119, "119s");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_come_is_said_so() {
+    fn a_time_in_the_future_has_a_prefix() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         assert_eq!(age("2026-01-01T00:05:00Z".parse().unwrap(), now), "in 5m");
         assert_eq!(age("2025-12-31T23:59:00Z".parse().unwrap(), now), "60s");

@@ -105,7 +105,7 @@ async fn set(
     let stored = client.set_budget(&key, &BudgetRequest { limit: limit.0, reason }).await?;
     let did = match limit.0 {
         None => "has no limit".to_owned(),
-        Some(0) => "is 0: nothing new starts under it".to_owned(),
+        Some(0) => "is 0: no new work starts".to_owned(),
         Some(limit) => format!("is {limit}"),
     };
     form.print_change(invocation, &stored.value, &did)

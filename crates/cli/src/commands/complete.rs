@@ -67,20 +67,20 @@ pub fn versions() -> Vec<CompletionCandidate> {
     })
 }
 
-type Named = Vec<(String, String)>;
+type NamesWithHelp = Vec<(String, String)>;
 
-fn names<F>(ask: impl FnOnce(Client) -> F) -> Vec<CompletionCandidate>
+fn names<F>(request: impl FnOnce(Client) -> F) -> Vec<CompletionCandidate>
 where
-    F: Future<Output = Result<Named, client::ClientError>>,
+    F: Future<Output = Result<NamesWithHelp, client::ClientError>>,
 {
-    let asked = || -> anyhow::Result<Named> {
+    let fetch = || -> anyhow::Result<NamesWithHelp> {
         let client = contexts::connect(&ServerSelection::default(), &Environment::from_process())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let named = runtime.block_on(async { tokio::time::timeout(TIME_MAX, ask(client)).await });
+        let named = runtime.block_on(async { tokio::time::timeout(TIME_MAX, request(client)).await });
         runtime.shutdown_background();
         Ok(named??)
     };
-    let named = asked().unwrap_or_default();
+    let named = fetch().unwrap_or_default();
     let candidate = |(name, help): (String, String)| {
         let help = (!help.is_empty()).then(|| help.into());
         CompletionCandidate::new(name).help(help)

@@ -26,23 +26,23 @@ impl Confirm {
         let mut stderr = std::io::stderr().lock();
         write!(stderr, "{what}? [y/N] ")?;
         stderr.flush()?;
-        let mut answer = String::new();
-        stdin.read_line(&mut answer)?;
-        match is_yes(&answer) {
+        let mut reply = String::new();
+        stdin.read_line(&mut reply)?;
+        match is_yes(&reply) {
             true => Ok(()),
             false => bail!("cancelled; nothing was changed"),
         }
     }
 }
 
-fn is_yes(answer: &str) -> bool {
-    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+fn is_yes(reply: &str) -> bool {
+    matches!(reply.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn only_a_yes_is_a_yes() {
+    fn only_y_and_yes_confirm() {
         assert!(super::is_yes("y\n") && super::is_yes(" YES "));
         assert!(!super::is_yes("\n") && !super::is_yes("yep") && !super::is_yes("n"));
     }

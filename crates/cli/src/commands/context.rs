@@ -51,7 +51,7 @@ pub fn run(command: &ContextCommand, invocation: &Invocation<'_>) -> anyhow::Res
                         server: file.as_ref().map(|file| file.server.clone()).unwrap_or_default(),
                         credential: match &file {
                             Some(file) => file.credential_kind().to_owned(),
-                            None if entry.is_missing() => "gone".to_owned(),
+                            None if entry.is_missing() => "missing".to_owned(),
                             None => "unreadable".to_owned(),
                         },
                         file: entry.file.display().to_string(),
@@ -63,7 +63,7 @@ pub fn run(command: &ContextCommand, invocation: &Invocation<'_>) -> anyhow::Res
         ContextCommand::Use { name } => {
             let name = name.strip_prefix("context/").unwrap_or(name);
             Contexts::set_current(name, invocation.environment)?;
-            output::show(&format!("context/{name} is the current one\n"))
+            output::show(&format!("context/{name} set as the current context\n"))
         }
         ContextCommand::Show { output, connect } => {
             let selected = contexts::select(&invocation.selection(connect), invocation.environment)?;

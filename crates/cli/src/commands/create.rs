@@ -52,7 +52,7 @@ pub struct CreateFlags {
     connect: Connect,
 }
 
-/// Creates a manifest of `task` on each selected cluster and waits for them if the flags say so.
+/// Creates a manifest of `task` on each selected cluster and waits for them with `--wait`.
 pub(super) async fn create(
     task: &str,
     flags: &CreateFlags,
@@ -71,10 +71,10 @@ pub(super) async fn create(
         status_text: None,
         reason: flags.reason.clone(),
     };
-    let mut made: Vec<ManifestForm> = Vec::new();
+    let mut created: Vec<ManifestForm> = Vec::new();
     for cluster in &clusters {
-        let answer = client.create_manifest(&cluster.id, &request, flags.dry_run).await;
-        let mut form = answer.with_context(|| format!("cluster {}", cluster.name))?.value;
+        let response = client.create_manifest(&cluster.id, &request, flags.dry_run).await;
+        let mut form = response.with_context(|| format!("cluster {}", cluster.name))?.value;
         form.cluster_resource_id = Some(cluster.id.clone());
         let did = match flags.dry_run {
             true => format!("would be created for cluster {} (dry run)", cluster.name),
@@ -84,12 +84,12 @@ pub(super) async fn create(
         if !flags.wait || flags.output.is_human() {
             flags.output.print_change(invocation, &form, &did)?;
         }
-        made.push(form);
+        created.push(form);
     }
     if !flags.wait {
         return Ok(());
     }
-    wait::for_all(&client, invocation, &made, flags.timeout, flags.output).await
+    wait::for_all(&client, invocation, &created, flags.timeout, flags.output).await
 }
 
 async fn clusters(client: &Client, flags: &CreateFlags) -> anyhow::Result<Vec<AdminCluster>> {
@@ -104,23 +104,23 @@ async fn clusters(client: &Client, flags: &CreateFlags) -> anyhow::Result<Vec<Ad
     clusters.sort_by(|a, b| a.id.cmp(&b.id));
     clusters.dedup_by(|a, b| a.id == b.id);
     if clusters.is_empty() {
-        bail!("no cluster has these labels; `shipshape cluster list -o wide` shows those that there are");
+        bail!("no cluster has these labels; run `shipshape cluster list -o wide` to list the labels");
     }
     Ok(clusters)
 }
 
 /// Converts typed parameters to the types that the schema of the task declares.
-pub fn parameters(task: &TaskForm, given: &[KeyValue]) -> Map<String, Value> {
+pub fn parameters(task: &TaskForm, arguments: &[KeyValue]) -> Map<String, Value> {
     let value = |pair: &KeyValue| {
         let schema = task.parameters.as_ref().and_then(|schema| schema.get("properties")?.get(&pair.key));
-        let wants_text = schema.is_some_and(|schema| {
+        let is_text = schema.is_some_and(|schema| {
             let kinds = &schema["type"];
             kinds == "string" || kinds.as_array().is_some_and(|kinds| kinds.contains(&Value::from("string")))
         });
         let text = || Value::String(pair.value.clone());
-        if wants_text { text() } else { serde_json::from_str(&pair.value).unwrap_or_else(|_| text()) }
+        if is_text { text() } else { serde_json::from_str(&pair.value).unwrap_or_else(|_| text()) }
     };
-    given.iter().map(|pair| (pair.key.clone(), value(pair))).collect()
+    arguments.iter().map(|pair| (pair.key.clone(), value(pair))).collect()
 }
 
 #[cfg(test)]
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parameter_is_what_the_schema_says() {
+    fn a_parameter_has_the_type_of_the_schema() {
         let task: TaskForm = serde_json::from_value(serde_json::json!({
             "name": "t", "title": "t", "steps": [],
             "parameters": { "properties": {
@@ -136,11 +136,11 @@ mod tests {
             } },
         }))
         .unwrap();
-        let given: Vec<KeyValue> = ["version=1.20", "count=3", "either=5", "list=[1,2]", "other=text"]
+        let arguments: Vec<KeyValue> = ["version=1.20", "count=3", "either=5", "list=[1,2]", "other=text"]
             .map(|text| text.parse().unwrap())
             .to_vec();
         assert_eq!(
-            Value::Object(parameters(&task, &given)),
+            Value::Object(parameters(&task, &arguments)),
             serde_json::json!({ "version": "1.20", "count": 3, "either": "5", "list": [1, 2], "other": "text" })
         );
     }

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_that_is_gone_is_told_by_its_name() {
+    fn a_deleted_cluster_is_shown_by_its_name() {
         let gone = |topic: &str, id: &str| {
             let change = Change::Deleted { topic: topic.to_owned(), id: id.to_owned() };
             line(&Event { id: String::new(), change, data: serde_json::Value::Null })

@@ -1,4 +1,4 @@
-//! Lookup of objects by what users type: names, ids and prefixes of ids.
+//! Lookup of objects by names, ids and prefixes of ids.
 
 use anyhow::{Context as _, bail};
 use api::admin::{AdminCluster, ManifestForm, ScheduleForm, TaskForm};
@@ -20,22 +20,22 @@ pub(super) async fn cluster(client: &Client, text: &str) -> anyhow::Result<Admin
         return Ok(client.cluster(text).await?.value);
     }
     let clusters = client.clusters().all().await?;
-    one_cluster(clusters, text)
+    select_cluster(clusters, text)
 }
 
-fn one_cluster(clusters: Vec<AdminCluster>, text: &str) -> anyhow::Result<AdminCluster> {
+fn select_cluster(clusters: Vec<AdminCluster>, text: &str) -> anyhow::Result<AdminCluster> {
     let names: Vec<String> = clusters.iter().map(|it| it.name.clone()).collect();
-    let meant = |it: &AdminCluster| {
-        it.name.eq_ignore_ascii_case(text) || is_beginning(text, &it.properties.uuid.to_string())
+    let matches = |it: &AdminCluster| {
+        it.name.eq_ignore_ascii_case(text) || is_id_prefix(text, &it.properties.uuid.to_string())
     };
-    let mut found: Vec<AdminCluster> = clusters.into_iter().filter(meant).collect();
+    let mut found: Vec<AdminCluster> = clusters.into_iter().filter(matches).collect();
     match (found.pop(), found.is_empty()) {
         (Some(cluster), true) => Ok(cluster),
         (Some(cluster), false) => {
             let ids: Vec<&str> = found.iter().chain([&cluster]).map(|it| it.id.as_str()).collect();
-            bail!("{} clusters are called {text:?}; name one by its id: {}", ids.len(), ids.join(", "))
+            bail!("{} clusters are named {text:?}; pass the id of one: {}", ids.len(), ids.join(", "))
         }
-        (None, _) => bail!("there is no cluster {text:?}; {}", remedy("cluster", text, &names)),
+        (None, _) => bail!("cluster {text:?} not found; {}", remedy("cluster", text, &names)),
     }
 }
 
@@ -49,12 +49,12 @@ pub(super) async fn task(client: &Client, text: &str) -> anyhow::Result<TaskForm
     }
     let tasks = client.tasks().all().await?;
     let names: Vec<String> = tasks.iter().map(|it| it.name.clone()).collect();
-    let meant = |it: &TaskForm| it.id.is_some_and(|id| is_beginning(text, &id.to_string()));
-    let mut found: Vec<TaskForm> = tasks.into_iter().filter(meant).collect();
+    let matches = |it: &TaskForm| it.id.is_some_and(|id| is_id_prefix(text, &id.to_string()));
+    let mut found: Vec<TaskForm> = tasks.into_iter().filter(matches).collect();
     match (found.pop(), found.len()) {
         (Some(task), 0) => Ok(task),
-        (Some(_), more) => bail!("{} tasks have ids that begin with {text}; write more of it", more + 1),
-        (None, _) => bail!("there is no task {text:?}; {}", remedy("task", text, &names)),
+        (Some(_), more) => bail!("{} tasks have ids that start with {text}; pass a longer prefix", more + 1),
+        (None, _) => bail!("task {text:?} not found; {}", remedy("task", text, &names)),
     }
 }
 
@@ -67,32 +67,32 @@ pub(super) async fn schedule(client: &Client, text: &str) -> anyhow::Result<Type
         Err(_) => {}
     }
     let ids: Vec<String> = client.schedules().all().await?.into_iter().map(|it| it.id).collect();
-    let found: Vec<&String> = ids.iter().filter(|id| is_beginning(text, id)).collect();
+    let found: Vec<&String> = ids.iter().filter(|id| is_id_prefix(text, id)).collect();
     match found.as_slice() {
         [id] => Ok(client.schedule(id).await?),
-        [] => bail!("there is no schedule {text:?}; {}", remedy("schedule", text, &ids)),
-        several => bail!("{} schedules have ids that begin with {text}; write more of it", several.len()),
+        [] => bail!("schedule {text:?} not found; {}", remedy("schedule", text, &ids)),
+        several => bail!("{} schedules have ids that start with {text}; pass a longer prefix", several.len()),
     }
 }
 
 /// Finds a manifest by id or prefix of its id, with the id of its cluster. The server searches all clusters;
-/// with `of`, only the manifests of that cluster are searched.
+/// with `in_cluster`, only the manifests of that cluster are searched.
 pub(super) async fn manifest(
     client: &Client,
     text: &str,
-    of: Option<&str>,
+    in_cluster: Option<&str>,
 ) -> anyhow::Result<(String, ManifestForm)> {
     let text = text.strip_prefix("manifest/").unwrap_or(text).to_ascii_lowercase();
-    let looks_like_one = text.len() >= PREFIX_MIN
+    let is_id_or_prefix = text.len() >= PREFIX_MIN
         && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
         && text.len() <= 36;
-    if !looks_like_one {
+    if !is_id_or_prefix {
         bail!(
-            "{text:?} is no manifest's id; write it whole, or at least {PREFIX_MIN} characters of it (`shipshape manifest list` shows them)"
+            "{text:?} is not the id of a manifest; pass the id or its first {PREFIX_MIN} or more characters (run `shipshape manifest list`)"
         );
     }
-    let found = match of {
-        Some(name) => of_cluster(client, &text, cluster(client, name).await?.id).await?,
+    let found = match in_cluster {
+        Some(name) => find_in_cluster(client, &text, cluster(client, name).await?.id).await?,
         None => match client.find_manifest(&text).await {
             Ok(answer) => Some(answer.value),
             Err(error) if error.is_not_found() => None,
@@ -100,7 +100,7 @@ pub(super) async fn manifest(
         },
     };
     let Some(form) = found else {
-        bail!("there is no manifest {text}; `shipshape manifest list` shows those that there are")
+        bail!("manifest {text} not found; run `shipshape manifest list` to list the manifests")
     };
     let cluster =
         form.cluster_resource_id.clone().context("the server did not name the manifest's cluster")?;
@@ -108,7 +108,11 @@ pub(super) async fn manifest(
 }
 
 /// Finds a manifest of one cluster by id or prefix of its id.
-async fn of_cluster(client: &Client, text: &str, cluster: String) -> anyhow::Result<Option<ManifestForm>> {
+async fn find_in_cluster(
+    client: &Client,
+    text: &str,
+    cluster: String,
+) -> anyhow::Result<Option<ManifestForm>> {
     let mut found = match Uuid::parse_str(text).ok().filter(|_| text.len() == 36) {
         Some(id) => match client.manifest(&cluster, id).await {
             Ok(answer) => vec![answer.value],
@@ -119,13 +123,13 @@ async fn of_cluster(client: &Client, text: &str, cluster: String) -> anyhow::Res
     };
     found.retain(|it| it.id.to_string().starts_with(text));
     if found.len() > 1 {
-        bail!("{} manifests have ids that begin with {text}; write more of it", found.len());
+        bail!("{} manifests have ids that start with {text}; pass a longer prefix", found.len());
     }
     Ok(found.pop().map(|form| ManifestForm { cluster_resource_id: Some(cluster), ..form }))
 }
 
 /// The manifests of these clusters with the ids of their clusters, newest first.
-pub(super) async fn manifests_of(
+pub(super) async fn manifests_of_clusters(
     client: &Client,
     clusters: Vec<String>,
 ) -> anyhow::Result<Vec<ManifestForm>> {
@@ -158,19 +162,19 @@ pub(super) fn last_segment(resource_id: &str) -> &str {
     resource_id.rsplit('/').next().unwrap_or(resource_id)
 }
 
-fn is_beginning(text: &str, id: &str) -> bool {
+fn is_id_prefix(text: &str, id: &str) -> bool {
     text.len() >= PREFIX_MIN && id.starts_with(&text.to_ascii_lowercase())
 }
 
-fn remedy(kind: &str, wanted: &str, known: &[String]) -> String {
-    let near = known
+fn remedy(kind: &str, text: &str, names: &[String]) -> String {
+    let nearest = names
         .iter()
-        .map(|name| (strsim::damerau_levenshtein(&wanted.to_lowercase(), &name.to_lowercase()), name))
+        .map(|name| (strsim::damerau_levenshtein(&text.to_lowercase(), &name.to_lowercase()), name))
         .min()
         .filter(|(distance, name)| *distance <= name.chars().count().max(3) / 2);
-    match near {
+    match nearest {
         Some((_, name)) => format!("did you mean {name}?"),
-        None => format!("`shipshape {kind} list` shows those that there are"),
+        None => format!("run `shipshape {kind} list` to list the {kind}s"),
     }
 }
 
@@ -179,7 +183,7 @@ mod tests {
     use super::*;
 
     fn fleet() -> Vec<AdminCluster> {
-        let one = |number: u128, id: &str| {
+        let cluster = |number: u128, id: &str| {
             serde_json::from_value(serde_json::json!({
                 "id": id, "name": last_segment(id), "type": "t", "location": "l",
                 "properties": {
@@ -189,17 +193,17 @@ mod tests {
             }))
             .unwrap()
         };
-        vec![one(1, "/s/1/web"), one(2, "/s/2/web"), one(3, "/s/1/db")]
+        vec![cluster(1, "/s/1/web"), cluster(2, "/s/2/web"), cluster(3, "/s/1/db")]
     }
 
     #[test]
-    fn a_cluster_is_found_by_name_or_the_beginning_of_its_uuid() {
-        assert_eq!(one_cluster(fleet(), "DB").unwrap().id, "/s/1/db");
-        assert_eq!(one_cluster(fleet(), "00000002").unwrap().id, "/s/2/web");
-        let say = |text: &str| one_cluster(fleet(), text).unwrap_err().to_string();
-        assert!(say("web").starts_with("2 clusters are called \"web\"; name one by its id: /s/1/web, "));
-        assert_eq!(say("dbb"), "there is no cluster \"dbb\"; did you mean db?");
-        assert!(say("elsewhere").ends_with("`shipshape cluster list` shows those that there are"));
-        assert!(say("0000").starts_with("there is no cluster"), "too short to be an id");
+    fn a_cluster_is_found_by_name_or_prefix_of_its_uuid() {
+        assert_eq!(select_cluster(fleet(), "DB").unwrap().id, "/s/1/db");
+        assert_eq!(select_cluster(fleet(), "00000002").unwrap().id, "/s/2/web");
+        let error = |text: &str| select_cluster(fleet(), text).unwrap_err().to_string();
+        assert!(error("web").starts_with("2 clusters are named \"web\"; pass the id of one: /s/1/web, "));
+        assert_eq!(error("dbb"), "cluster \"dbb\" not found; did you mean db?");
+        assert!(error("elsewhere").ends_with("run `shipshape cluster list` to list the clusters"));
+        assert!(error("0000").starts_with("cluster \"0000\" not found"), "too short to be an id");
     }
 }

@@ -41,18 +41,18 @@ impl Documents {
     }
 
     /// Reads exactly one document.
-    pub fn read_one(&self) -> anyhow::Result<Document> {
+    pub fn read_single(&self) -> anyhow::Result<Document> {
         let mut documents = self.read()?;
         match (documents.pop(), documents.is_empty()) {
             (Some(document), true) => Ok(document),
-            _ => bail!("one document is expected here, not {}", documents.len() + 1),
+            _ => bail!("expected one document, found {}", documents.len() + 1),
         }
     }
 }
 
 /// Reads a file with exactly one document.
 pub(super) fn read_file(file: &Path) -> anyhow::Result<Document> {
-    Documents { files: vec![file.to_owned()] }.read_one()
+    Documents { files: vec![file.to_owned()] }.read_single()
 }
 
 /// The text of a file, or of standard input.
@@ -73,16 +73,16 @@ fn parse(name: &str, text: &str) -> anyhow::Result<Vec<Document>> {
     let values: Vec<Value> = if text.trim_start().starts_with('{') {
         // JSON may contain tabs, which YAML rejects.
         let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
-        values.with_context(|| format!("{name}: is not JSON"))?
+        values.with_context(|| format!("{name}: invalid JSON"))?
     } else {
         serde_saphyr::from_multiple(text).map_err(|error| {
             let sentence = error.to_string();
-            anyhow::anyhow!("{name}: is not YAML: {}", sentence.lines().next().unwrap_or_default())
+            anyhow::anyhow!("{name}: invalid YAML: {}", sentence.lines().next().unwrap_or_default())
         })?
     };
     let values: Vec<Value> = values.into_iter().filter(|value| !value.is_null()).collect();
     if values.is_empty() {
-        bail!("{name}: holds no document");
+        bail!("{name}: contains no document");
     }
     let several = values.len() > 1;
     let placed = |(number, value): (usize, Value)| {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_and_json_are_read_one_or_several() {
+    fn single_and_multiple_documents_are_read_from_yaml_and_json() {
         let one = serde_json::json!({ "a": 1 });
         assert_eq!(values("a: 1\n"), vec![one.clone()]);
         assert_eq!(values("---\na: 1\n---\n---\na: 1\n"), [one.clone(), one.clone()]);
@@ -113,19 +113,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_one_sentence_that_names_the_place() {
+    fn an_invalid_document_is_an_error_that_names_the_file() {
         let check = |text: &str, expect: &str| {
             let error = format!("{:#}", parse("f", text).unwrap_err());
             assert!(error.starts_with(expect), "{error}");
         };
-        check("", "f: holds no document");
+        check("", "f: contains no document");
         check("- a\n- b\n", "f: expected a map");
         check("a: 1\n---\n5\n", "f document 2: expected a map");
-        check("a: [", "f: is not YAML: ");
-        check("{\"a\": ", "f: is not JSON: ");
+        check("a: [", "f: invalid YAML: ");
+        check("{\"a\": ", "f: invalid JSON: ");
         let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n\
                     d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n\
                     g: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]\n";
-        check(bomb, "f: is not YAML: ");
+        check(bomb, "f: invalid YAML: ");
     }
 }

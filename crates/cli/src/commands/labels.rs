@@ -103,11 +103,11 @@ fn split_outside_parentheses(text: &str) -> Vec<String> {
 
 fn requirement(text: &str) -> Result<Requirement, String> {
     const ACCEPTED: &str =
-        "expected such as env=prod, env!=test, tier in (web,db), tier notin (web), gpu or !gpu";
-    let made = |key: &str, test: Test| {
+        "expected a selector such as env=prod, env!=test, tier in (web,db), tier notin (web), gpu or !gpu";
+    let requirement = |key: &str, test: Test| {
         let key = key.trim();
-        let sound = !key.is_empty() && !key.contains(|c: char| c.is_whitespace() || "()=!,".contains(c));
-        if sound { Ok(Requirement { key: key.to_owned(), test }) } else { Err(ACCEPTED.to_owned()) }
+        let is_valid = !key.is_empty() && !key.contains(|c: char| c.is_whitespace() || "()=!,".contains(c));
+        if is_valid { Ok(Requirement { key: key.to_owned(), test }) } else { Err(ACCEPTED.to_owned()) }
     };
     let values = |text: &str| {
         let inner = text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
@@ -116,20 +116,20 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         values.ok_or_else(|| ACCEPTED.to_owned())
     };
     if let Some((key, list)) = text.split_once(" notin ") {
-        return made(key, Test::NotIn(values(list)?));
+        return requirement(key, Test::NotIn(values(list)?));
     }
     if let Some((key, list)) = text.split_once(" in ") {
-        return made(key, Test::In(values(list)?));
+        return requirement(key, Test::In(values(list)?));
     }
     if let Some((key, value)) = text.split_once("!=") {
-        return made(key, Test::NotIn(vec![value.trim().to_owned()]));
+        return requirement(key, Test::NotIn(vec![value.trim().to_owned()]));
     }
     if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        return made(key, Test::In(vec![value.trim().to_owned()]));
+        return requirement(key, Test::In(vec![value.trim().to_owned()]));
     }
     match text.strip_prefix('!') {
-        Some(key) => made(key, Test::Absent),
-        None => made(text, Test::Exists),
+        Some(key) => requirement(key, Test::Absent),
+        None => requirement(text, Test::Exists),
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selections_are_those_of_kubectl() {
+    fn selectors_match_like_kubectl() {
         let labels: BTreeMap<String, String> =
             [("env", "prod"), ("tier", "web")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
         let check = |text: &str, expect: bool| {

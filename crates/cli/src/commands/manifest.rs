@@ -169,7 +169,7 @@ pub async fn run(command: &ManifestCommand, invocation: &Invocation<'_>) -> anyh
         }
         ManifestCommand::Cancel { manifest, reason, confirm, wait, output } => {
             let (client, cluster, form) = manifest.find(invocation).await?;
-            confirm.ask(&format!("End {} on cluster {}", title(&form), last_segment(&cluster)))?;
+            confirm.ask(&format!("Cancel {} on cluster {}", title(&form), last_segment(&cluster)))?;
             let answer = client.cancel_manifest(&cluster, form.id, reason.as_deref()).await?;
             let mut form = answer.value;
             form.cluster_resource_id = Some(cluster);
@@ -179,7 +179,7 @@ pub async fn run(command: &ManifestCommand, invocation: &Invocation<'_>) -> anyh
             };
             output.print_change(invocation, &form, did)?;
             match wait {
-                true => wait::for_end(&client, invocation, &form, *output).await,
+                true => wait::until_cancelled(&client, invocation, &form, *output).await,
                 false => Ok(()),
             }
         }
@@ -192,7 +192,7 @@ pub async fn run(command: &ManifestCommand, invocation: &Invocation<'_>) -> anyh
         ManifestCommand::Delete { manifest, reason, confirm } => {
             let (client, cluster, form) = manifest.find(invocation).await?;
             confirm.ask(&format!(
-                "Remove {} of cluster {} and its history",
+                "Delete {} of cluster {} and its history",
                 title(&form),
                 last_segment(&cluster)
             ))?;
@@ -206,14 +206,14 @@ async fn list(client: &Client, flags: &ListFlags) -> anyhow::Result<Vec<Manifest
     let only_pending = flags.state == [WorkState::Pending];
     let mut forms = match (&flags.cluster, &flags.selector) {
         (Some(cluster), _) => {
-            find::manifests_of(client, vec![find::cluster(client, cluster).await?.id]).await?
+            find::manifests_of_clusters(client, vec![find::cluster(client, cluster).await?.id]).await?
         }
         (None, None) if only_pending => client.queued_manifests().all().await?,
         (None, None) => find::newest_first(client.all_manifests().all().await?),
         (None, Some(selector)) => {
             let clusters = client.clusters().all().await?.into_iter();
-            let meant = clusters.filter(|it| selector.matches(&it.properties.labels));
-            find::manifests_of(client, meant.map(|it| it.id).collect()).await?
+            let selected = clusters.filter(|it| selector.matches(&it.properties.labels));
+            find::manifests_of_clusters(client, selected.map(|it| it.id).collect()).await?
         }
     };
     if let Some(task) = &flags.task {
@@ -334,7 +334,8 @@ impl Printable for ManifestForm {
 struct HistoryRow(Entry);
 
 impl Printable for HistoryRow {
-    const KIND: &'static str = "entrie"; // "no entries found"
+    const KIND: &'static str = "entry";
+    const KIND_PLURAL: &'static str = "entries";
     const COLUMNS: &'static [Column] = &[
         Column("WHEN", Width::Always),
         Column("EVENT", Width::Always),

@@ -36,11 +36,12 @@ use std::path::PathBuf;
 use api::clock::{Clock as _, SystemClock};
 use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
-use client::Client;
+use client::{Client, Topic};
 use jiff::Timestamp;
 
 use crate::Environment;
 use crate::contexts::{self, ServerSelection};
+use print::{Output, Printable};
 
 pub use budget::{BudgetCommand, run as budget};
 #[cfg(feature = "sim")]
@@ -74,6 +75,65 @@ pub struct Connect {
     server: Option<String>,
 }
 
+/// Flags of `list` commands that can watch for changes.
+#[derive(Debug, Clone, Args)]
+pub struct WatchFlags {
+    /// Watch for changes
+    #[arg(short, long)]
+    watch: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl WatchFlags {
+    /// Prints the result of `list`, and with `--watch` its changes.
+    async fn print<T, F>(
+        &self,
+        invocation: &Invocation<'_>,
+        client: &Client,
+        topic: Topic,
+        list: impl Fn() -> F,
+    ) -> anyhow::Result<()>
+    where
+        T: Printable,
+        F: Future<Output = anyhow::Result<Vec<T>>>,
+    {
+        match self.watch {
+            true => watch::watch(invocation, client, topic, self.output, list).await,
+            false => self.output.print_list(invocation, &list().await?),
+        }
+    }
+}
+
+/// Flags of `apply` commands.
+#[derive(Debug, Clone, Args)]
+pub struct ApplyFlags {
+    #[command(flatten)]
+    documents: Documents,
+    /// Reason for the audit log
+    #[arg(long)]
+    reason: Option<String>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl ApplyFlags {
+    /// Reads the documents and adds the reason to each.
+    fn read(&self) -> anyhow::Result<Vec<Document>> {
+        let mut documents = self.documents.read()?;
+        if let Some(reason) = &self.reason {
+            for members in documents.iter_mut().filter_map(|document| document.value.as_object_mut()) {
+                members.insert("reason".to_owned(), reason.as_str().into());
+            }
+        }
+        Ok(documents)
+    }
+}
+
 /// One invocation of the command line: its environment and its global flags.
 #[derive(Debug)]
 pub struct Invocation<'a> {
@@ -96,7 +156,7 @@ impl<'a> Invocation<'a> {
     #[cfg(feature = "sim")]
     fn cloud(&self, connect: &Connect) -> anyhow::Result<cloud::SimulatedCloud> {
         let selected = contexts::select(&self.selection(connect), self.environment)?;
-        cloud::SimulatedCloud::of(&selected)
+        cloud::SimulatedCloud::from_context(&selected)
     }
 
     fn selection(&self, connect: &Connect) -> ServerSelection {

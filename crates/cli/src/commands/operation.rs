@@ -57,7 +57,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Flags of `--wait`.
+    /// Whether `--wait` was given.
     pub(super) fn is_set(&self) -> bool {
         self.wait
     }
@@ -76,17 +76,17 @@ pub struct Interrupted {
 pub async fn run(command: &OperationCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let OperationCommand::Show { operation, subscription, location, wait, output, connect } = command;
     let client = invocation.client(connect)?;
-    let (begun, status) = find(&client, operation, subscription.as_deref(), location.as_deref()).await?;
+    let (started, status) = find(&client, operation, subscription.as_deref(), location.as_deref()).await?;
     if !wait.wait {
         return output.print(invocation, &status);
     }
-    let ended = follow(&client, &begun, &short(begun.id), wait.timeout).await?;
-    output.print(invocation, &ended)?;
-    check_succeeded(&ended, "the operation").map(drop)
+    let finished = follow(&client, &started, &short(started.id), wait.timeout).await?;
+    output.print(invocation, &finished)?;
+    check_succeeded(&finished, "the operation").map(drop)
 }
 
-/// Reports the id of a started operation, and waits for it if the flags say so.
-pub(super) async fn begun(
+/// Reports the id of a started operation, and waits for it with `--wait`.
+pub(super) async fn report_started(
     client: &Client,
     invocation: &Invocation<'_>,
     operation: &OperationHandle,
@@ -101,10 +101,10 @@ pub(super) async fn begun(
         ));
         return Ok(());
     }
-    let began = invocation.now();
-    let ended = follow(client, operation, cluster, wait.timeout).await?;
-    check_succeeded(&ended, &format!("the {verb} of cluster {cluster}"))?;
-    let duration_text = super::age::span_text(invocation.now().duration_since(began).unsigned_abs());
+    let started_at = invocation.now();
+    let finished = follow(client, operation, cluster, wait.timeout).await?;
+    check_succeeded(&finished, &format!("the {verb} of cluster {cluster}"))?;
+    let duration_text = super::age::span_text(invocation.now().duration_since(started_at).unsigned_abs());
     output::note(&format!("{cluster}  {verb} succeeded in {duration_text}"));
     Ok(())
 }
@@ -120,20 +120,20 @@ async fn find(
     let id = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
     let Ok(id) = Uuid::parse_str(id) else {
         bail!(
-            "{text:?} is no operation's id; commands that begin an operation say it, such as `shipshape cluster update`"
+            "{text:?} is not the id of an operation; commands that start an operation print it, such as `shipshape cluster update`"
         );
     };
     for (subscription, location) in candidate_locations(client, text, subscription, location).await? {
-        let operation = OperationHandle::new(&subscription, &location, id);
-        match client.poll_operation(&operation).await {
-            Ok(poll) => return Ok((operation, poll.status)),
+        let started = OperationHandle::new(&subscription, &location, id);
+        match client.poll_operation(&started).await {
+            Ok(poll) => return Ok((started, poll.status)),
             // Another subscription or location.
             Err(error) if error.status().is_some_and(|it| matches!(it.as_u16(), 400 | 404)) => {}
             Err(error) => return Err(error.into()),
         }
     }
     bail!(
-        "there is no operation {id} in the subscriptions of the clusters; it may be over for more than a week, or --subscription and --location name its place"
+        "operation {id} not found in the subscriptions of the clusters; it may have been removed a week after it finished, or pass --subscription and --location"
     )
 }
 
@@ -145,8 +145,8 @@ async fn candidate_locations(
     location: Option<&str>,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let segments: Vec<&str> = text.split('/').collect();
-    let after = |word: &str| {
-        let at = segments.iter().position(|it| it.eq_ignore_ascii_case(word))?;
+    let after = |segment: &str| {
+        let at = segments.iter().position(|it| it.eq_ignore_ascii_case(segment))?;
         segments.get(at + 1).copied()
     };
     let subscription = subscription.or_else(|| after("subscriptions"));
@@ -157,11 +157,13 @@ async fn candidate_locations(
     let mut candidate_locations =
         vec![(subscription.unwrap_or(SUBSCRIPTION).to_owned(), location.unwrap_or(LOCATION).to_owned())];
     for cluster in client.clusters().all().await? {
-        let of_cluster = cluster.id.split('/').nth(2).unwrap_or_default();
-        let place =
-            (subscription.unwrap_or(of_cluster).to_owned(), location.unwrap_or(&cluster.location).to_owned());
-        if !candidate_locations.contains(&place) {
-            candidate_locations.push(place);
+        let own_subscription = cluster.id.split('/').nth(2).unwrap_or_default();
+        let location = (
+            subscription.unwrap_or(own_subscription).to_owned(),
+            location.unwrap_or(&cluster.location).to_owned(),
+        );
+        if !candidate_locations.contains(&location) {
+            candidate_locations.push(location);
         }
     }
     Ok(candidate_locations)
@@ -174,18 +176,18 @@ async fn follow(
     cluster: &str,
     timeout: Option<TimeSpan>,
 ) -> anyhow::Result<OperationStatus> {
-    let progress = Progress::of_hundred(cluster);
+    let progress = Progress::in_percent(cluster);
     tokio::select! {
-        ended = until_end(client, operation, &progress, timeout) => ended,
+        finished = wait_until_finished(client, operation, &progress, timeout) => finished,
         // The operation continues on the server.
         signal = tokio::signal::ctrl_c() => {
-            signal.context("signals cannot be listened to")?;
+            signal.context("cannot listen for signals")?;
             Err(Interrupted { operation: operation.id }.into())
         }
     }
 }
 
-async fn until_end(
+async fn wait_until_finished(
     client: &Client,
     operation: &OperationHandle,
     progress: &Progress,
@@ -205,7 +207,7 @@ async fn until_end(
                         progress.line(&format!("step {step} started, {}% done", now.percent));
                     }
                     progress.percent(now.percent);
-                    progress.show(&standing(&step, &now.message));
+                    progress.show(&progress_text(&step, &now.message));
                 }
                 match poll.retry_after {
                     Some(retry_after) => pause = pause.min(retry_after.max(Duration::from_millis(100))),
@@ -224,7 +226,7 @@ async fn until_end(
     }
 }
 
-fn standing(step: &str, message: &str) -> String {
+fn progress_text(step: &str, message: &str) -> String {
     match (step.is_empty(), message.is_empty()) {
         (true, _) => "queued".to_owned(),
         (false, true) => step.to_owned(),
@@ -233,12 +235,12 @@ fn standing(step: &str, message: &str) -> String {
 }
 
 /// Fails unless the operation succeeded.
-fn check_succeeded(ended: &OperationStatus, what: &str) -> anyhow::Result<()> {
-    if ended.status.eq_ignore_ascii_case("succeeded") {
+fn check_succeeded(finished: &OperationStatus, what: &str) -> anyhow::Result<()> {
+    if finished.status.eq_ignore_ascii_case("succeeded") {
         return Ok(());
     }
-    match &ended.error {
-        None => bail!("{what} ended {}", ended.status),
+    match &finished.error {
+        None => bail!("{what} finished as {}", finished.status),
         Some(error) => bail!("{what} failed: {}", reason(error)),
     }
 }
@@ -298,8 +300,8 @@ impl Printable for OperationStatus {
             ("Step", progress.map(|it| it.step.clone()).unwrap_or_default()),
             ("Done", progress.map(|it| format!("{}%", it.percent)).unwrap_or_default()),
             ("Message", progress.map(|it| it.message.clone()).unwrap_or_default()),
-            ("Began", time(&self.start_time)),
-            ("Ended", self.end_time.as_deref().map(time).unwrap_or_default()),
+            ("Started", time(&self.start_time)),
+            ("Finished", self.end_time.as_deref().map(time).unwrap_or_default()),
             ("Error", self.error.as_ref().map(reason).unwrap_or_default()),
             ("Path", self.id.clone()),
         ]
@@ -318,25 +320,25 @@ mod tests {
     }
 
     #[test]
-    fn only_success_is_success_and_a_failure_says_why() {
+    fn only_a_succeeded_operation_passes_and_a_failed_one_reports_its_errors() {
         assert!(check_succeeded(&ended("Succeeded", None), "it").is_ok());
         let error = serde_json::json!({
             "code": "InvalidLinkedVNet", "message": "The network was not found.", "target": "properties.masterProfile.subnetId",
             "details": [{ "code": "NotFound", "message": "v" }],
         });
-        let said = check_succeeded(&ended("Failed", Some(error)), "the create of cluster a")
+        let message = check_succeeded(&ended("Failed", Some(error)), "the create of cluster a")
             .unwrap_err()
             .to_string();
         assert_eq!(
-            said,
+            message,
             "the create of cluster a failed: The network was not found (InvalidLinkedVNet, properties.masterProfile.subnetId); v (NotFound)"
         );
     }
 
     #[test]
-    fn how_it_stands_says_what_is_waited_for() {
-        assert_eq!(standing("", "x"), "queued");
-        assert_eq!(standing("ensure-network", ""), "ensure-network");
-        assert_eq!(standing("nodes-ready", "2 of 3 masters ready"), "nodes-ready: 2 of 3 masters ready");
+    fn progress_names_the_step_and_its_message() {
+        assert_eq!(progress_text("", "x"), "queued");
+        assert_eq!(progress_text("ensure-network", ""), "ensure-network");
+        assert_eq!(progress_text("nodes-ready", "2 of 3 masters ready"), "nodes-ready: 2 of 3 masters ready");
     }
 }

@@ -100,9 +100,9 @@ fn text(plan: &PlanForm, names: &BTreeMap<uuid::Uuid, String>, view: &View) -> S
         })
         .collect();
     let misses = match plan.misses {
-        0 => "all begin in time".to_owned(),
-        1 => "1 does not begin in time".to_owned(),
-        many => format!("{many} do not begin in time"),
+        0 => "all start in time".to_owned(),
+        1 => "1 does not start in time".to_owned(),
+        many => format!("{many} do not start in time"),
     };
     let runs = if plan.runs == 1 { "1 run".to_owned() } else { format!("{} runs", plan.runs) };
     let mut summary = format!("{runs} until {}; {misses}\n", with_age(plan.to, view.now));
@@ -200,7 +200,7 @@ mod tests {
                 "the budget fleet is 0"
             ]
         );
-        assert_eq!(lines[3], ["289 runs until 2026-01-31T00:00:00Z (in 30d); 1 does not begin in time"]);
+        assert_eq!(lines[3], ["289 runs until 2026-01-31T00:00:00Z (in 30d); 1 does not start in time"]);
         assert_eq!(lines[4], ["Runs of one schedule are one row; --all shows each of them"]);
     }
 

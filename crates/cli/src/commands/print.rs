@@ -32,6 +32,8 @@ pub(crate) enum OutputFormat {
 pub(super) trait Printable: Serialize {
     /// Kind in the singular, such as `cluster`.
     const KIND: &'static str;
+    /// Kind in the plural; empty for the singular with an `s`.
+    const KIND_PLURAL: &'static str = "";
     /// The columns of a list.
     const COLUMNS: &'static [Column];
     /// Name by which commands accept the resource.
@@ -74,7 +76,11 @@ impl Output {
         items: &[T],
     ) -> anyhow::Result<()> {
         if items.is_empty() && self.is_human() {
-            output::note(&format!("no {}s found", T::KIND));
+            let kinds = match T::KIND_PLURAL {
+                "" => format!("{}s", T::KIND),
+                plural => plural.to_owned(),
+            };
+            output::note(&format!("no {kinds} found"));
             return Ok(());
         }
         output::show(&list(items, self.output, &self.view(invocation), true)?)

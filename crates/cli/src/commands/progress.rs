@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Progress in percent.
-    pub(super) fn of_hundred(cluster: &str) -> Progress {
+    pub(super) fn in_percent(cluster: &str) -> Progress {
         Progress::with(cluster, || {
             let bar = ProgressBar::new(100);
             if let Ok(style) = ProgressStyle::with_template("{spinner} [{bar:24}] {percent:>3}%  {wide_msg}")
@@ -52,7 +52,7 @@ impl Progress {
         let text = table::escape_control(Some(&format!("{}  {text}", self.cluster)));
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => output::note_as_is(&text),
+            None => output::note_verbatim(&text),
         }
     }
 

@@ -17,7 +17,7 @@ use super::input::{Document, Documents};
 use super::print::{Output, Printable};
 use super::table::{self, Column, View, Width, with_age};
 use super::time_arg::TimeArg;
-use super::{Connect, Invocation, complete, watch};
+use super::{ApplyFlags, Connect, Invocation, WatchFlags, complete};
 use crate::output;
 
 /// Commands of schedules.
@@ -25,15 +25,7 @@ use crate::output;
 pub enum ScheduleCommand {
     /// List the schedules
     #[command(visible_alias = "ls")]
-    List {
-        /// Watch for changes
-        #[arg(short, long)]
-        watch: bool,
-        #[command(flatten)]
-        output: Output,
-        #[command(flatten)]
-        connect: Connect,
-    },
+    List(WatchFlags),
     /// Show one schedule
     #[command(visible_alias = "get")]
     Show {
@@ -46,17 +38,7 @@ pub enum ScheduleCommand {
         connect: Connect,
     },
     /// Store schedules from YAML or JSON; the task may be given by name
-    Apply {
-        #[command(flatten)]
-        documents: Documents,
-        /// Reason for the audit log
-        #[arg(long)]
-        reason: Option<String>,
-        #[command(flatten)]
-        output: Output,
-        #[command(flatten)]
-        connect: Connect,
-    },
+    Apply(ApplyFlags),
     /// Show the runs of a schedule without storing it
     Preview {
         #[command(flatten)]
@@ -121,43 +103,35 @@ pub struct Switch {
 /// Runs the command.
 pub async fn run(command: &ScheduleCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
-        ScheduleCommand::List { watch, output, connect } => {
-            let client = invocation.client(connect)?;
+        ScheduleCommand::List(flags) => {
+            let client = invocation.client(&flags.connect)?;
             let names = task_names(&client).await?;
             let list = || async {
                 let forms = client.schedules().all().await?;
-                Ok(forms.into_iter().map(|form| ScheduleRow::new(form, &names)).collect())
+                Ok(forms.into_iter().map(|form| ScheduleRow::new(form, &names)).collect::<Vec<_>>())
             };
-            match watch {
-                true => watch::watch(invocation, &client, Topic::Schedules, *output, list).await,
-                false => {
-                    let rules: anyhow::Result<Vec<ScheduleRow>> = list().await;
-                    output.print_list(invocation, &rules?)
-                }
-            }
+            flags.print(invocation, &client, Topic::Schedules, list).await
         }
         ScheduleCommand::Show { schedule, output, connect } => {
             let client = invocation.client(connect)?;
             let form = find::schedule(&client, schedule).await?.value;
             output.print(invocation, &ScheduleRow::new(form, &task_names(&client).await?))
         }
-        ScheduleCommand::Apply { documents, reason, output, connect } => {
-            let documents = documents.read()?;
-            let client = invocation.client(connect)?;
+        ScheduleCommand::Apply(flags) => {
+            let documents = flags.read()?;
+            let client = invocation.client(&flags.connect)?;
             for document in documents {
                 let Document { place, mut value } = document;
                 resolve_task(&client, &place, &mut value).await?;
-                if let (Some(reason), Some(rule)) = (reason, value.as_object_mut()) {
-                    rule.insert("reason".to_owned(), Value::from(reason.as_str()));
-                }
                 let stored = client.put_schedule(&value, None).await.with_context(|| place)?;
                 let did = if stored.is_created() { "created" } else { "configured" };
-                output.print_change(invocation, &ScheduleRow::new(stored.value, &BTreeMap::new()), did)?;
+                let row = ScheduleRow::new(stored.value, &BTreeMap::new());
+                flags.output.print_change(invocation, &row, did)?;
             }
             Ok(())
         }
         ScheduleCommand::Preview { documents, count, clusters, now, output, connect } => {
-            let Document { place, mut value } = documents.read_one()?;
+            let Document { place, mut value } = documents.read_single()?;
             let client = invocation.client(connect)?;
             resolve_task(&client, &place, &mut value).await?;
             let at = now.and_then(|when| jiff::Timestamp::from_second(when.unix(invocation.now())).ok());
@@ -173,11 +147,11 @@ pub async fn run(command: &ScheduleCommand, invocation: &Invocation<'_>) -> anyh
         ScheduleCommand::Delete { schedule, keep_pending, reason, confirm, connect } => {
             let client = invocation.client(connect)?;
             let form = find::schedule(&client, schedule).await?.value;
-            let (pending, and) = match keep_pending {
+            let (pending, action) = match keep_pending {
                 true => (PendingWork::Keep, "keep its pending manifests"),
                 false => (PendingWork::Cancel, "cancel its pending manifests"),
             };
-            confirm.ask(&format!("Remove schedule {} and {and}", form.id))?;
+            confirm.ask(&format!("Delete schedule {} and {action}", form.id))?;
             client.delete_schedule(&form.id, pending, reason.as_deref()).await?;
             output::show(&format!("schedule/{} deleted\n", form.id))
         }
@@ -314,7 +288,7 @@ impl Printable for ScheduleRow {
         let parameters = form.parameters.iter().map(|(key, value)| format!("{key}={value}"));
         let planned = status.last_planned_at.map(|time| {
             format!(
-                "{}: {} clusters match; of its last change, {} made and {} withdrawn",
+                "{}: {} clusters match; of its last change, {} created and {} withdrawn",
                 with_age(time, view.now),
                 status.matched,
                 status.created,
@@ -347,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_preview_tells_periods_clusters_and_warnings() {
+    fn a_preview_shows_periods_clusters_and_warnings() {
         let preview = PreviewForm {
             periods: vec!["2026-01-01T04:00:00Z".parse().unwrap()],
             matched: 1,
@@ -367,13 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_shows_its_tasks_name_and_is_written_as_the_server_sent_it() {
+    fn a_schedule_shows_the_name_of_its_task_and_is_serialized_as_received() {
         let form =
             ScheduleForm { id: "weekly".into(), maintenance_task_id: "t".into(), ..ScheduleForm::default() };
-        let rule =
+        let row =
             ScheduleRow::new(form.clone(), &BTreeMap::from([("t".to_owned(), "restart-web".to_owned())]));
         let view = View { now: jiff::Timestamp::UNIX_EPOCH, wide: false };
-        assert_eq!(rule.cells(&view)[2], "restart-web");
-        assert_eq!(serde_json::to_value(&rule).unwrap(), serde_json::to_value(&form).unwrap());
+        assert_eq!(row.cells(&view)[2], "restart-web");
+        assert_eq!(serde_json::to_value(&row).unwrap(), serde_json::to_value(&form).unwrap());
     }
 }

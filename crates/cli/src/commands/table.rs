@@ -54,8 +54,8 @@ pub(super) fn with_age(time: Timestamp, now: Timestamp) -> String {
 }
 
 /// The serialized name of an enum value.
-pub(super) fn wire_name(word: impl serde::Serialize) -> String {
-    serde_json::to_value(word).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
+pub(super) fn wire_name(value: impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Renders rows like kubectl: each column as wide as its widest cell, with three spaces between columns.
@@ -111,18 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_the_wide_ones_only_shown_when_asked() {
-        let given = [["a", "x\ny", "5m"], ["bcdef", "", "1h"]].map(|row| row.map(str::to_owned).to_vec());
-        assert_eq!(rows(&COLUMNS, &given, &view(false), true), "NAME    AGE\na       5m\nbcdef   1h\n");
+    fn columns_are_aligned_and_wide_columns_are_optional() {
+        let input = [["a", "x\ny", "5m"], ["bcdef", "", "1h"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(rows(&COLUMNS, &input, &view(false), true), "NAME    AGE\na       5m\nbcdef   1h\n");
         assert_eq!(
-            rows(&COLUMNS, &given, &view(true), true),
+            rows(&COLUMNS, &input, &view(true), true),
             "NAME    WHY   AGE\na       x\u{FFFD}y   5m\nbcdef         1h\n"
         );
-        assert_eq!(rows(&COLUMNS, &given[1..], &view(false), false), "bcdef   1h\n");
+        assert_eq!(rows(&COLUMNS, &input[1..], &view(false), false), "bcdef   1h\n");
     }
 
     #[test]
-    fn times_are_ages_unless_there_is_room() {
+    fn times_are_ages_except_in_wide_tables() {
         let time: Timestamp = "2025-12-31T23:55:00Z".parse().unwrap();
         assert_eq!(view(false).time(time), "5m");
         assert_eq!(view(true).time(time), "2025-12-31T23:55:00Z");
@@ -130,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn facts_without_a_value_are_left_out_and_long_ones_stay_in_their_column() {
-        let given = [("Name", "a".to_owned()), ("Reason", String::new()), ("Labels", "x=1\ny=2".to_owned())];
-        assert_eq!(details(&given), "Name:    a\nLabels:  x=1\n         y=2\n");
+    fn empty_details_are_left_out_and_long_ones_stay_in_their_column() {
+        let input = [("Name", "a".to_owned()), ("Reason", String::new()), ("Labels", "x=1\ny=2".to_owned())];
+        assert_eq!(details(&input), "Name:    a\nLabels:  x=1\n         y=2\n");
     }
 }

@@ -37,20 +37,20 @@ pub struct ClusterTarget {
 
 impl TargetFlags {
     /// The target of a cluster with this name.
-    pub(super) fn of(&self, name: &str) -> anyhow::Result<ClusterTarget> {
-        let wrong = |text: &str| {
+    pub(super) fn target(&self, name: &str) -> anyhow::Result<ClusterTarget> {
+        let is_invalid = |text: &str| {
             text.is_empty() || text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control())
         };
-        if wrong(name) {
-            bail!("{name:?} is no name for a cluster; use letters, digits and dashes, such as harbour-1");
+        if is_invalid(name) {
+            bail!("{name:?} is not a valid cluster name; use letters, digits and dashes, such as harbour-1");
         }
-        for (what, text) in [
+        for (flag, text) in [
             ("--resource-group", &self.resource_group),
             ("--subscription", &self.subscription),
             ("--location", &self.location),
         ] {
-            if wrong(text) {
-                bail!("{what} {text:?} is no name; use letters, digits and dashes");
+            if is_invalid(text) {
+                bail!("{flag} {text:?} is not a valid name; use letters, digits and dashes");
             }
         }
         Ok(ClusterTarget {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn clusters_of_one_name_in_two_groups_share_nothing() {
-        let (one, other) = (flags("a").of("web").unwrap(), flags("b").of("web").unwrap());
+        let (one, other) = (flags("a").target("web").unwrap(), flags("b").target("web").unwrap());
         assert!(
             one.id().ends_with("/resourceGroups/a/providers/Microsoft.RedHatOpenShift/openShiftClusters/web")
         );
@@ -101,10 +101,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn an_invalid_name_is_rejected() {
         for name in ["", "a/b", "a b", "a\n"] {
-            assert!(flags("g").of(name).is_err(), "{name:?}");
+            assert!(flags("g").target(name).is_err(), "{name:?}");
         }
-        assert!(flags("g/h").of("web").unwrap_err().to_string().starts_with("--resource-group \"g/h\""));
+        assert!(flags("g/h").target("web").unwrap_err().to_string().starts_with("--resource-group \"g/h\""));
     }
 }

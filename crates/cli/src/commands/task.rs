@@ -11,10 +11,10 @@ use uuid::Uuid;
 use super::confirm::Confirm;
 use super::create::{self, CreateFlags};
 use super::find;
-use super::input::{Document, Documents};
+use super::input::Document;
 use super::print::{Output, Printable};
 use super::table::{Column, View, Width};
-use super::{Connect, Invocation, complete, watch};
+use super::{ApplyFlags, Connect, Invocation, WatchFlags, complete};
 use crate::output;
 
 /// Commands of tasks.
@@ -22,15 +22,7 @@ use crate::output;
 pub enum TaskCommand {
     /// List the tasks
     #[command(visible_alias = "ls")]
-    List {
-        /// Watch for changes
-        #[arg(short, long)]
-        watch: bool,
-        #[command(flatten)]
-        output: Output,
-        #[command(flatten)]
-        connect: Connect,
-    },
+    List(WatchFlags),
     /// Show one task
     #[command(visible_alias = "get")]
     Show {
@@ -43,17 +35,7 @@ pub enum TaskCommand {
         connect: Connect,
     },
     /// Store tasks from YAML or JSON
-    Apply {
-        #[command(flatten)]
-        documents: Documents,
-        /// Reason for the audit log
-        #[arg(long)]
-        reason: Option<String>,
-        #[command(flatten)]
-        output: Output,
-        #[command(flatten)]
-        connect: Connect,
-    },
+    Apply(ApplyFlags),
     /// Delete a stored task
     Delete {
         /// The task, by its name or id
@@ -80,29 +62,26 @@ pub enum TaskCommand {
 /// Runs the command.
 pub async fn run(command: &TaskCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
-        TaskCommand::List { watch, output, connect } => {
-            let client = invocation.client(connect)?;
+        TaskCommand::List(flags) => {
+            let client = invocation.client(&flags.connect)?;
             let list = || async { Ok(client.tasks().all().await?) };
-            match watch {
-                true => watch::watch(invocation, &client, Topic::Tasks, *output, list).await,
-                false => output.print_list(invocation, &list().await?),
-            }
+            flags.print(invocation, &client, Topic::Tasks, list).await
         }
         TaskCommand::Show { task, output, connect } => {
             output.print(invocation, &find::task(&invocation.client(connect)?, task).await?)
         }
-        TaskCommand::Apply { documents, reason, output, connect } => {
-            let documents = documents.read()?;
-            let client = invocation.client(connect)?;
+        TaskCommand::Apply(flags) => {
+            let documents = flags.read()?;
+            let client = invocation.client(&flags.connect)?;
             for document in documents {
-                apply(&client, document, reason.as_deref(), *output, invocation).await?;
+                apply(&client, document, flags.output, invocation).await?;
             }
             Ok(())
         }
         TaskCommand::Delete { task, reason, confirm, connect } => {
             let client = invocation.client(connect)?;
             let task = find::task(&client, task).await?;
-            confirm.ask(&format!("Remove task {}", task.name))?;
+            confirm.ask(&format!("Delete task {}", task.name))?;
             let id = task.id.context("the server's task has no id")?;
             client.delete_task(id, reason.as_deref()).await?;
             output::show(&format!("task/{} deleted\n", task.name))
@@ -114,15 +93,11 @@ pub async fn run(command: &TaskCommand, invocation: &Invocation<'_>) -> anyhow::
 async fn apply(
     client: &Client,
     document: Document,
-    reason: Option<&str>,
     form: Output,
     invocation: &Invocation<'_>,
 ) -> anyhow::Result<()> {
-    let Document { place, mut value } = document;
-    let id = id_of(client, &place, &value).await?;
-    if let (Some(reason), Some(task)) = (reason, value.as_object_mut()) {
-        task.insert("reason".to_owned(), Value::from(reason));
-    }
+    let Document { place, value } = document;
+    let id = resolve_id(client, &place, &value).await?;
     // The document is sent unchanged: only the server validates it.
     let stored = client.put_task(id, &value, None).await.with_context(|| place)?;
     let version = stored.value.version.unwrap_or_default();
@@ -134,11 +109,11 @@ async fn apply(
 }
 
 /// The id in the document, else that of the task with its name, else a new one.
-async fn id_of(client: &Client, place: &str, task: &Value) -> anyhow::Result<Uuid> {
+async fn resolve_id(client: &Client, place: &str, task: &Value) -> anyhow::Result<Uuid> {
     if let Some(id) = task.get("id") {
         return match id.as_str().and_then(|id| Uuid::parse_str(id).ok()) {
             Some(id) => Ok(id),
-            None => bail!("{place}: id: expected a uuid, or none at all"),
+            None => bail!("{place}: id: expected a UUID or no id"),
         };
     }
     let Some(name) = task.get("name").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
@@ -232,9 +207,9 @@ fn parameters(task: &TaskForm) -> String {
     let properties = schema["properties"].as_object().into_iter().flatten();
     let lines = properties.map(|(name, property)| {
         let kind = property["type"].as_str().unwrap_or("any");
-        let must = if required(name) { ", required" } else { "" };
+        let required = if required(name) { ", required" } else { "" };
         let about = property["description"].as_str().map(|text| format!(": {text}")).unwrap_or_default();
-        format!("{name} ({kind}{must}){about}")
+        format!("{name} ({kind}{required}){about}")
     });
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -14,7 +14,7 @@ pub enum TimeArg {
     At(Timestamp),
 }
 
-/// A text that is no time.
+/// The text is not a time.
 #[derive(Debug, thiserror::Error)]
 #[error("expected now, a time from now such as 2h, Unix seconds, or a time such as 2026-11-30T04:00:00Z")]
 pub struct InvalidTime;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_read_in_four_ways() {
+    fn times_are_parsed_in_four_formats() {
         let now = Timestamp::from_second(1_000).unwrap();
         let check =
             |text: &str, unix: i64| assert_eq!(text.parse::<TimeArg>().unwrap().unix(now), unix, "{text}");

@@ -86,20 +86,20 @@ pub async fn run(command: &VersionCommand, invocation: &Invocation<'_>) -> anyho
         } => {
             let client = invocation.client(connect)?;
             let before = versions(&client).await?.into_iter().find(|it| it.properties.version == *version);
-            let mut wanted = before.map(|it| it.properties).unwrap_or_else(|| Properties {
+            let mut properties = before.map(|it| it.properties).unwrap_or_else(|| Properties {
                 version: version.clone(),
                 enabled: true,
                 ..Properties::default()
             });
             if let Some(pullspec) = pullspec {
-                wanted.open_shift_pullspec.clone_from(pullspec);
+                properties.open_shift_pullspec.clone_from(pullspec);
             }
             if let Some(installer) = installer_pullspec {
-                wanted.installer_pullspec = Some(installer.clone());
+                properties.installer_pullspec = Some(installer.clone());
             }
-            wanted.enabled = (wanted.enabled || *enable || *default) && !disable;
-            wanted.is_default = wanted.is_default || *default;
-            let body = serde_json::to_value(VersionResource { properties: wanted })?;
+            properties.enabled = (properties.enabled || *enable || *default) && !disable;
+            properties.is_default = properties.is_default || *default;
+            let body = serde_json::to_value(VersionResource { properties })?;
             let stored = client.set_version(&body).await.with_context(|| format!("version {version}"))?;
             let did = if stored.is_created() { "created" } else { "changed" };
             output.print_change(invocation, &read(stored.value)?, did)
@@ -113,7 +113,7 @@ async fn versions(client: &Client) -> anyhow::Result<Vec<VersionResource>> {
 
 fn read(value: Value) -> anyhow::Result<VersionResource> {
     serde_json::from_value(value)
-        .context("the server answered a version in a form that this client does not know")
+        .context("the response of the server contains a version in an unknown format")
 }
 
 impl Printable for VersionResource {

@@ -32,14 +32,14 @@ pub(super) async fn for_all(
     let limit = timeout.map(|timeout| Instant::now() + timeout.duration());
     let mut failed = Vec::new();
     for manifest in manifests {
-        let ended = until_end(client, invocation, manifest, limit).await?;
+        let finished = until_finished(client, invocation, manifest, limit).await?;
         if form.is_human() {
-            output::show(&format!("manifest/{} {}\n", ended.id, ending(&ended)))?;
+            output::show(&format!("manifest/{} {}\n", finished.id, outcome_text(&finished)))?;
         } else {
-            form.print(invocation, &ended)?;
+            form.print(invocation, &finished)?;
         }
-        if ended.state != WorkState::Completed {
-            failed.push(format!("manifest {} ended {}", ended.id, ending(&ended)));
+        if finished.state != WorkState::Completed {
+            failed.push(format!("manifest {} finished as {}", finished.id, outcome_text(&finished)));
         }
     }
     match failed.is_empty() {
@@ -49,23 +49,27 @@ pub(super) async fn for_all(
 }
 
 /// Waits until a manifest finishes after a cancel request; fails unless it is Cancelled.
-pub(super) async fn for_end(
+pub(super) async fn until_cancelled(
     client: &Client,
     invocation: &Invocation<'_>,
     manifest: &ManifestForm,
     form: Output,
 ) -> anyhow::Result<()> {
-    let ended = until_end(client, invocation, manifest, None).await?;
+    let finished = until_finished(client, invocation, manifest, None).await?;
     if form.is_human() {
-        output::show(&format!("manifest/{} {}\n", ended.id, ending(&ended)))?;
+        output::show(&format!("manifest/{} {}\n", finished.id, outcome_text(&finished)))?;
     }
-    match ended.state {
+    match finished.state {
         WorkState::Cancelled => Ok(()),
-        _ => bail!("it was too late to cancel manifest {}: it ended {}", ended.id, ending(&ended)),
+        _ => bail!(
+            "manifest {} could not be cancelled: it finished as {}",
+            finished.id,
+            outcome_text(&finished)
+        ),
     }
 }
 
-async fn until_end(
+async fn until_finished(
     client: &Client,
     invocation: &Invocation<'_>,
     manifest: &ManifestForm,
@@ -73,14 +77,14 @@ async fn until_end(
 ) -> anyhow::Result<ManifestForm> {
     let cluster = manifest.cluster_resource_id.clone().unwrap_or_default();
     let progress = Progress::new(last_segment(&cluster));
-    let mut told = 0;
+    let mut printed = 0;
     let mut known: Option<ManifestForm> = None;
     let mut outage = Outage::default();
     loop {
-        match look(client, &cluster, manifest, known.as_ref(), told).await {
+        match read(client, &cluster, manifest, known.as_ref(), printed).await {
             Ok((mut form, entries)) => {
                 outage.end(&progress);
-                told += entries.len();
+                printed += entries.len();
                 entries.iter().filter_map(line).for_each(|text| progress.line(&text));
                 progress.show(&status(&form, invocation.now()));
                 if form.state.is_terminal() {
@@ -93,7 +97,7 @@ async fn until_end(
         }
         if limit.is_some_and(|limit| Instant::now() >= limit) {
             bail!(
-                "manifest {} has not ended in time; it goes on, and `shipshape manifest show {}` or `shipshape why {}` tells how it stands",
+                "manifest {} did not finish within the timeout and continues; run `shipshape manifest show {}` or `shipshape why {}` to see its state",
                 manifest.id,
                 manifest.id,
                 manifest.id
@@ -103,20 +107,20 @@ async fn until_end(
     }
 }
 
-/// Reads the manifest and the entries of its history after the first `told`.
-async fn look(
+/// Reads the manifest and the entries of its history after the first `printed`.
+async fn read(
     client: &Client,
     cluster: &str,
     manifest: &ManifestForm,
     known: Option<&ManifestForm>,
-    told: usize,
+    printed: usize,
 ) -> Result<(ManifestForm, Vec<Entry>), client::ClientError> {
     let form = client.manifest(cluster, manifest.id).await?.value;
     if known == Some(&form) {
         return Ok((form, Vec::new()));
     }
     let entries = client.history(cluster, manifest.id).all().await?;
-    Ok((form, entries.into_iter().skip(told).collect()))
+    Ok((form, entries.into_iter().skip(printed).collect()))
 }
 
 /// Status for the progress line.
@@ -146,7 +150,7 @@ fn due(form: &ManifestForm, now: Timestamp) -> String {
 }
 
 /// Result with duration and message.
-fn ending(form: &ManifestForm) -> String {
+fn outcome_text(form: &ManifestForm) -> String {
     let state = form.state.as_str();
     let duration_text = match (form.started_at, form.finished_at) {
         (Some(start), Some(end)) => {
@@ -195,10 +199,10 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_one_line() {
+    fn an_entry_is_one_line() {
         assert_eq!(line(&entry(EntryEvent::StepStarted)).unwrap(), "04:05:06  step drain started");
         let mut failed = entry(EntryEvent::StepFailed);
-        failed.message = Some("no\nroom".to_owned());
+        failed.message = Some("no\nspace".to_owned());
         failed.duration_ms = Some(1_250);
         assert_eq!(line(&failed).unwrap(), "04:05:06  step drain failed in 1.2s: no");
         assert_eq!(line(&entry(EntryEvent::Claimed)).unwrap(), "04:05:06  attempt 2 started");
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn how_it_stands_names_the_step_and_what_is_waited_for() {
+    fn the_status_names_the_step_and_its_message() {
         let form: ManifestForm = serde_json::from_value(serde_json::json!({
             "id": uuid::Uuid::nil(), "state": "InProgress", "statusText": "", "maintenanceTaskID": uuid::Uuid::nil(),
             "runAfter": 0, "runBefore": 0, "phase": "running", "attempt": 1, "maxAttempts": 5,
@@ -225,6 +229,6 @@ mod tests {
         ended.status_text = "no such node".to_owned();
         ended.started_at = Some("2026-01-01T00:00:00Z".parse().unwrap());
         ended.finished_at = Some("2026-01-01T00:00:12Z".parse().unwrap());
-        assert_eq!(ending(&ended), "Failed in 12.0s: no such node");
+        assert_eq!(outcome_text(&ended), "Failed in 12.0s: no such node");
     }
 }

@@ -36,11 +36,11 @@ where
     let mut known = BTreeMap::new();
     let mut heading = true;
     let mut events = client.events(&[topic], None);
-    let mut away = false;
+    let mut is_unreachable = false;
     loop {
         match list().await {
             Ok(items) => {
-                away = false;
+                is_unreachable = false;
                 let changed = differences(&mut known, items);
                 if !changed.is_empty() {
                     form.print_rows(invocation, &changed, heading)?;
@@ -49,9 +49,9 @@ where
             }
             // The first read must succeed; later ones tolerate a restart of the server.
             Err(error) => match error.downcast_ref::<client::ClientError>() {
-                Some(passing) if passing.is_transient() && !heading => {
-                    if !std::mem::replace(&mut away, true) {
-                        output::note(&format!("{passing}"));
+                Some(transient) if transient.is_transient() && !heading => {
+                    if !std::mem::replace(&mut is_unreachable, true) {
+                        output::note(&format!("{transient}"));
                     }
                 }
                 _ => return Err(error),
@@ -61,7 +61,7 @@ where
         let event = tokio::time::timeout(POLL_INTERVAL, events.next()).await;
         match event {
             Ok(Some(Err(error))) if !error.is_transient() => return Err(error.into()),
-            Ok(None | Some(Err(_))) => events = client.events(&[topic], None), // it takes itself up again once it stood
+            Ok(None | Some(Err(_))) => events = client.events(&[topic], None), // an established stream reconnects by itself
             Ok(Some(Ok(_))) | Err(_) => {}
         }
         tokio::time::sleep_until(next).await;
@@ -70,17 +70,17 @@ where
 
 /// New and changed items. Removed items are not reported, as in kubectl.
 fn differences<T: Printable>(known: &mut BTreeMap<String, String>, items: Vec<T>) -> Vec<T> {
-    let mut seen = BTreeMap::new();
+    let mut current = BTreeMap::new();
     let mut changed = Vec::new();
     for item in items {
         let state = serde_json::to_string(&item).unwrap_or_default();
         let name = item.name();
         let same = known.get(&name) == Some(&state);
-        seen.insert(name, state);
+        current.insert(name, state);
         if !same {
             changed.push(item);
         }
     }
-    *known = seen;
+    *known = current;
     changed
 }

@@ -37,7 +37,7 @@ fn text(why: &WhyForm, view: &View) -> String {
         }
         Verdict::Ready => format!("is {state} and ready: nothing blocks it"),
         Verdict::Running => format!("is {state}{}", running(why, view)),
-        Verdict::Finished => format!("has ended: {state}"),
+        Verdict::Finished => format!("is finished: {state}"),
     };
     let mut text = format!("manifest {} {verdict}\n", why.manifest);
     let message = why.step.as_ref().filter(|_| why.verdict == Verdict::Running).map(|step| &step.message);
@@ -55,11 +55,11 @@ fn text(why: &WhyForm, view: &View) -> String {
 /// The current step, its age and its deadline.
 fn running(why: &WhyForm, view: &View) -> String {
     let Some(step) = &why.step else { return ": its first step has not reported yet".to_owned() };
-    let doing = if why.undoing { "undoing" } else { "in" };
+    let action = if why.undoing { "undoing" } else { "in" };
     let until = step.deadline.map(|at| format!(", which may take until {}", with_age(at, view.now)));
     let since = age(step.since, view.now);
     format!(
-        ": {doing} step {} ({} of {}) for {since}{}",
+        ": {action} step {} ({} of {}) for {since}{}",
         step.name,
         step.index,
         step.of,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn running_work_says_its_step_what_that_waits_for_and_until_when() {
+    fn running_work_shows_its_step_with_cause_and_deadline() {
         let view = View { now: "2026-01-01T00:10:00Z".parse().unwrap(), wide: false };
         let mut why: WhyForm = serde_json::from_value(serde_json::json!({
             "manifest": uuid::Uuid::nil(), "state": "InProgress", "verdict": "running", "earliestStart": null,

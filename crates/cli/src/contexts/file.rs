@@ -62,25 +62,26 @@ impl ContextFile {
         let name = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
         // Without the parser's own display, which repeats the line and could print the key.
-        toml::from_str(&text).map_err(|error| anyhow::anyhow!("{name}: is no context: {}", error.message()))
+        toml::from_str(&text)
+            .map_err(|error| anyhow::anyhow!("{name}: not a context file: {}", error.message()))
     }
 
     /// Writes the file atomically, readable by its owner only.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
-        let text = toml::to_string(self).context("a context has no form that TOML lacks")?;
+        let text = toml::to_string(self).context("the context cannot be written as TOML")?;
         private_file::write(path, &text)
     }
 
     /// Converts to the context type of the client.
     pub fn context(&self, path: &Path) -> anyhow::Result<client::Context> {
-        let place = path.parent().unwrap_or(Path::new("."));
+        let directory = path.parent().unwrap_or(Path::new("."));
         let pem = |inline: &Option<String>, file: &Option<PathBuf>| match (inline, file) {
             (Some(text), _) => Some(Pem::Inline(text.clone())),
-            (None, Some(file)) => Some(Pem::File(place.join(file))),
+            (None, Some(file)) => Some(Pem::File(directory.join(file))),
             (None, None) => None,
         };
         let read = |file: &PathBuf| {
-            let file = place.join(file);
+            let file = directory.join(file);
             std::fs::read_to_string(&file)
                 .with_context(|| format!("{}: the token cannot be read", file.display()))
         };

@@ -54,7 +54,7 @@ impl Contexts {
         };
         toml::from_str(&text).map_err(|error| {
             anyhow::anyhow!(
-                "{}: is no list of contexts: {}; mend or remove it",
+                "{}: not a list of contexts: {}; correct or remove the file",
                 path.display(),
                 error.message()
             )
@@ -85,8 +85,8 @@ impl Contexts {
     pub fn set_current(name: &str, environment: &Environment) -> anyhow::Result<()> {
         Contexts::change(environment, |contexts| {
             if !contexts.contexts.contains_key(name) {
-                let entry: Vec<&str> = contexts.names().collect();
-                bail!("there is no context {name:?}; there are {}", entry.join(", "));
+                let names: Vec<&str> = contexts.names().collect();
+                bail!("context {name:?} not found; registered contexts: {}", names.join(", "));
             }
             contexts.current = Some(name.to_owned());
             Ok(())
@@ -103,22 +103,22 @@ impl Contexts {
     }
 
     /// Adds `file` under a name derived from its directory. It becomes the current context unless another existing one is.
-    pub(super) fn add(&mut self, file: &Path, is_there: impl Fn(&ContextEntry) -> bool) -> String {
+    pub(super) fn add(&mut self, file: &Path, exists: impl Fn(&ContextEntry) -> bool) -> String {
         let base = base_name(file);
         let numbered = |number: usize| match number {
             1 => base.clone(),
             number => format!("{base}-{number}"),
         };
-        let known_as =
+        let registered =
             self.contexts.iter().find(|(_, entry)| entry.file == file).map(|(name, _)| name.clone());
-        let is_free = |name: &String| self.contexts.get(name).is_none_or(|entry| !is_there(entry));
-        let name = known_as.unwrap_or_else(|| {
+        let is_free = |name: &String| self.contexts.get(name).is_none_or(|entry| !exists(entry));
+        let name = registered.unwrap_or_else(|| {
             // There are fewer contexts than numbers.
             (1..).map(numbered).find(is_free).unwrap_or_else(|| base.clone())
         });
         self.contexts.insert(name.clone(), ContextEntry { file: file.to_owned() });
         let current = self.current.as_ref().and_then(|current| self.contexts.get(current));
-        if current.is_none_or(|entry| !is_there(entry)) {
+        if current.is_none_or(|entry| !exists(entry)) {
             self.current = Some(name.clone());
         }
         name
@@ -130,12 +130,12 @@ impl Contexts {
         change: impl FnOnce(&mut Contexts) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let path = list_file(environment)?;
-        let place = path.parent().unwrap_or(Path::new("/"));
+        let directory = path.parent().unwrap_or(Path::new("/"));
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(place)
-            .with_context(|| format!("{}: cannot be made", place.display()))?;
+            .create(directory)
+            .with_context(|| format!("{}: cannot be created", directory.display()))?;
         let lock = path.with_extension("lock");
         let lock = private_file::open_lock(&lock)
             .and_then(|file| file.lock().map(|()| file))
@@ -144,7 +144,7 @@ impl Contexts {
         let changed = change(&mut contexts)?;
         private_file::write(
             &path,
-            &toml::to_string(&contexts).context("contexts have no form that TOML lacks")?,
+            &toml::to_string(&contexts).context("contexts cannot be written as TOML")?,
         )?;
         drop(lock);
         Ok(changed)
@@ -167,6 +167,7 @@ fn base_name(file: &Path) -> String {
 
 fn list_file(environment: &Environment) -> anyhow::Result<PathBuf> {
     let base = environment.base_dir("XDG_CONFIG_HOME", ".config");
-    let base = base.context("neither XDG_CONFIG_HOME nor HOME says where the list of contexts is")?;
+    let base =
+        base.context("the list of contexts cannot be located: neither XDG_CONFIG_HOME nor HOME is set")?;
     Ok(base.join("shipshape").join("contexts.toml"))
 }

@@ -1,4 +1,4 @@
-//! Contexts: which server a command calls and with which credential, like kubectl's.
+//! Contexts: the server that a command calls and the credential for it, like kubectl's.
 //!
 //! `up` writes a context file into its data directory: URL, authority, certificate and key, readable by its owner only. The
 //! list of contexts (`~/.config/shipshape/contexts.toml`) only refers to such files, so that no key is copied and
@@ -36,7 +36,7 @@ pub struct ServerSelection {
     pub data_dir: Option<PathBuf>,
 }
 
-/// A context that was found.
+/// The selected context.
 #[derive(Debug, Clone)]
 pub struct SelectedContext {
     /// Its name, or the path of its file.
@@ -83,13 +83,13 @@ pub fn select(selection: &ServerSelection, environment: &Environment) -> anyhow:
 fn find(selection: &ServerSelection, environment: &Environment) -> anyhow::Result<Option<SelectedContext>> {
     let variable = environment.text(VARIABLE);
     if let Some(name) = selection.context.as_ref().or(variable.as_ref()) {
-        return named(name, environment).map(Some);
+        return find_by_name(name, environment).map(Some);
     }
     if let Some(data_dir) = &selection.data_dir {
         let path = data_dir.join(FILE);
         if !path.exists() {
             bail!(
-                "{}: there is no context; `shipshape up --data-dir {}` makes it",
+                "{}: not found; run `shipshape up --data-dir {}` to create the context",
                 path.display(),
                 data_dir.display()
             );
@@ -98,11 +98,11 @@ fn find(selection: &ServerSelection, environment: &Environment) -> anyhow::Resul
     }
     let contexts = Contexts::load(environment)?;
     let Some(name) = contexts.current() else { return Ok(None) };
-    named(name, environment).map(Some)
+    find_by_name(name, environment).map(Some)
 }
 
 /// A registered context by name, or any context by the path of its file.
-fn named(name: &str, environment: &Environment) -> anyhow::Result<SelectedContext> {
+fn find_by_name(name: &str, environment: &Environment) -> anyhow::Result<SelectedContext> {
     if name.contains('/') {
         return read(name.to_owned(), Path::new(name));
     }
@@ -112,10 +112,12 @@ fn named(name: &str, environment: &Environment) -> anyhow::Result<SelectedContex
             format!("context {name} cannot be used; `shipshape context list` shows the others")
         }),
         None => {
-            let known: Vec<&str> = contexts.names().collect();
-            match known.is_empty() {
-                true => bail!("there is no context {name:?}; none is known yet: `shipshape up` makes one"),
-                false => bail!("there is no context {name:?}; there are {}", known.join(", ")),
+            let names: Vec<&str> = contexts.names().collect();
+            match names.is_empty() {
+                true => bail!(
+                    "context {name:?} not found: no context is registered; run `shipshape up` to create one"
+                ),
+                false => bail!("context {name:?} not found; registered contexts: {}", names.join(", ")),
             }
         }
     }
@@ -147,14 +149,14 @@ pub fn publish(
 ) -> anyhow::Result<PublishedContext> {
     let data_dir = data_dir
         .canonicalize()
-        .with_context(|| format!("data_dir {}: has no full path", data_dir.display()))?;
+        .with_context(|| format!("data_dir {}: cannot be resolved", data_dir.display()))?;
     let path = data_dir.join(FILE);
     file.write(&path)?;
     match Contexts::register(&path, environment) {
         Ok(published) => Ok(published),
         Err(error) => {
             // A service account may have no home directory. The path of the file still names its context.
-            tracing::warn!("The context is not in the list of known ones: {error:#}");
+            tracing::warn!("The context is not registered: {error:#}");
             Ok(PublishedContext { name: path.display().to_string(), current: false })
         }
     }

@@ -79,12 +79,12 @@ fn what_is_not_known_is_said_with_what_is() {
             .starts_with("no context is selected; start a server with `shipshape up`")
     );
     let selection = ServerSelection { context: Some("x".to_owned()), ..ServerSelection::default() };
-    assert!(say(&selection).contains("none is known yet"));
+    assert!(say(&selection).contains("no context is registered"));
     up_in(&home, "a", &environment);
-    assert_eq!(say(&selection), "there is no context \"x\"; there are a");
+    assert_eq!(say(&selection), "context \"x\" not found; registered contexts: a");
     let selection =
         ServerSelection { data_dir: Some(home.path().join("nowhere")), ..ServerSelection::default() };
-    assert!(say(&selection).contains("there is no context; `shipshape up --data-dir"), "{}", say(&selection));
+    assert!(say(&selection).contains("not found; run `shipshape up --data-dir"), "{}", say(&selection));
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn a_context_whose_server_speaks_plainly_sends_no_credential_beyond_this_machine
         publish(&data, &file, &environment).unwrap();
         let error =
             connect(&ServerSelection::default(), &environment).err().map(|error| format!("{error:#}"));
-        let told = format!("server {server} does not use TLS, so no token or certificate is sent to it");
-        assert_eq!(error.is_some_and(|error| error.contains(&told)), is_refused, "{server}");
+        let expected = format!("server {server} does not use TLS, so no token or certificate is sent to it");
+        assert_eq!(error.is_some_and(|error| error.contains(&expected)), is_refused, "{server}");
     }
 }
 
 #[test]
-fn a_token_that_cannot_be_read_is_told_instead_of_asking_without_one() {
+fn an_unreadable_token_is_an_error_and_no_request_is_sent_without_it() {
     let (home, environment) = home();
     let data = home.path().join("a");
     std::fs::create_dir_all(&data).unwrap();
@@ -154,5 +154,5 @@ fn a_context_is_for_its_owner_only_and_a_broken_one_does_not_show_its_key() {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::write(&path, "key = \"hunter2\nserver = ").unwrap();
     let error = format!("{:#}", select(&ServerSelection::default(), &environment).unwrap_err());
-    assert!(error.contains("is no context") && !error.contains("hunter2"), "{error}");
+    assert!(error.contains("not a context file") && !error.contains("hunter2"), "{error}");
 }

@@ -11,14 +11,14 @@ use crate::config::CloudConfig;
 use crate::config::ProviderKind;
 use crate::process::Process;
 
-/// A cloud, and what installs clusters in it.
+/// A cloud and its installer of clusters.
 #[derive(Clone)]
 pub(crate) struct CloudProvider {
     /// The cloud.
     pub(crate) cloud: Cloud,
     /// The installer of clusters.
     pub(crate) installer: SharedInstaller,
-    /// The client of the simulated cloud, for what only a simulator can do.
+    /// The client of the simulated cloud, for actions that only a simulator has.
     #[cfg(feature = "sim")]
     pub(crate) simulated: cloudsim::SimClient,
 }
@@ -41,7 +41,7 @@ pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Option<Cloud
     configured(&process.config.cloud)
 }
 
-/// The cloud that the settings name, if they do.
+/// The cloud that the settings name, if any.
 #[cfg(feature = "sim")]
 pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudProvider>> {
     let ProviderKind::Simulated = config.provider;
@@ -49,7 +49,7 @@ pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudPro
     Ok(Some(simulated::provider(simulated::connect(file)?)))
 }
 
-/// The cloud that the settings name, if they do.
+/// The cloud that the settings name, if any.
 #[cfg(not(feature = "sim"))]
 pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudProvider>> {
     match &config.file {

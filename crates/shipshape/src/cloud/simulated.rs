@@ -44,8 +44,8 @@ pub(super) fn provider(simulated: SimClient) -> CloudProvider {
 
 /// Starts a simulated cloud in this process and writes its file to the directory, for other processes on this machine.
 pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::Result<SimClient> {
-    let answers = process.readiness.condition("cloud");
-    answers.not_ready("opening");
+    let cloud_ready = process.readiness.condition("cloud");
+    cloud_ready.not_ready("opening");
     let options = Options {
         directory: Some(directory.clone()),
         listen: process.config.cloud.simulated_at,
@@ -61,7 +61,7 @@ pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::
     process.tasks.spawn(Stage::Infrastructure, "cloud", move |shutdown| async move {
         Ok(service.serve(shutdown).await?)
     });
-    answers.ready();
+    cloud_ready.ready();
     Ok(cloud)
 }
 

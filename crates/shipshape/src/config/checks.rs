@@ -32,7 +32,7 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
         StoreUrl::Postgres(_) => {
             if config.store.password_file.is_some() && config.store.url.has_password() {
                 problems.push(format!(
-                    "store.url ({}) holds a password, and store.password_file ({}) names another; keep one of them",
+                    "store.url ({}) contains a password, and store.password_file ({}) is set too; remove one of them",
                     origin("store.url"),
                     origin("store.password_file"),
                 ));
@@ -41,7 +41,7 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
     }
     if config.frontend.insecure && !config.frontend.listen.ip().is_loopback() {
         problems.push(format!(
-            "frontend.insecure ({}) lets everybody in, but frontend.listen = {} ({}) can be reached from elsewhere; \
+            "frontend.insecure ({}) disables authentication, but frontend.listen = {} ({}) is not a loopback address; \
              listen on a loopback address, such as 127.0.0.1:8443",
             origin("frontend.insecure"),
             config.frontend.listen,
@@ -50,7 +50,7 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
     }
     if config.frontend.insecure && !config.portal.listen.ip().is_loopback() {
         problems.push(format!(
-            "frontend.insecure ({}) lets everybody in, but portal.listen = {} ({}) can be reached from elsewhere; \
+            "frontend.insecure ({}) disables authentication, but portal.listen = {} ({}) is not a loopback address; \
              listen on a loopback address, such as 127.0.0.1:8444",
             origin("frontend.insecure"),
             config.portal.listen,
@@ -74,7 +74,7 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
     }
     if !config.cloud.simulated_at.ip().is_loopback() {
         problems.push(format!(
-            "cloud.simulated_at = {} ({}) can be reached from elsewhere, but the simulated cloud speaks in the clear; \
+            "cloud.simulated_at = {} ({}) is not a loopback address, but the simulated cloud uses plain HTTP; \
              listen on a loopback address, such as 127.0.0.1:0",
             config.cloud.simulated_at,
             origin("cloud.simulated_at"),

@@ -1,14 +1,14 @@
-//! The keys that exist, learnt from the typed structs themselves, so that no second list can go stale.
+//! The keys of all settings, derived from the typed structs, so that no second list can become outdated.
 //!
-//! serde tells a deserializer the fields of a struct before it asks for values. The probe here answers
-//! nothing; it walks to a path, notes whether a struct or a value is wanted there, and stops.
+//! serde passes the fields of a struct to a deserializer before it requests values. The probe here returns
+//! no values; it follows a path, records whether a struct or a value is expected there, and stops.
 
 use std::collections::BTreeMap;
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
-/// What may stand at a path.
+/// Kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A table of further keys.
@@ -23,7 +23,7 @@ pub(super) struct Keys(BTreeMap<String, Kind>);
 
 impl Keys {
     /// The keys of `T`.
-    pub(super) fn of<T: DeserializeOwned>() -> Keys {
+    pub(super) fn for_type<T: DeserializeOwned>() -> Keys {
         let mut found = BTreeMap::new();
         explore::<T>(&mut Vec::new(), &mut found);
         Keys(found)
@@ -38,26 +38,26 @@ impl Keys {
         self.0.iter().filter(|(_, kind)| **kind == Kind::Setting).map(|(key, _)| key.as_str())
     }
 
-    /// The setting that `key` was most probably meant to be.
+    /// The setting with the name most similar to `key`.
     pub(super) fn nearest(&self, key: &str) -> &str {
         nearest(key, self.settings()).unwrap_or_default()
     }
 }
 
-/// The candidate with the fewest edits from `wanted`, the first of several.
-pub(super) fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A key given without its section is at most its section away: compare the last word as well.
+/// The candidate with the fewest edits from `key`, the first of several.
+pub(super) fn nearest<'a>(key: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // A key given without its section is at most its section away: compare the last segment as well.
     let distance = |candidate: &str| {
         let last = candidate.rsplit('.').next().unwrap_or(candidate);
-        let whole = strsim::damerau_levenshtein(wanted, candidate);
-        if wanted.contains('.') { whole } else { whole.min(strsim::damerau_levenshtein(wanted, last) + 1) }
+        let whole = strsim::damerau_levenshtein(key, candidate);
+        if key.contains('.') { whole } else { whole.min(strsim::damerau_levenshtein(key, last) + 1) }
     };
     candidates.min_by_key(|candidate| distance(candidate))
 }
 
 fn explore<T: DeserializeOwned>(path: &mut Vec<&'static str>, found: &mut BTreeMap<String, Kind>) {
     let mut fields = None;
-    // Always an error: the probe has no value to give.
+    // Always an error: the probe has no values.
     let _ = T::deserialize(Probe { path, fields: &mut fields });
     if !path.is_empty() {
         let kind = if fields.is_some() { Kind::Section } else { Kind::Setting };
@@ -72,7 +72,7 @@ fn explore<T: DeserializeOwned>(path: &mut Vec<&'static str>, found: &mut BTreeM
 
 type Stop = serde::de::value::Error;
 
-/// Follows `path` and notes in `fields` the struct found at its end, if it is one.
+/// Follows `path` and records in `fields` the struct found at its end, if it is one.
 struct Probe<'a> {
     path: &'a [&'static str],
     fields: &'a mut Option<&'static [&'static str]>,
@@ -88,7 +88,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         visitor: V,
     ) -> Result<V::Value, Stop> {
         match self.path.split_first() {
-            Some((field, rest)) => visitor.visit_map(OneField {
+            Some((field, rest)) => visitor.visit_map(SingleField {
                 field: Some(field),
                 value: Some(Probe { path: rest, fields: self.fields }),
             }),
@@ -121,12 +121,12 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 }
 
-struct OneField<'a> {
+struct SingleField<'a> {
     field: Option<&'static str>,
     value: Option<Probe<'a>>,
 }
 
-impl<'de> MapAccess<'de> for OneField<'_> {
+impl<'de> MapAccess<'de> for SingleField<'_> {
     type Error = Stop;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Stop> {
@@ -137,7 +137,7 @@ impl<'de> MapAccess<'de> for OneField<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Stop> {
         match self.value.take() {
             Some(probe) => seed.deserialize(probe),
-            None => Err(Stop::custom("one value for one key")),
+            None => Err(Stop::custom("the value was read already")),
         }
     }
 }
@@ -149,22 +149,22 @@ mod tests {
 
     #[test]
     fn every_field_of_the_config_is_a_known_key() {
-        let keys = Keys::of::<Config>();
+        let keys = Keys::for_type::<Config>();
         assert_eq!(keys.kind("store"), Some(Kind::Section));
         assert_eq!(keys.kind("store.url"), Some(Kind::Setting));
-        assert_eq!(keys.kind("store.password_file"), Some(Kind::Setting), "an optional one too");
-        assert_eq!(keys.kind("health.listen"), Some(Kind::Setting), "one with its own reader too");
+        assert_eq!(keys.kind("store.password_file"), Some(Kind::Setting), "an optional setting");
+        assert_eq!(keys.kind("health.listen"), Some(Kind::Setting), "a setting with its own deserializer");
         assert_eq!(keys.kind("data_dir"), Some(Kind::Setting));
         assert_eq!(keys.kind("store.nothing"), None);
-        assert_eq!(keys.kind("frontend.oidc"), Some(Kind::Section), "one within another too");
+        assert_eq!(keys.kind("frontend.oidc"), Some(Kind::Section), "a nested section");
         assert_eq!(keys.kind("frontend.oidc.issuer"), Some(Kind::Setting));
         assert_eq!(keys.kind("clusters.locations"), Some(Kind::Setting), "a list is one setting");
         assert_eq!(keys.settings().count(), 72);
     }
 
     #[test]
-    fn a_misspelt_key_is_met_with_the_nearest() {
-        let keys = Keys::of::<Config>();
+    fn a_misspelt_key_is_matched_with_the_nearest() {
+        let keys = Keys::for_type::<Config>();
         let check = |wrong: &str, right: &str| assert_eq!(keys.nearest(wrong), right, "{wrong}");
         check("store.conections", "store.connections");
         check("stor.url", "store.url");

@@ -53,7 +53,7 @@ pub(crate) fn load(
     environment: &Environment,
     flags: &[Flag],
 ) -> Result<Loaded, ConfigErrors> {
-    let keys = Keys::of::<Config>();
+    let keys = Keys::for_type::<Config>();
     let mut layers = Layers::default();
     let file = config_file(file, environment).map(|(path, named_by)| {
         layers.add_file(&keys, &path, named_by);
@@ -67,7 +67,7 @@ pub(crate) fn load(
     let mut problems = layers.problems;
     let mut table = Table::new();
     for (key, given) in &layers.given {
-        match accepted(key, given) {
+        match validate(key, given) {
             Ok(value) => insert(&mut table, key, value),
             Err(problem) => problems.push(problem),
         }
@@ -94,11 +94,10 @@ fn add_default_paths(layers: &mut Layers, environment: &Environment) {
         Some(path) => layers.add_default("data_dir", path.to_owned()),
         None if layers.given.contains_key("data_dir") => {}
         None => layers.problems.push(
-            "data_dir is not set, and neither XDG_DATA_HOME nor HOME says where it could be; give --data-dir"
-                .to_owned(),
+            "data_dir is not set, and neither XDG_DATA_HOME nor HOME is set; pass --data-dir".to_owned(),
         ),
     }
-    let data_dir = layers.given.get("data_dir").and_then(|given| accepted("data_dir", given).ok());
+    let data_dir = layers.given.get("data_dir").and_then(|given| validate("data_dir", given).ok());
     if cfg!(not(feature = "services")) {
         return;
     }
@@ -110,35 +109,33 @@ fn add_default_paths(layers: &mut Layers, environment: &Environment) {
 }
 
 /// The value if the typed configuration accepts it, else an error message.
-fn accepted(key: &str, given: &SettingValue) -> Result<Value, String> {
+fn validate(key: &str, given: &SettingValue) -> Result<Value, String> {
     let candidates = match &given.value {
         Raw::Typed(value) => vec![value.clone()],
         // A variable or flag is text; only the type of the setting decides whether `8` is a number.
-        Raw::Text(text) => {
-            std::iter::once(Value::String(text.clone())).chain(number_or_truth(text)).collect()
-        }
+        Raw::Text(text) => std::iter::once(Value::String(text.clone())).chain(typed_value(text)).collect(),
     };
-    let mut refusal = String::new();
+    let mut message = String::new();
     for value in candidates {
         let mut alone = Table::new();
         insert(&mut alone, key, value.clone());
         match Config::deserialize(Value::Table(alone)) {
             Ok(_) => return Ok(value),
-            Err(error) => refusal = error.message().trim_end().to_owned(),
+            Err(error) => message = error.message().trim_end().to_owned(),
         }
     }
-    Err(format!("{key}{} ({}): {refusal}", shown(key, &given.value), given.origin))
+    Err(format!("{key}{} ({}): {message}", shown(key, &given.value), given.origin))
 }
 
 /// `text` parsed as a TOML value other than a string.
-fn number_or_truth(text: &str) -> Option<Value> {
+fn typed_value(text: &str) -> Option<Value> {
     let mut table: Table = toml::from_str(&format!("value = {text}")).ok()?;
     table.remove("value").filter(|value| !value.is_str())
 }
 
 /// The rejected value as it appears in the error message.
 fn shown(key: &str, value: &Raw) -> String {
-    const LENGTH_MAX: usize = 120; // the sentence should still be read to its end
+    const LENGTH_MAX: usize = 120; // a longer value would hide the rest of the message
     let text = match value {
         Raw::Text(text) | Raw::Typed(Value::String(text)) => text.clone(),
         Raw::Typed(value @ (Value::Integer(_) | Value::Float(_) | Value::Boolean(_))) => {

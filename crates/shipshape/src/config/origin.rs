@@ -1,23 +1,23 @@
-//! Where a value came from, in the words an error or `config show --origin` uses.
+//! Origin of a setting, as errors and `config show --origin` print it.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value came from.
+/// Origin of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Nobody said anything.
+    /// The default.
     Default,
     /// The configuration file.
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// The line of the key, from 1.
         line: usize,
     },
     /// An environment variable, by name.
     Variable(String),
-    /// A flag, as it is written on the command line.
+    /// A flag of the command line.
     Flag(&'static str),
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct ClustersConfig {
     /// The DNS zone of this service; clusters of a location may have a label of `LOCATION.ZONE`. Unset: labels are named in
     /// `clusters.shipshape.test`, which is for local use.
     pub(crate) zone: Option<String>,
-    /// What imported kubeconfigs may do besides carrying their data inline: `exec`, `auth-provider`, `token-file`,
+    /// Features that imported kubeconfigs may use besides inline data: `exec`, `auth-provider`, `token-file`,
     /// `file-path`, `proxy-url`, `insecure-tls`. Nothing by default.
     pub(crate) allow_kubeconfig: AllowedRisks,
 }
@@ -101,7 +101,7 @@ pub(crate) enum ProviderKind {
 
 impl<'de> Deserialize<'de> for ProviderKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ProviderKind, D::Error> {
-        values::text(deserializer, "simulated", |word| match word {
+        values::text(deserializer, "simulated", |value| match value {
             "simulated" => Ok(ProviderKind::Simulated),
             _ => Err("expected simulated".to_owned()),
         })

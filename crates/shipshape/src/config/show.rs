@@ -49,7 +49,7 @@ impl Loaded {
     pub(crate) fn to_json(&self, origins: bool) -> anyhow::Result<String> {
         let mut document = serde_json::to_value(&self.config)?;
         if let Some(root) = document.as_object_mut() {
-            // What is unset is left out, as in TOML, where there is no null.
+            // Unset values are left out, as in TOML, which has no null.
             drop_unset(root);
             if origins {
                 self.annotate("", root);

@@ -1,4 +1,4 @@
-//! Which store: its URL, and whether a starting process may change its schema.
+//! URL of the store, and whether a starting process may change its schema.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use serde::{Serialize, Serializer};
 
 use super::values::{FilePath, redacted, text};
 
-/// Which store, and where.
+/// Kind and location of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreUrl {
     /// A SQLite file.
     Sqlite(FilePath),
-    /// A PostgreSQL connection URL, whole. Its password must not be seen, so all of it is kept hidden.
+    /// A PostgreSQL connection URL. It may contain a password, so all of it is secret.
     Postgres(Secret<String>),
 }
 
-/// What a store URL looks like; the end of every refusal.
+/// Accepted URLs, for error messages.
 const STORE_URLS: &str = "expected sqlite:PATH or postgres://USER@HOST[:PORT]/DATABASE";
 
 impl StoreUrl {
@@ -25,18 +25,20 @@ impl StoreUrl {
         if let Some(path) = text.strip_prefix("sqlite:") {
             if path.starts_with("//") {
                 return Err(format!(
-                    "{STORE_URLS}; after sqlite: comes a plain path, such as sqlite:/var/lib/x.db"
+                    "{STORE_URLS}; expected a plain path after sqlite:, such as sqlite:/var/lib/x.db"
                 ));
             }
             if path.starts_with(":memory:") {
-                return Err(format!("{STORE_URLS}; a store in memory would forget everything at the end"));
+                return Err(format!(
+                    "{STORE_URLS}; a store in memory would lose its content when the process ends"
+                ));
             }
             return FilePath::parse(path).map(StoreUrl::Sqlite).map_err(|why| format!("{STORE_URLS}; {why}"));
         }
         let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
         let rest = rest.ok_or(STORE_URLS)?;
         if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(format!("{STORE_URLS}; it must not hold spaces"));
+            return Err(format!("{STORE_URLS}; it must not contain spaces"));
         }
         let (authority, after) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if after.contains('@') && !authority.contains('@') {
@@ -56,7 +58,7 @@ impl StoreUrl {
         Ok(StoreUrl::Postgres(Secret::new(text.to_owned())))
     }
 
-    /// Whether the URL itself carries a password.
+    /// Whether the URL contains a password.
     pub(super) fn has_password(&self) -> bool {
         match self {
             StoreUrl::Sqlite(_) => false,
@@ -66,7 +68,7 @@ impl StoreUrl {
 }
 
 impl fmt::Display for StoreUrl {
-    /// The URL with `***` in place of its password: fit for people, not for connecting.
+    /// The URL with `***` in place of its password: for display, not for connecting.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::Sqlite(path) => write!(f, "sqlite:{path}"),
@@ -91,16 +93,16 @@ impl<'de> Deserialize<'de> for StoreUrl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Migrate {
-    /// It brings the schema up to date.
+    /// It migrates the schema.
     #[default]
     Auto,
-    /// It refuses to start on an old schema; someone runs `shipshape store migrate`.
+    /// It fails to start on an old schema; an operator runs `shipshape store migrate`.
     Never,
 }
 
 impl<'de> Deserialize<'de> for Migrate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Migrate, D::Error> {
-        text(deserializer, "auto or never", |word| match word {
+        text(deserializer, "auto or never", |value| match value {
             "auto" => Ok(Migrate::Auto),
             "never" => Ok(Migrate::Never),
             _ => Err("expected auto or never".to_owned()),

@@ -11,28 +11,28 @@ use super::*;
 
 /// A configuration under test: a file, variables and flags, on top of a home directory.
 #[derive(Default)]
-struct Given {
+struct ConfigSources {
     file: Option<String>,
     variables: Vec<(&'static str, &'static str)>,
     flags: Vec<Flag>,
 }
 
-impl Given {
-    fn file(text: &str) -> Given {
-        Given { file: Some(text.to_owned()), ..Given::default() }
+impl ConfigSources {
+    fn file(text: &str) -> ConfigSources {
+        ConfigSources { file: Some(text.to_owned()), ..ConfigSources::default() }
     }
 
-    fn variable(mut self, name: &'static str, value: &'static str) -> Given {
+    fn variable(mut self, name: &'static str, value: &'static str) -> ConfigSources {
         self.variables.push((name, value));
         self
     }
 
-    fn set(mut self, text: &str) -> Given {
+    fn set(mut self, text: &str) -> ConfigSources {
         self.flags.push(Flag::Set(text.to_owned()));
         self
     }
 
-    fn flag(mut self, flag: &'static str, key: &'static str, value: &str) -> Given {
+    fn flag(mut self, flag: &'static str, key: &'static str, value: &str) -> ConfigSources {
         self.flags.push(Flag::Named { flag, key, value: value.to_owned() });
         self
     }
@@ -73,7 +73,7 @@ impl Given {
 
 #[test]
 fn without_anything_the_defaults_hold() {
-    let config = Given::default().config();
+    let config = ConfigSources::default().config();
     assert_eq!(config.data_dir.to_string(), "/home/me/.local/share/shipshape");
     assert_eq!(config.store.url.to_string(), "sqlite:/home/me/.local/share/shipshape/shipshape.db");
     assert_eq!(config.store.key_file.to_string(), "/home/me/.local/share/shipshape/keys");
@@ -85,37 +85,37 @@ fn without_anything_the_defaults_hold() {
 
 #[test]
 fn paths_inside_the_data_directory_follow_it() {
-    let given = Given::default().variable("XDG_DATA_HOME", "/data");
-    assert_eq!(given.config().data_dir.to_string(), "/data/shipshape");
-    let given = given.flag("--data-dir", "data_dir", "/srv/ship/").set("store.key_file=/etc/keys");
-    let config = given.config();
+    let sources = ConfigSources::default().variable("XDG_DATA_HOME", "/data");
+    assert_eq!(sources.config().data_dir.to_string(), "/data/shipshape");
+    let sources = sources.flag("--data-dir", "data_dir", "/srv/ship/").set("store.key_file=/etc/keys");
+    let config = sources.config();
     assert_eq!(config.store.url.to_string(), "sqlite:/srv/ship/shipshape.db");
     assert_eq!(config.store.key_file.to_string(), "/etc/keys");
 }
 
 #[test]
 fn a_flag_wins_over_a_variable_over_the_file_over_the_default() {
-    let mut given = Given::default();
-    let connections = |given: &Given| given.config().store.connections;
-    assert_eq!(connections(&given), 8);
-    given.file = Some("[store]\nconnections = 3".to_owned());
-    assert_eq!(connections(&given), 3);
-    let given = given.variable("SHIPSHAPE_STORE_CONNECTIONS", "4");
-    assert_eq!(connections(&given), 4);
-    let given = given.set("store.connections=5").set("store.connections=6");
-    assert_eq!(connections(&given), 6);
-    let given = given.flag("--connections", "store.connections", "7");
-    assert_eq!(connections(&given), 7);
+    let mut sources = ConfigSources::default();
+    let connections = |sources: &ConfigSources| sources.config().store.connections;
+    assert_eq!(connections(&sources), 8);
+    sources.file = Some("[store]\nconnections = 3".to_owned());
+    assert_eq!(connections(&sources), 3);
+    let sources = sources.variable("SHIPSHAPE_STORE_CONNECTIONS", "4");
+    assert_eq!(connections(&sources), 4);
+    let sources = sources.set("store.connections=5").set("store.connections=6");
+    assert_eq!(connections(&sources), 6);
+    let sources = sources.flag("--connections", "store.connections", "7");
+    assert_eq!(connections(&sources), 7);
 }
 
 #[test]
 fn text_from_outside_becomes_what_the_setting_wants() {
-    let given = Given::default()
+    let sources = ConfigSources::default()
         .variable("SHIPSHAPE_TELEMETRY_SERVICE_NAME", "42")
         .variable("SHIPSHAPE_TELEMETRY_SAMPLE_RATIO", "0.25")
         .variable("SHIPSHAPE_RETENTION_FEED", "3d")
         .set("telemetry.otlp_endpoint=http://collector:4318/");
-    let config = given.config();
+    let config = sources.config();
     assert_eq!(config.telemetry.service_name.as_str(), "42");
     assert_eq!(config.telemetry.sample_ratio, 0.25);
     assert_eq!(config.retention.feed, TimeSpan::days(3));
@@ -125,7 +125,7 @@ fn text_from_outside_becomes_what_the_setting_wants() {
 #[test]
 fn every_setting_refuses_nonsense_and_says_what_it_accepts() {
     let check = |key: &str, value: &str, accepted: &str| {
-        let sentence = Given::default().set(&format!("{key}={value}")).sentence();
+        let sentence = ConfigSources::default().set(&format!("{key}={value}")).sentence();
         assert!(sentence.starts_with(key), "{sentence}");
         assert!(sentence.contains("(flag --set): "), "{sentence}");
         assert!(sentence.contains(accepted), "{key}={value}: {sentence}");
@@ -141,7 +141,7 @@ fn every_setting_refuses_nonsense_and_says_what_it_accepts() {
     check("store.url", "postgres://", "the host is missing");
     check("store.url", "postgres://db:port/x", "the port is not a number from 1 to 65535");
     check("store.url", "postgres://db:99999/x", "the port is not a number from 1 to 65535");
-    check("store.url", "postgres://db /x", "must not hold spaces");
+    check("store.url", "postgres://db /x", "must not contain spaces");
     check("store.connections", "1", "a whole number from 2 to 64");
     check("store.connections", "65", "a whole number from 2 to 64");
     check("store.connections", "8.5", "a whole number from 2 to 64");
@@ -164,7 +164,7 @@ fn every_setting_refuses_nonsense_and_says_what_it_accepts() {
 
 #[test]
 fn accepted_spellings_are_accepted() {
-    let check = |text: &str| assert!(Given::default().set(text).load().is_ok(), "{text}");
+    let check = |text: &str| assert!(ConfigSources::default().set(text).load().is_ok(), "{text}");
     check("store.url=sqlite:relative.db");
     check("store.url=postgresql://db/x");
     check("store.url=postgres://u:p%40w@[::1]:5432/x?sslmode=require");
@@ -178,49 +178,49 @@ fn accepted_spellings_are_accepted() {
 
 #[test]
 fn a_refusal_names_key_value_and_place() {
-    let given = Given::file("\n[store]\nconnections = 1\n");
-    assert_eq!(given.sentence(), "store.connections = 1 (F line 3): expected a whole number from 2 to 64");
-    let given = Given::default().variable("SHIPSHAPE_LOG_FORMAT", "xml");
+    let sources = ConfigSources::file("\n[store]\nconnections = 1\n");
+    assert_eq!(sources.sentence(), "store.connections = 1 (F line 3): expected a whole number from 2 to 64");
+    let sources = ConfigSources::default().variable("SHIPSHAPE_LOG_FORMAT", "xml");
     assert_eq!(
-        given.sentence(),
+        sources.sentence(),
         "log.format = \"xml\" (environment variable SHIPSHAPE_LOG_FORMAT): expected text or json"
     );
-    let given = Given::default().flag("--log-format", "log.format", "xml");
-    assert_eq!(given.sentence(), "log.format = \"xml\" (flag --log-format): expected text or json");
+    let sources = ConfigSources::default().flag("--log-format", "log.format", "xml");
+    assert_eq!(sources.sentence(), "log.format = \"xml\" (flag --log-format): expected text or json");
 }
 
 #[test]
 fn unknown_names_are_refused_with_the_nearest_known() {
     assert_eq!(
-        Given::file("[store]\n\nconections = 3").sentence(),
+        ConfigSources::file("[store]\n\nconections = 3").sentence(),
         "unknown key store.conections (F line 3); the nearest known key is store.connections"
     );
     assert_eq!(
-        Given::default().variable("SHIPSHAPE_STORE_ULR", "x").sentence(),
+        ConfigSources::default().variable("SHIPSHAPE_STORE_ULR", "x").sentence(),
         "unknown environment variable SHIPSHAPE_STORE_ULR; the nearest known one is SHIPSHAPE_STORE_URL"
     );
     assert_eq!(
-        Given::default().set("heath.listen=x").sentence(),
+        ConfigSources::default().set("heath.listen=x").sentence(),
         "unknown key heath.listen (flag --set); the nearest known key is health.listen"
     );
-    assert_eq!(Given::file("store = 3").sentence(), "store (F line 1) is a section; write [store]");
+    assert_eq!(ConfigSources::file("store = 3").sentence(), "store (F line 1) is a section; write [store]");
     assert_eq!(
-        Given::default().set("store=x").sentence(),
+        ConfigSources::default().set("store=x").sentence(),
         "store (flag --set) is a section; name a setting in it"
     );
-    assert!(Given::default().set("log.level").sentence().contains("expected KEY=VALUE"));
+    assert!(ConfigSources::default().set("log.level").sentence().contains("expected KEY=VALUE"));
 }
 
 #[test]
 fn all_mistakes_are_reported_at_once() {
-    let given = Given::file(
+    let sources = ConfigSources::file(
         "shutdown_deadline = 30\nnonsense = 1\n[log]\nformat = \"xml\"\n[retention]\nfeed = \"1s\"\n",
     )
     .variable("SHIPSHAPE_STORE_CONNECTIONS", "0")
     .variable("SHIPSHAPE_TYPO", "0")
     .set("health.listen=here")
     .set("store.ca_file=/ca.pem");
-    let sentences = given.sentences();
+    let sentences = sources.sentences();
     for part in [
         "unknown key nonsense (F line 2)",
         "unknown environment variable SHIPSHAPE_TYPO",
@@ -239,10 +239,11 @@ fn all_mistakes_are_reported_at_once() {
 #[test]
 fn a_broken_file_is_reported_by_line_and_without_its_text() {
     let sentences =
-        Given::file("[store]\nurl = \"postgres://me:hunter2@db/x\n[log]\nformat = \"xml\"\n").sentences();
+        ConfigSources::file("[store]\nurl = \"postgres://me:hunter2@db/x\n[log]\nformat = \"xml\"\n")
+            .sentences();
     assert!(sentences[0].starts_with("F line 2 is not TOML: "), "{sentences:#?}");
     assert!(!sentences.join(" ").contains("hunter2"), "{sentences:#?}");
-    let sentences = Given::file("[log]\nlevel = \"info\"\nlevel = \"warn\"\n").sentences();
+    let sentences = ConfigSources::file("[log]\nlevel = \"info\"\nlevel = \"warn\"\n").sentences();
     assert!(sentences[0].starts_with("F line 3 is not TOML: duplicate key"), "{sentences:#?}");
 }
 
@@ -293,13 +294,14 @@ fn a_value_that_is_not_text_is_refused() {
 
 #[test]
 fn an_old_key_is_accepted_and_the_new_one_is_named() {
-    let new =
-        Given::file("[clusters]\nlocations = [\"eastus\"]\nzone = \"clusters.example\"\n").load().unwrap();
+    let new = ConfigSources::file("[clusters]\nlocations = [\"eastus\"]\nzone = \"clusters.example\"\n")
+        .load()
+        .unwrap();
     assert_eq!(new.config.frontend().locations, ["eastus"]);
     assert_eq!(new.config.frontend().zone.as_deref(), Some("clusters.example"));
     assert!(new.renamed().is_empty());
 
-    let old = Given::file("[frontend]\nlocations = [\"eastus\"]\nallow_kubeconfig = [\"exec\"]\n")
+    let old = ConfigSources::file("[frontend]\nlocations = [\"eastus\"]\nallow_kubeconfig = [\"exec\"]\n")
         .variable("SHIPSHAPE_FRONTEND_ZONE", "clusters.example")
         .load()
         .unwrap();
@@ -315,28 +317,28 @@ fn an_old_key_is_accepted_and_the_new_one_is_named() {
         ),
         "{summary}"
     );
-    let set = Given::default().set("frontend.zone=a.example").config();
+    let set = ConfigSources::default().set("frontend.zone=a.example").config();
     assert_eq!(set.clusters.zone.as_deref(), Some("a.example"));
 }
 
 #[test]
 fn a_setting_under_its_old_and_its_new_key_is_refused_in_one_layer_only() {
     let both = "[clusters]\nzone = \"a.example\"\n[frontend]\nzone = \"b.example\"\n";
-    let sentence = Given::file(both).sentence();
+    let sentence = ConfigSources::file(both).sentence();
     assert!(sentence.starts_with("clusters.zone is set twice, by its old and its new name ("), "{sentence}");
-    let given =
-        Given::file("[clusters]\nzone = \"a.example\"\n").variable("SHIPSHAPE_FRONTEND_ZONE", "b.example");
-    assert_eq!(given.config().clusters.zone.as_deref(), Some("b.example"), "a variable wins over the file");
+    let sources = ConfigSources::file("[clusters]\nzone = \"a.example\"\n")
+        .variable("SHIPSHAPE_FRONTEND_ZONE", "b.example");
+    assert_eq!(sources.config().clusters.zone.as_deref(), Some("b.example"), "a variable wins over the file");
 }
 
 #[test]
 fn settings_that_exclude_each_other_are_refused() {
-    let sentence = Given::default()
+    let sentence = ConfigSources::default()
         .set("store.url=postgres://me:hunter2@db/x")
         .variable("SHIPSHAPE_STORE_PASSWORD_FILE", "/run/password")
         .sentence();
     assert!(
-        sentence.starts_with("store.url (flag --set) holds a password, and store.password_file"),
+        sentence.starts_with("store.url (flag --set) contains a password, and store.password_file"),
         "{sentence}"
     );
     assert!(!sentence.contains("hunter2"), "{sentence}");
@@ -345,7 +347,7 @@ fn settings_that_exclude_each_other_are_refused() {
 #[test]
 fn a_password_is_never_shown() {
     let check = |url: &str, shown: &str| {
-        let loaded = Given::default().set(&format!("store.url={url}")).load().unwrap();
+        let loaded = ConfigSources::default().set(&format!("store.url={url}")).load().unwrap();
         assert_eq!(loaded.config.store.url.to_string(), shown);
         for text in [loaded.to_toml(true), loaded.to_json(true), Ok(format!("{:?}", loaded.config))] {
             assert!(!text.as_ref().unwrap().contains("hunter2"), "{text:?}");
@@ -368,7 +370,7 @@ fn a_password_is_never_shown() {
     check("postgres://me@db/x", "postgres://me@db/x");
 
     let refused = |text: &str| {
-        let sentence = Given::default().set(text).sentence();
+        let sentence = ConfigSources::default().set(text).sentence();
         assert!(!sentence.contains("hunter2"), "{sentence}");
     };
     refused("store.url=postgres//me:hunter2@db/x");
@@ -381,21 +383,22 @@ fn a_password_is_never_shown() {
     refused("store.ulr=postgres://me:hunter2@db/x");
     refused("store.url:postgres://me:hunter2@db/x");
     refused("telemetry.otlp_endpoint=https://me:hunter2@collector");
-    let sentence = Given::file("store = \"postgres://me:hunter2@db/x\"").sentence();
+    let sentence = ConfigSources::file("store = \"postgres://me:hunter2@db/x\"").sentence();
     assert!(!sentence.contains("hunter2"), "{sentence}");
 }
 
 #[test]
 fn what_is_shown_is_a_file_that_loads_to_the_same() {
-    let given =
-        Given::default().set("log.level=info,store=debug").set("telemetry.otlp_endpoint=https://c:4318");
-    let shown = given.load().unwrap().to_toml(true).unwrap();
-    assert_eq!(Given::file(&shown).config(), given.config(), "{shown}");
+    let sources = ConfigSources::default()
+        .set("log.level=info,store=debug")
+        .set("telemetry.otlp_endpoint=https://c:4318");
+    let shown = sources.load().unwrap().to_toml(true).unwrap();
+    assert_eq!(ConfigSources::file(&shown).config(), sources.config(), "{shown}");
 }
 
 #[test]
 fn every_setting_has_a_variable_of_its_own() {
-    let keys = keys::Keys::of::<Config>();
+    let keys = keys::Keys::for_type::<Config>();
     let names: std::collections::BTreeSet<String> = keys.settings().map(layers::variable).collect();
     assert_eq!(names.len(), keys.settings().count());
 }

@@ -23,7 +23,7 @@ impl FilePath {
             return Err("expected a path, but it is empty".to_owned());
         }
         if text.contains('\0') {
-            return Err("expected a path, which cannot hold a NUL character".to_owned());
+            return Err("expected a path, which cannot contain a NUL character".to_owned());
         }
         if text == "~" || text.starts_with("~/") {
             return Err("expected a full path; only a shell replaces the ~ by the home directory".to_owned());
@@ -98,7 +98,7 @@ pub(crate) enum LogFormat {
 
 impl<'de> Deserialize<'de> for LogFormat {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LogFormat, D::Error> {
-        text(deserializer, "text or json", |word| match word {
+        text(deserializer, "text or json", |value| match value {
             "text" => Ok(LogFormat::Text),
             "json" => Ok(LogFormat::Json),
             _ => Err("expected text or json".to_owned()),
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for LogFormat {
     }
 }
 
-/// What is logged: a level, or directives per target.
+/// Filter of the log: a level, or directives per target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct LogFilter(String);
 

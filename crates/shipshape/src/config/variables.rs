@@ -1,4 +1,4 @@
-//! Which environment variables are settings: those that begin with `SHIPSHAPE_`, with a few exceptions.
+//! Environment variables that are settings: those that start with `SHIPSHAPE_`, with a few exceptions.
 
 use std::ffi::OsStr;
 
@@ -13,7 +13,7 @@ pub(super) const CONFIG_FILE: &str = "SHIPSHAPE_CONFIG";
 /// Variables with the prefix that are not settings: the configuration file, the context, and shell completion.
 const NOT_SETTINGS: [&str; 3] = [CONFIG_FILE, "SHIPSHAPE_CONTEXT", "SHIPSHAPE_COMPLETE"];
 
-/// Every variable that is, or is meant to be, a setting.
+/// Every variable that is a setting, misspelt ones included.
 pub(super) fn settings(environment: &Environment) -> impl Iterator<Item = (String, &OsStr)> {
     environment.iter().filter_map(|(name, value)| {
         let name = name.to_string_lossy();
@@ -25,7 +25,7 @@ pub(super) fn settings(environment: &Environment) -> impl Iterator<Item = (Strin
     })
 }
 
-/// Whether Kubernetes added this variable to the pod because a Service is called `shipshape` or
+/// Whether Kubernetes added this variable to the pod because a Service is named `shipshape` or
 /// `shipshape-…`. Such a variable must not prevent a start.
 fn is_service_link(name: &str, value: &OsStr) -> bool {
     if name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_") {
@@ -44,10 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_kubernetes_injects_for_a_service_is_not_taken_for_a_setting() {
-        let check = |name: &str, value: &str, ours: bool| {
+    fn variables_that_kubernetes_adds_for_a_service_are_not_settings() {
+        let check = |name: &str, value: &str, is_setting: bool| {
             let environment = Environment::from_iter([(name, value)]);
-            assert_eq!(settings(&environment).count() == 1, ours, "{name}={value}");
+            assert_eq!(settings(&environment).count() == 1, is_setting, "{name}={value}");
         };
         check("SHIPSHAPE_SERVICE_HOST", "10.0.0.1", false);
         check("SHIPSHAPE_SERVICE_PORT", "8443", false);

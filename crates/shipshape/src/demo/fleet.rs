@@ -41,13 +41,13 @@ const NAMES: [&str; 20] = [
     "tiller",
 ];
 
-/// What the demonstration does with a cluster that is ready.
+/// Actions of the demonstration on a ready cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scene {
     /// Runs tasks and cancels one.
-    Worked,
+    RunTasks,
     /// Stops a worker machine.
-    SickNode,
+    StoppedNode,
     /// Drains a node that a PodDisruptionBudget protects.
     BlockedDrain,
     /// Stops the machines of the control plane.
@@ -73,12 +73,12 @@ pub(super) fn fleet(count: u16) -> Vec<Member> {
 }
 
 fn member(number: usize) -> Member {
-    let (round, word) = (number / NAMES.len(), NAMES[number % NAMES.len()]);
-    let name = if round == 0 { word.to_owned() } else { format!("{word}-{}", round + 1) };
+    let (round, base) = (number / NAMES.len(), NAMES[number % NAMES.len()]);
+    let name = if round == 0 { base.to_owned() } else { format!("{base}-{}", round + 1) };
     let (subscription, team) = TEAMS[number % TEAMS.len()];
     // The first location is for clusters of the user; each team has clusters in several locations.
-    let elsewhere = &LOCATIONS[1..];
-    let location = elsewhere[(number + number / TEAMS.len()) % elsewhere.len()];
+    let demo_locations = &LOCATIONS[1..];
+    let location = demo_locations[(number + number / TEAMS.len()) % demo_locations.len()];
     let env = ["prod", "prod", "test"][number % 3];
     let ring = if number < FIRST { "canary" } else { ["early", "late"][number % 2] };
     let labels = [("fleet", "demo"), ("env", env), ("ring", ring), ("team", team)];
@@ -92,8 +92,8 @@ fn member(number: usize) -> Member {
         },
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         scene: match number {
-            0 => Scene::Worked,
-            1 => Scene::SickNode,
+            0 => Scene::RunTasks,
+            1 => Scene::StoppedNode,
             2 => Scene::BlockedDrain,
             3 => Scene::Unreachable,
             4 => Scene::Planned,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_fleet_begins_as_a_smaller_one() {
+    fn a_larger_fleet_starts_with_the_smaller_one() {
         assert_eq!(fleet(100)[..12], fleet(12)[..]);
         let canaries = fleet(50).iter().filter(|it| it.labels["ring"] == "canary").count();
         assert_eq!(canaries, FIRST);

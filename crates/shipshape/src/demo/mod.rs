@@ -39,17 +39,17 @@ pub(crate) const CLUSTERS_MAX: i64 = 500;
 /// Pace of the simulated cloud: a cluster in a few seconds, slow enough to watch.
 const PACE: &str = "0.002";
 
-/// Delay between the clusters after the first ones,
-const APART: Duration = Duration::from_secs(3);
+/// Longest delay between the creation of two clusters after the first ones.
+const DELAY_MAX: Duration = Duration::from_secs(3);
 
-/// shortened so that all are created within this time.
+/// All clusters are created within this time; with many clusters it shortens the delay between them.
 const ALL_WITHIN: Duration = Duration::from_secs(20);
 
 /// Largest number of clusters that are prepared concurrently.
 const AT_ONCE: usize = 8;
 
 /// Interval between checks whether clusters are ready.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Number of attempts of a failing request, and the delay between them.
 const TRIES: u32 = 30;
@@ -106,8 +106,8 @@ impl Demo {
     ) -> anyhow::Result<Demo> {
         let record = Record::open(data_dir)?;
         let (subscription, _) = TEAMS[0];
-        let offered = client.installable_versions(subscription, LOCATIONS[1]).all().await?;
-        let versions = offered.into_iter().map(|it| it.properties.version).collect();
+        let installable = client.installable_versions(subscription, LOCATIONS[1]).all().await?;
+        let versions = installable.into_iter().map(|it| it.properties.version).collect();
         let stage = Stage {
             client,
             simulated,
@@ -122,40 +122,40 @@ impl Demo {
 
     /// Runs the demonstration, then waits for `shutdown`.
     pub(crate) async fn run(self, shutdown: CancellationToken) -> anyhow::Result<()> {
-        let given = async {
-            if let Err(error) = self.give().await {
+        let demonstration = async {
+            if let Err(error) = self.execute().await {
                 tracing::warn!(error = &*error, "The demonstration is not complete: {error:#}");
             }
             std::future::pending::<()>().await;
         };
-        shutdown.run_until_cancelled(given).await;
+        shutdown.run_until_cancelled(demonstration).await;
         Ok(())
     }
 
-    async fn give(self) -> anyhow::Result<()> {
+    async fn execute(self) -> anyhow::Result<()> {
         let Demo { mut stage, count } = self;
-        let built_up = Arc::get_mut(&mut stage).context("nobody works yet")?;
-        built_up.tasks = patiently("the tasks", || ensure_tasks(&built_up.client, &built_up.record)).await?;
-        patiently("the subscriptions", || ensure_subscriptions(&stage)).await?;
+        let prepared = Arc::get_mut(&mut stage).context("the state is already shared")?;
+        prepared.tasks = retry("tasks", || ensure_tasks(&prepared.client, &prepared.record)).await?;
+        retry("subscriptions", || ensure_subscriptions(&stage)).await?;
 
-        let mut players = JoinSet::new();
-        players.spawn(look(stage.clone()));
-        players.spawn(plan(stage.clone()));
-        let desks = Arc::new(Semaphore::new(AT_ONCE));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(poll_clusters(stage.clone()));
+        tasks.spawn(create_schedules(stage.clone()));
+        let permits = Arc::new(Semaphore::new(AT_ONCE));
         let followers = u32::from(count).saturating_sub(u32::try_from(FIRST)?).max(1);
-        let apart = APART.min(ALL_WITHIN / followers);
+        let delay = DELAY_MAX.min(ALL_WITHIN / followers);
         for member in fleet::fleet(count) {
             if member.number >= FIRST && !stage.record.has(&member.action()) {
-                tokio::time::sleep(apart).await;
+                tokio::time::sleep(delay).await;
             }
-            players.spawn(play(stage.clone(), desks.clone(), member));
+            tasks.spawn(run_member(stage.clone(), permits.clone(), member));
         }
         // The poller never ends; all others do.
-        while players.len() > 1 {
-            if let Some(Err(error)) = players.join_next().await {
+        while tasks.len() > 1 {
+            if let Some(Err(error)) = tasks.join_next().await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "A part of the demonstration broke off: {error}"
+                    "A task of the demonstration failed: {error}"
                 );
             }
         }
@@ -171,34 +171,34 @@ impl Member {
 }
 
 /// Retries an action, logs its first error, and gives up in the end.
-async fn patiently<T, F>(what: &str, mut work: impl FnMut() -> F) -> anyhow::Result<T>
+async fn retry<T, F>(what: &str, mut work: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<T>>,
 {
-    let mut tried = 1;
+    let mut attempt = 1;
     loop {
         match work().await {
             Ok(done) => return Ok(done),
-            Err(error) if tried >= TRIES => return Err(error.context(what.to_owned())),
-            Err(error) if tried == 1 => {
-                tracing::warn!(error = &*error, "The demonstration tries again, {what}: {error:#}");
+            Err(error) if attempt >= TRIES => return Err(error.context(what.to_owned())),
+            Err(error) if attempt == 1 => {
+                tracing::warn!(error = &*error, "Demonstration: retrying {what}: {error:#}");
             }
             Err(_) => {}
         }
-        tried += 1;
+        attempt += 1;
         tokio::time::sleep(PAUSE).await;
     }
 }
 
 /// Creates the schedules.
-async fn plan(stage: Arc<Stage>) {
-    if let Err(error) = patiently("the schedules", || ensure_schedules(&stage)).await {
-        tracing::warn!(error = &*error, "The demonstration goes on without all of its schedules: {error:#}");
+async fn create_schedules(stage: Arc<Stage>) {
+    if let Err(error) = retry("schedules", || ensure_schedules(&stage)).await {
+        tracing::warn!(error = &*error, "The demonstration continues without some schedules: {error:#}");
     }
 }
 
 /// Polls the clusters for all tasks of the demonstration.
-async fn look(stage: Arc<Stage>) {
+async fn poll_clusters(stage: Arc<Stage>) {
     loop {
         match stage.client.clusters().all().await {
             Ok(clusters) => {
@@ -206,30 +206,33 @@ async fn look(stage: Arc<Stage>) {
                 stage.seen.send_replace(by_id);
             }
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "The fleet was not seen");
+                tracing::debug!(error = &error as &dyn std::error::Error, "The clusters could not be listed");
             }
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Creates one cluster and runs its scene.
-async fn play(stage: Arc<Stage>, desks: Arc<Semaphore>, member: Member) {
+async fn run_member(stage: Arc<Stage>, permits: Arc<Semaphore>, member: Member) {
     let name = &member.place.name;
-    let played = async {
+    let scene = async {
         {
-            let _desk = desks.acquire().await?;
-            patiently(&format!("cluster {name}"), || ensure_cluster(&stage, &member)).await?;
+            let _permit = permits.acquire().await?;
+            retry(&format!("cluster {name}"), || ensure_cluster(&stage, &member)).await?;
         }
-        let is_over = member.scene == Scene::Quiet || stage.record.has(&member.scene_key());
-        if is_over || !patiently(&format!("a look at {name}"), || ready(&stage, &member)).await? {
+        let is_done = member.scene == Scene::Quiet || stage.record.has(&member.scene_key());
+        if is_done || !retry(&format!("state of cluster {name}"), || ready(&stage, &member)).await? {
             return anyhow::Ok(());
         }
-        patiently(&format!("what becomes of {name}"), || scenes::play(&stage, &member)).await?;
+        retry(&format!("scene of cluster {name}"), || scenes::run(&stage, &member)).await?;
         stage.record.add(&member.scene_key())
     };
-    if let Err(error) = played.await {
-        tracing::warn!(error = &*error, "The demonstration goes on without its part on {name}: {error:#}");
+    if let Err(error) = scene.await {
+        tracing::warn!(
+            error = &*error,
+            "The demonstration continues without the scene of cluster {name}: {error:#}"
+        );
     }
 }
 
@@ -245,12 +248,12 @@ async fn ensure_cluster(stage: &Stage, member: &Member) -> anyhow::Result<()> {
         return Ok(());
     }
     let id = member.place.id();
-    let is_there = match stage.client.cluster(&id).await {
+    let exists = match stage.client.cluster(&id).await {
         Ok(_) => true,
         Err(error) if error.is_not_found() => false,
         Err(error) => return Err(error.into()),
     };
-    if !is_there {
+    if !exists {
         let version = stage.versions.get(member.number % stage.versions.len().max(1)).cloned();
         let tags = BTreeMap::from([("team".to_owned(), member.labels["team"].clone())]);
         commands::create_simulated(&stage.client, &stage.simulated, &member.place, version, tags).await?;
@@ -269,23 +272,23 @@ async fn ready(stage: &Stage, member: &Member) -> anyhow::Result<bool> {
     }
     let id = member.place.id().to_lowercase();
     let mut seen = stage.seen.subscribe();
-    let ended = seen.wait_for(|clusters| {
+    let terminal = seen.wait_for(|clusters| {
         clusters.get(&id).is_some_and(|it| it.properties.provisioning_state.is_terminal())
     });
-    let clusters = ended.await?;
+    let clusters = terminal.await?;
     let state = clusters.get(&id).map(|it| it.properties.provisioning_state);
     Ok(state == Some(ProvisioningState::Succeeded))
 }
 
 /// Creates the tasks of the demonstration; returns the ids of all tasks by name.
 async fn ensure_tasks(client: &Client, record: &Record) -> anyhow::Result<HashMap<String, Uuid>> {
-    let known = async || -> anyhow::Result<HashMap<String, Uuid>> {
+    let tasks_by_name = async || -> anyhow::Result<HashMap<String, Uuid>> {
         let tasks = client.tasks().all().await?;
         Ok(tasks.into_iter().filter_map(|it| Some((it.name, it.id?))).collect())
     };
-    let present = known().await?;
+    let present = tasks_by_name().await?;
     for text in TASKS {
-        let task: Value = serde_saphyr::from_str(text).context("a task of the demonstration")?;
+        let task: Value = serde_saphyr::from_str(text).context("task of the demonstration")?;
         let name = task["name"].as_str().unwrap_or_default();
         let action = format!("task {name}");
         if !present.contains_key(name) && !record.has(&action) {
@@ -293,44 +296,44 @@ async fn ensure_tasks(client: &Client, record: &Record) -> anyhow::Result<HashMa
         }
         record.add(&action)?;
     }
-    known().await
+    tasks_by_name().await
 }
 
 /// Creates three schedules: every five minutes, every night and every week.
 async fn ensure_schedules(stage: &Stage) -> anyhow::Result<()> {
-    let of = |label: &str, value: &str| json!([{ "key": format!("label.{label}"), "operator": "eq", "value": value }]);
-    let rules = [
+    let selector = |label: &str, value: &str| json!([{ "key": format!("label.{label}"), "operator": "eq", "value": value }]);
+    let schedules = [
         json!({
             "id": "health-of-canaries", "task": "cluster-health", "schedule": "*:0/5", "lookForwardCount": 3,
-            "startWithin": "4m", "selectors": of("ring", "canary"),
+            "startWithin": "4m", "selectors": selector("ring", "canary"),
         }),
         json!({
             "id": "restart-web-at-night", "task": "restart-when-steady", "schedule": "*-*-* 02:00",
             "timeZone": "Europe/Amsterdam", "scheduleAcross": "2h", "startWithin": "4h", "lookForwardCount": 2,
-            "selectors": of("env", "prod"),
+            "selectors": selector("env", "prod"),
         }),
         json!({
             "id": "certificates-on-sundays", "task": "rotate-certificates", "schedule": "Sun *-*-* 03:00",
-            "scheduleAcross": "6h", "startWithin": "12h", "lookForwardCount": 1, "selectors": of("fleet", "demo"),
+            "scheduleAcross": "6h", "startWithin": "12h", "lookForwardCount": 1, "selectors": selector("fleet", "demo"),
         }),
     ];
-    for mut rule in rules {
-        let id = rule["id"].as_str().unwrap_or_default().to_owned();
+    for mut schedule in schedules {
+        let id = schedule["id"].as_str().unwrap_or_default().to_owned();
         let action = format!("schedule {id}");
         if stage.record.has(&action) {
             continue;
         }
-        let task = rule["task"].as_str().unwrap_or_default().to_owned();
-        let Some(known) = stage.tasks.get(&task) else { bail!("there is no task {task}") };
-        if let Some(members) = rule.as_object_mut() {
+        let task = schedule["task"].as_str().unwrap_or_default().to_owned();
+        let Some(task_id) = stage.tasks.get(&task) else { bail!("task {task} not found") };
+        if let Some(members) = schedule.as_object_mut() {
             members.remove("task");
-            members.insert("maintenanceTaskID".to_owned(), json!(known));
+            members.insert("maintenanceTaskID".to_owned(), json!(task_id));
             members.insert("state".to_owned(), json!("Enabled"));
         }
         match stage.client.schedule(&id).await {
             Ok(_) => {}
             Err(error) if error.is_not_found() => {
-                stage.client.put_schedule(&rule, None).await.with_context(|| action.clone())?;
+                stage.client.put_schedule(&schedule, None).await.with_context(|| action.clone())?;
             }
             Err(error) => return Err(error.into()),
         }

@@ -13,7 +13,7 @@ use cli::private_file;
 const FILE: &str = "demo.json";
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct RecordFile {
     done: BTreeSet<String>,
 }
 
@@ -21,20 +21,20 @@ struct Kept {
 #[derive(Debug)]
 pub(super) struct Record {
     path: PathBuf,
-    kept: Mutex<Kept>,
+    content: Mutex<RecordFile>,
 }
 
 impl Record {
     /// Reads the record; a missing one is empty.
     pub(super) fn open(data_dir: &Path) -> anyhow::Result<Record> {
         let path = data_dir.join(FILE);
-        let kept = match std::fs::read_to_string(&path) {
+        let content = match std::fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text)
-                .with_context(|| format!("{}: is no record of a demonstration", path.display()))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Kept::default(),
+                .with_context(|| format!("{}: not a record of a demonstration", path.display()))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => RecordFile::default(),
             Err(error) => return Err(error).with_context(|| format!("{}: cannot be read", path.display())),
         };
-        let record = Record { path, kept: Mutex::new(kept) };
+        let record = Record { path, content: Mutex::new(content) };
         record.write(&record.lock())?;
         Ok(record)
     }
@@ -46,18 +46,18 @@ impl Record {
 
     /// Records that the action was done.
     pub(super) fn add(&self, action: &str) -> anyhow::Result<()> {
-        let mut kept = self.lock();
-        kept.done.insert(action.to_owned());
-        self.write(&kept)
+        let mut content = self.lock();
+        content.done.insert(action.to_owned());
+        self.write(&content)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RecordFile> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the file atomically, so that a killed process leaves the old or the new one.
-    fn write(&self, kept: &Kept) -> anyhow::Result<()> {
-        let text = serde_json::to_string(kept)?;
+    fn write(&self, content: &RecordFile) -> anyhow::Result<()> {
+        let text = serde_json::to_string(content)?;
         private_file::write(&self.path, &text)
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_is_known_after_a_restart() {
+    fn completed_actions_are_known_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         assert!(!is_in(directory.path()));
         let record = Record::open(directory.path()).unwrap();
@@ -81,7 +81,7 @@ mod tests {
         assert!(record.has("cluster anchor") && is_in(directory.path()));
         assert!(Record::open(directory.path()).unwrap().has("cluster anchor"));
         std::fs::write(directory.path().join(FILE), "[]").unwrap();
-        let refusal = Record::open(directory.path()).unwrap_err().to_string();
-        assert!(refusal.contains("is no record of a demonstration"), "{refusal}");
+        let error = Record::open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("not a record of a demonstration"), "{error}");
     }
 }

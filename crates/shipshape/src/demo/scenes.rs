@@ -13,77 +13,84 @@ use super::Stage;
 use super::fleet::{Member, Scene};
 
 /// Interval between two reads of a manifest.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Largest number of reads.
-const LOOKS_MAX: u32 = 600;
+const POLLS_MAX: u32 = 600;
 
 /// Default pause of the task on a drained node; long enough to be seen.
 const DRAIN_PAUSE: &str = "5s";
 
 /// Runs the scene of a ready cluster.
-pub(super) async fn play(stage: &Stage, member: &Member) -> anyhow::Result<()> {
-    let part = Part { stage, member, id: member.place.id() };
+pub(super) async fn run(stage: &Stage, member: &Member) -> anyhow::Result<()> {
+    let scene = SceneRun { stage, member, id: member.place.id() };
     match member.scene {
-        Scene::Worked => part.worked().await,
-        Scene::SickNode => part.sick_node().await,
-        Scene::BlockedDrain => part.blocked_drain().await,
-        Scene::Unreachable => part.unreachable().await,
-        Scene::Planned => part.planned().await,
+        Scene::RunTasks => scene.run_tasks().await,
+        Scene::StoppedNode => scene.stopped_node().await,
+        Scene::BlockedDrain => scene.blocked_drain().await,
+        Scene::Unreachable => scene.unreachable().await,
+        Scene::Planned => scene.planned().await,
         Scene::Quiet => Ok(()),
     }
 }
 
 /// The scene of one cluster.
-struct Part<'a> {
+struct SceneRun<'a> {
     stage: &'a Stage,
     member: &'a Member,
     id: String,
 }
 
-impl Part<'_> {
+impl SceneRun<'_> {
     /// Deploys a workload, drains a node, and cancels the drain of another, which is undone.
-    async fn worked(&self) -> anyhow::Result<()> {
-        let [first, second, ..] = &self.workers().await?[..] else { bail!("it has too few workers") };
-        let web =
-            self.ask("apply-manifests", json!({ "manifests": web(None) }), "a shop to look after").await?;
-        self.until(&web, is_over).await?;
+    async fn run_tasks(&self) -> anyhow::Result<()> {
+        let [first, second, ..] = &self.workers().await?[..] else {
+            bail!("the cluster has too few workers")
+        };
+        let web = self
+            .create_manifest("apply-manifests", json!({ "manifests": web(None) }), "a sample workload")
+            .await?;
+        self.wait_until(&web, is_finished).await?;
         let done = json!({ "node": first.id.name(), "time": DRAIN_PAUSE });
-        let done = self.ask("drain-node", done, "a fan is replaced").await?;
-        self.until(&done, is_over).await?;
-        let begun = json!({ "node": second.id.name(), "time": "20m" });
-        let begun = self.ask("drain-node", begun, "a disk is replaced").await?;
+        let done = self.create_manifest("drain-node", done, "a fan is replaced").await?;
+        self.wait_until(&done, is_finished).await?;
+        let cancelled = json!({ "node": second.id.name(), "time": "20m" });
+        let cancelled = self.create_manifest("drain-node", cancelled, "a disk is replaced").await?;
         let at_work =
-            |it: &ManifestForm| is_over(it) || it.step.as_ref().is_some_and(|step| step.name == "work");
-        let begun = self.until(&begun, at_work).await?;
-        if !is_over(&begun) {
+            |it: &ManifestForm| is_finished(it) || it.step.as_ref().is_some_and(|step| step.name == "work");
+        let cancelled = self.wait_until(&cancelled, at_work).await?;
+        if !is_finished(&cancelled) {
             let reason = Some("the disk has not arrived");
-            self.stage.client.cancel_manifest(&self.id, begun.id, reason).await?;
+            self.stage.client.cancel_manifest(&self.id, cancelled.id, reason).await?;
         }
         Ok(())
     }
 
     /// Stops a machine and checks the health of the cluster.
-    async fn sick_node(&self) -> anyhow::Result<()> {
+    async fn stopped_node(&self) -> anyhow::Result<()> {
         let workers = self.workers().await?;
-        let sick = workers.first().context("it has no workers")?;
-        self.stop(sick).await?;
-        self.ask("cluster-health", json!({ "certificateDays": 7 }), "a node does not answer").await.map(drop)
+        let machine = workers.first().context("the cluster has no workers")?;
+        self.stop(machine).await?;
+        self.create_manifest("cluster-health", json!({ "certificateDays": 7 }), "a node does not respond")
+            .await
+            .map(drop)
     }
 
     /// Drains the node that runs all pods of a PodDisruptionBudget.
     async fn blocked_drain(&self) -> anyhow::Result<()> {
         let workers = self.workers().await?;
-        let node = workers.first().context("it has no workers")?.id.name().to_owned();
+        let node = workers.first().context("the cluster has no workers")?.id.name().to_owned();
         let web = json!({ "manifests": web(Some(&node)) });
-        let web = self.ask("apply-manifests", web, "a shop that must not be disturbed").await?;
-        self.until(&web, is_over).await?;
+        let web =
+            self.create_manifest("apply-manifests", web, "a workload that allows no disruption").await?;
+        self.wait_until(&web, is_finished).await?;
         // The budget protects the pods only once they run.
         let running = json!({ "namespace": "shop", "name": "web" });
-        let running = self.ask("restart-when-steady", running, "to see it run").await?;
-        self.until(&running, is_over).await?;
+        let running =
+            self.create_manifest("restart-when-steady", running, "wait until the workload runs").await?;
+        self.wait_until(&running, is_finished).await?;
         let drain = json!({ "node": node, "time": DRAIN_PAUSE });
-        self.ask("drain-node", drain, "its firmware is old").await.map(drop)
+        self.create_manifest("drain-node", drain, "its firmware is old").await.map(drop)
     }
 
     /// Stops the control plane, so that the cluster is unreachable.
@@ -91,47 +98,61 @@ impl Part<'_> {
         for machine in self.machines("-master-").await? {
             self.stop(&machine).await?;
         }
-        self.ask("cluster-health", json!({ "certificateDays": 7 }), "nobody answers").await.map(drop)
+        self.create_manifest(
+            "cluster-health",
+            json!({ "certificateDays": 7 }),
+            "the API server does not respond",
+        )
+        .await
+        .map(drop)
     }
 
     /// Runs tasks and plans one for later.
     async fn planned(&self) -> anyhow::Result<()> {
-        let web =
-            self.ask("apply-manifests", json!({ "manifests": web(None) }), "a shop to look after").await?;
-        self.until(&web, is_over).await?;
-        let rotated = self.ask("rotate-certificates", json!({}), "as a precaution").await?;
-        self.until(&rotated, is_over).await?;
+        let web = self
+            .create_manifest("apply-manifests", json!({ "manifests": web(None) }), "a sample workload")
+            .await?;
+        self.wait_until(&web, is_finished).await?;
+        let rotated = self.create_manifest("rotate-certificates", json!({}), "as a precaution").await?;
+        self.wait_until(&rotated, is_finished).await?;
         let restart = json!({ "namespace": "shop", "name": "web" });
-        let restart = self.ask("restart-when-steady", restart, "it had grown").await?;
-        self.until(&restart, is_over).await?;
+        let restart = self.create_manifest("restart-when-steady", restart, "memory usage has grown").await?;
+        self.wait_until(&restart, is_finished).await?;
         let workers = self.workers().await?;
-        let node = workers.last().context("it has no workers")?.id.name().to_owned();
+        let node = workers.last().context("the cluster has no workers")?.id.name().to_owned();
         let later = self.stage.clock.now().checked_add(SignedDuration::from_hours(2))?;
-        let wish = json!({ "node": node, "time": "1m" });
-        self.ask_for_later("drain-node", wish, "memory is added", Some(later.as_second())).await.map(drop)
+        let parameters = json!({ "node": node, "time": "1m" });
+        self.create_manifest_at("drain-node", parameters, "memory is added", Some(later.as_second()))
+            .await
+            .map(drop)
     }
 
-    async fn ask(&self, task: &str, parameters: Value, reason: &str) -> anyhow::Result<ManifestForm> {
-        self.ask_for_later(task, parameters, reason, None).await
+    async fn create_manifest(
+        &self,
+        task: &str,
+        parameters: Value,
+        reason: &str,
+    ) -> anyhow::Result<ManifestForm> {
+        self.create_manifest_at(task, parameters, reason, None).await
     }
 
     /// Creates a manifest, unless one with these parameters exists.
-    async fn ask_for_later(
+    async fn create_manifest_at(
         &self,
         task: &str,
         parameters: Value,
         reason: &str,
         run_after: Option<i64>,
     ) -> anyhow::Result<ManifestForm> {
-        let id = *self.stage.tasks.get(task).with_context(|| format!("there is no task {task}"))?;
-        let Value::Object(parameters) = parameters else { bail!("parameters are a map") };
-        let known = self.stage.client.manifests(&self.id).all().await?;
-        let same = |it: &ManifestForm| {
+        let id = *self.stage.tasks.get(task).with_context(|| format!("task {task} not found"))?;
+        let Value::Object(parameters) = parameters else { bail!("expected an object of parameters") };
+        let existing = self.stage.client.manifests(&self.id).all().await?;
+        let is_same = |it: &ManifestForm| {
             it.maintenance_task_id == id
                 && it.created_by_schedule.is_empty()
-                && holds(&it.parameters, &parameters)
+                && contains_all(&it.parameters, &parameters)
         };
-        if let Some(found) = known.into_iter().find(same) {
+        if let Some(found) = existing.into_iter().find(is_same) {
             return Ok(found);
         }
         let request = ManifestRequest {
@@ -144,22 +165,22 @@ impl Part<'_> {
             reason: Some(reason.to_owned()),
         };
         let name = &self.member.place.name;
-        let made = self.stage.client.create_manifest(&self.id, &request, false).await;
-        Ok(made.with_context(|| format!("{task} on {name}"))?.value)
+        let created = self.stage.client.create_manifest(&self.id, &request, false).await;
+        Ok(created.with_context(|| format!("{task} on {name}"))?.value)
     }
 
     /// Polls a manifest until the condition is true.
-    async fn until(
+    async fn wait_until(
         &self,
         manifest: &ManifestForm,
-        wanted: impl Fn(&ManifestForm) -> bool,
+        condition: impl Fn(&ManifestForm) -> bool,
     ) -> anyhow::Result<ManifestForm> {
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..POLLS_MAX {
             let now = self.stage.client.manifest(&self.id, manifest.id).await?.value;
-            if wanted(&now) {
+            if condition(&now) {
                 return Ok(now);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         bail!("{} on {} takes too long", manifest.task_name, self.member.place.name)
     }
@@ -181,12 +202,12 @@ impl Part<'_> {
     }
 }
 
-fn is_over(manifest: &ManifestForm) -> bool {
+fn is_finished(manifest: &ManifestForm) -> bool {
     manifest.phase == Phase::Finished
 }
 
 /// Whether `present` contains `wanted`; the server adds defaults.
-fn holds(present: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
+fn contains_all(present: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
     wanted.iter().all(|(key, value)| present.get(key) == Some(value))
 }
 
@@ -223,10 +244,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_found_again_among_what_the_server_filled_in() {
+    fn requested_parameters_are_found_among_those_that_the_server_added() {
         let check = |present: Value, wanted: Value, expect: bool| {
             let (Value::Object(present), Value::Object(wanted)) = (present, wanted) else { panic!("maps") };
-            assert_eq!(holds(&present, &wanted), expect, "{present:?} {wanted:?}");
+            assert_eq!(contains_all(&present, &wanted), expect, "{present:?} {wanted:?}");
         };
         check(json!({"node": "a", "time": "2s"}), json!({"node": "a"}), true);
         check(json!({"node": "a"}), json!({"node": "b"}), false);
@@ -235,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_shop_on_one_node_has_a_disruption_budget() {
+    fn only_a_workload_on_one_node_has_a_disruption_budget() {
         assert_eq!(web(None).as_array().unwrap().len(), 2);
         let pinned = web(Some("worker-1"));
         assert_eq!(pinned[2]["kind"], "PodDisruptionBudget");

@@ -46,15 +46,15 @@ pub(super) struct ControlServer {
 
 impl ControlServer {
     /// Opens the socket and replaces one that a killed process left behind; the caller holds the lock of the directory.
-    pub(super) fn open(place: &Path, sim: Arc<SimulatedClusters>) -> anyhow::Result<ControlServer> {
-        let path = socket(place);
+    pub(super) fn open(directory: &Path, sim: Arc<SimulatedClusters>) -> anyhow::Result<ControlServer> {
+        let path = socket(directory);
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path)
             .and_then(|listener| {
                 std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
                 Ok(listener)
             })
-            .with_context(|| format!("{}: the socket cannot be made", path.display()))?;
+            .with_context(|| format!("{}: the socket cannot be created", path.display()))?;
         Ok(ControlServer { listener, sim })
     }
 
@@ -70,70 +70,70 @@ impl ControlServer {
 }
 
 async fn clusters(State(sim): State<Arc<SimulatedClusters>>) -> Json<Vec<ClusterSummary>> {
-    let listed = |cluster: &Arc<kubesim::SimulatedCluster>| ClusterSummary {
+    let summary = |cluster: &Arc<kubesim::SimulatedCluster>| ClusterSummary {
         name: cluster.name().to_owned(),
         url: cluster.url(),
         faults: cluster.faults().active().into_iter().map(fault::name).collect(),
     };
-    Json(sim.list().iter().map(listed).collect())
+    Json(sim.list().iter().map(summary).collect())
 }
 
 async fn faults(
     State(sim): State<Arc<SimulatedClusters>>,
     Segment(name): Segment<String>,
-    Json(order): Json<FaultRequest>,
+    Json(request): Json<FaultRequest>,
 ) -> Result<StatusCode, (StatusCode, String)> {
     let Some(cluster) = sim.get(&name) else {
         let names: Vec<String> = sim.list().iter().map(|it| it.name().to_owned()).collect();
-        let known = names.join(", ");
-        return Err((StatusCode::NOT_FOUND, format!("there is no cluster {name:?}; there are {known}")));
+        let clusters = names.join(", ");
+        return Err((StatusCode::NOT_FOUND, format!("cluster {name:?} not found; clusters: {clusters}")));
     };
-    order.fault.apply(cluster.faults(), order.times, order.path.as_deref());
+    request.fault.apply(cluster.faults(), request.times, request.path.as_deref());
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Lists the clusters of the simulation in a directory.
-pub(super) async fn list(place: &Path) -> anyhow::Result<Vec<ClusterSummary>> {
-    let body = exchange(place, Request::get("/clusters"), Vec::new()).await?;
-    serde_json::from_slice(&body).context("the simulation's answer")
+pub(super) async fn list(directory: &Path) -> anyhow::Result<Vec<ClusterSummary>> {
+    let body = exchange(directory, Request::get("/clusters"), Vec::new()).await?;
+    serde_json::from_slice(&body).context("the response of the simulation")
 }
 
 /// Injects a fault.
-pub(super) async fn order(place: &Path, cluster: &str, order: &FaultRequest) -> anyhow::Result<()> {
+pub(super) async fn inject(directory: &Path, cluster: &str, fault: &FaultRequest) -> anyhow::Result<()> {
     // The name becomes a segment of the path.
     if cluster.is_empty() || !cluster.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-') {
-        bail!("cluster {cluster:?}: names are letters, digits and dashes, such as sim-1");
+        bail!("cluster {cluster:?}: expected letters, digits and dashes, such as sim-1");
     }
     let request =
         Request::post(format!("/clusters/{cluster}/faults")).header("content-type", "application/json");
-    exchange(place, request, serde_json::to_vec(order)?).await.map(drop)
+    exchange(directory, request, serde_json::to_vec(fault)?).await.map(drop)
 }
 
 async fn exchange(
-    place: &Path,
+    directory: &Path,
     request: axum::http::request::Builder,
     body: Vec<u8>,
 ) -> anyhow::Result<Vec<u8>> {
-    let path = socket(place);
+    let path = socket(directory);
     let stream = UnixStream::connect(&path).await.with_context(|| {
         format!(
-            "no simulation runs in {}; `shipshape sim` starts one, and --data-dir names its place",
-            place.display()
+            "no simulation runs in {}; start one with `shipshape sim`, or pass its --data-dir",
+            directory.display()
         )
     })?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = request.header("host", "sim").body(Full::<axum::body::Bytes>::from(body))?;
-    let answered = async {
+    let exchange = async {
         let response = sender.send_request(request).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         anyhow::Ok((status, body))
     };
     let (status, body) = tokio::select! {
-        answer = answered => answer?,
-        ended = connection => {
-            ended?;
-            bail!("the simulation ended before it answered");
+        response = exchange => response?,
+        closed = connection => {
+            closed?;
+            bail!("the simulation closed the connection before it responded");
         }
     };
     if !status.is_success() {
@@ -142,6 +142,6 @@ async fn exchange(
     Ok(body.to_vec())
 }
 
-fn socket(place: &Path) -> PathBuf {
-    place.join(SOCKET)
+fn socket(directory: &Path) -> PathBuf {
+    directory.join(SOCKET)
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum FaultArg {
     /// A lasting fault.
-    Begin(Fault),
+    Start(Fault),
     /// Closes all open watches once.
     DropWatches,
     /// Removes all faults.
@@ -23,31 +23,31 @@ pub(crate) enum FaultArg {
 /// An unknown fault.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 #[error(
-    "{given:?} is no fault; accepted are latency=DURATION (such as latency=500ms), 429=SECONDS (such as 429=5s), 500, reset, unreachable, drop-watches and none"
+    "{text:?} is not a fault; accepted: latency=DURATION (such as latency=500ms), 429=SECONDS (such as 429=5s), 500, reset, unreachable, drop-watches, none"
 )]
 pub(crate) struct UnknownFault {
-    given: String,
+    text: String,
 }
 
 impl FromStr for FaultArg {
     type Err = UnknownFault;
 
     fn from_str(text: &str) -> Result<FaultArg, UnknownFault> {
-        let unknown = || UnknownFault { given: text.to_owned() };
+        let unknown = || UnknownFault { text: text.to_owned() };
         let span = |text: &str| text.parse::<TimeSpan>().map(TimeSpan::duration).map_err(|_| unknown());
         Ok(match text.split_once('=') {
             None => match text {
-                "500" => FaultArg::Begin(Fault::InternalError),
-                "reset" => FaultArg::Begin(Fault::ConnectionReset),
-                "unreachable" => FaultArg::Begin(Fault::Unreachable),
+                "500" => FaultArg::Start(Fault::InternalError),
+                "reset" => FaultArg::Start(Fault::ConnectionReset),
+                "unreachable" => FaultArg::Start(Fault::Unreachable),
                 "drop-watches" => FaultArg::DropWatches,
                 "none" => FaultArg::None,
                 _ => return Err(unknown()),
             },
-            Some(("latency", value)) => FaultArg::Begin(Fault::Latency(span(value)?)),
+            Some(("latency", value)) => FaultArg::Start(Fault::Latency(span(value)?)),
             Some(("429", value)) => {
                 let seconds = u32::try_from(span(value)?.as_secs()).map_err(|_| unknown())?;
-                FaultArg::Begin(Fault::TooManyRequests { retry_after_seconds: seconds })
+                FaultArg::Start(Fault::TooManyRequests { retry_after_seconds: seconds })
             }
             Some(_) => return Err(unknown()),
         })
@@ -57,7 +57,7 @@ impl FromStr for FaultArg {
 impl fmt::Display for FaultArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FaultArg::Begin(fault) => f.write_str(&name(*fault)),
+            FaultArg::Start(fault) => f.write_str(&name(*fault)),
             FaultArg::DropWatches => f.write_str("drop-watches"),
             FaultArg::None => f.write_str("none"),
         }
@@ -73,8 +73,8 @@ impl TryFrom<String> for FaultArg {
 }
 
 impl From<FaultArg> for String {
-    fn from(wish: FaultArg) -> String {
-        wish.to_string()
+    fn from(fault: FaultArg) -> String {
+        fault.to_string()
     }
 }
 
@@ -84,9 +84,9 @@ impl FaultArg {
         match (self, times, path) {
             (FaultArg::None, ..) => faults.clear(),
             (FaultArg::DropWatches, ..) => faults.drop_watches(),
-            (FaultArg::Begin(fault), None, None) => faults.always(*fault),
-            (FaultArg::Begin(fault), Some(times), None) => faults.next_times(*fault, times),
-            (FaultArg::Begin(fault), times, Some(path)) => faults.on_path(*fault, path, times),
+            (FaultArg::Start(fault), None, None) => faults.always(*fault),
+            (FaultArg::Start(fault), Some(times), None) => faults.next_times(*fault, times),
+            (FaultArg::Start(fault), times, Some(path)) => faults.on_path(*fault, path, times),
         }
     }
 }
@@ -94,7 +94,7 @@ impl FaultArg {
 /// The text of a fault.
 pub(super) fn name(fault: Fault) -> String {
     match fault {
-        Fault::Latency(span) => format!("latency={}", written(span)),
+        Fault::Latency(span) => format!("latency={}", millis_text(span)),
         Fault::TooManyRequests { retry_after_seconds } => format!("429={retry_after_seconds}s"),
         Fault::InternalError => "500".to_owned(),
         Fault::ConnectionReset => "reset".to_owned(),
@@ -102,7 +102,7 @@ pub(super) fn name(fault: Fault) -> String {
     }
 }
 
-fn written(span: Duration) -> String {
+fn millis_text(span: Duration) -> String {
     format!("{}ms", span.as_millis())
 }
 
@@ -111,19 +111,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read_as_they_are_written() {
+    fn faults_are_parsed_and_formatted() {
         for text in ["latency=500ms", "429=5s", "500", "reset", "unreachable", "drop-watches", "none"] {
             assert_eq!(text.parse::<FaultArg>().unwrap().to_string(), text);
         }
-        assert_eq!("latency=2s".parse(), Ok(FaultArg::Begin(Fault::Latency(Duration::from_secs(2)))));
+        assert_eq!("latency=2s".parse(), Ok(FaultArg::Start(Fault::Latency(Duration::from_secs(2)))));
     }
 
     #[test]
-    fn what_is_no_fault_is_named_with_what_would_be() {
+    fn an_unknown_fault_is_reported_with_the_accepted_ones() {
         for text in ["", "501", "latency", "latency=", "latency=soon", "429=many", "429", "x=y"] {
             let error = text.parse::<FaultArg>().unwrap_err().to_string();
             assert!(
-                error.starts_with(&format!("{text:?} is no fault; accepted are latency=DURATION")),
+                error.starts_with(&format!("{text:?} is not a fault; accepted: latency=DURATION")),
                 "{error}"
             );
         }

@@ -31,11 +31,11 @@ const NODES_MAX: u16 = 1000;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SimCommand {
     #[command(subcommand)]
-    ask: Option<SimSubcommand>,
-    /// How many clusters
+    subcommand: Option<SimSubcommand>,
+    /// Number of clusters
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=i64::from(CLUSTERS_MAX)))]
     clusters: u16,
-    /// How many nodes each cluster has
+    /// Number of nodes of each cluster
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
     nodes: u16,
     /// The same seed gives the same delays
@@ -52,7 +52,7 @@ enum SimSubcommand {
     Fault {
         /// The cluster, such as sim-1
         cluster: String,
-        /// latency=500ms, 429=5s, 500, reset, unreachable, drop-watches, or none to end them all
+        /// latency=500ms, 429=5s, 500, reset, unreachable, drop-watches, or none to remove all faults
         fault: FaultArg,
         /// Only the next N requests [default: all]
         #[arg(long, value_name = "N")]
@@ -66,17 +66,17 @@ enum SimSubcommand {
 impl SimCommand {
     /// Whether this starts a simulation.
     pub(crate) fn runs(&self) -> bool {
-        self.ask.is_none()
+        self.subcommand.is_none()
     }
 }
 
 /// Sends a command to the simulation that runs with the same data directory.
-pub(crate) async fn ask(command: &SimCommand, config: &Config) -> anyhow::Result<()> {
-    let place = place(config);
-    match &command.ask {
-        None => bail!("nothing was asked"),
+pub(crate) async fn send_command(command: &SimCommand, config: &Config) -> anyhow::Result<()> {
+    let directory = directory(config);
+    match &command.subcommand {
+        None => bail!("no subcommand was given"),
         Some(SimSubcommand::List) => {
-            let clusters = control::list(&place).await?;
+            let clusters = control::list(&directory).await?;
             let heading = ["NAME", "URL", "FAULTS"].map(str::to_owned);
             let rows: Vec<[String; 3]> = std::iter::once(heading)
                 .chain(clusters.into_iter().map(|it| [it.name, it.url, it.faults.join(",")]))
@@ -84,8 +84,8 @@ pub(crate) async fn ask(command: &SimCommand, config: &Config) -> anyhow::Result
             output::show(&output::columns(&rows))
         }
         Some(SimSubcommand::Fault { cluster, fault, times, path }) => {
-            let order = control::FaultRequest { fault: fault.clone(), times: *times, path: path.clone() };
-            control::order(&place, cluster, &order).await?;
+            let request = control::FaultRequest { fault: fault.clone(), times: *times, path: path.clone() };
+            control::inject(&directory, cluster, &request).await?;
             output::show(&format!("{cluster}: {fault}\n"))
         }
     }
@@ -94,38 +94,38 @@ pub(crate) async fn ask(command: &SimCommand, config: &Config) -> anyhow::Result
 /// Runs simulated clusters until a signal.
 pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::Result<()> {
     ensure_writable(process.config.data_dir.as_ref())?;
-    let place = place(&process.config);
+    let directory = directory(&process.config);
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(&place)
-        .with_context(|| format!("{}: the directory cannot be made", place.display()))?;
-    let _lock = lock(&place)?;
+        .create(&directory)
+        .with_context(|| format!("{}: the directory cannot be created", directory.display()))?;
+    let _lock = lock(&directory)?;
     let sim = Arc::new(SimulatedClusters::new());
-    let mut lives = Vec::new();
+    let mut kubelets = Vec::new();
     let mut kubeconfigs = Vec::new();
     for number in 1..=command.clusters {
         let name = format!("sim-{number}");
-        let directory = place.join(&name);
+        let cluster_directory = directory.join(&name);
         let options = ClusterOptions {
-            directory: Some(directory.clone()),
+            directory: Some(cluster_directory.clone()),
             clock: Arc::new(SystemClock),
             seed: command.seed.wrapping_add(number.into()),
         };
         let cluster = sim.start(&name, options).await.with_context(|| format!("cluster {name}"))?;
-        let kubeconfig = directory.join("kubeconfig");
+        let kubeconfig = cluster_directory.join("kubeconfig");
         private_file::write(&kubeconfig, &cluster.kubeconfig())?;
         kubeconfigs.push(kubeconfig);
-        lives.push(Kubelets::for_cluster(&cluster, nodes(command.nodes)));
+        kubelets.push(Kubelets::for_cluster(&cluster, nodes(command.nodes)));
     }
     // Separate from the cloud of an `up` with the same data directory, which may run at the same time.
-    crate::cloud::simulated::start(&mut process, place.join(crate::cloud::simulated::DIRECTORY)).await?;
-    let control = control::ControlServer::open(&place, sim.clone())?;
+    crate::cloud::simulated::start(&mut process, directory.join(crate::cloud::simulated::DIRECTORY)).await?;
+    let control = control::ControlServer::open(&directory, sim.clone())?;
     process.tasks.spawn(Stage::Listeners, "sim-control", |shutdown| control.serve(shutdown));
-    process.tasks.spawn(Stage::Workers, "sim-life", |shutdown| async move {
+    process.tasks.spawn(Stage::Workers, "sim-kubelets", |shutdown| async move {
         shutdown.cancelled().await;
-        for life in lives {
-            life.stop().await;
+        for kubelets in kubelets {
+            kubelets.stop().await;
         }
         Ok(())
     });
@@ -139,7 +139,7 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
     Ok(process.tasks.run().await?)
 }
 
-fn place(config: &Config) -> PathBuf {
+fn directory(config: &Config) -> PathBuf {
     let data: &Path = config.data_dir.as_ref();
     data.join("sim")
 }
@@ -155,15 +155,15 @@ fn nodes(count: u16) -> Vec<NodeTemplate> {
 }
 
 /// Locks the directory against a second simulation.
-fn lock(place: &Path) -> anyhow::Result<File> {
-    let path = place.join("lock");
+fn lock(directory: &Path) -> anyhow::Result<File> {
+    let path = directory.join("lock");
     let file =
         private_file::open_lock(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => bail!(
-            "{}: another simulation runs there; end it, or name another place with --data-dir",
-            place.display()
+            "{}: another simulation uses this directory; stop it, or pass another --data-dir",
+            directory.display()
         ),
         Err(TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("{}: cannot be locked", path.display()))

@@ -28,8 +28,8 @@ async fn deaf(_shutdown: CancellationToken) -> anyhow::Result<()> {
 async fn a_signal_ends_obedient_tasks_in_peace() {
     for signal in [Signal::Terminate, Signal::Interrupt] {
         let (mut tasks, signals) = supervisor();
-        tasks.spawn(Stage::Listeners, "door", obedient);
-        tasks.spawn(Stage::Infrastructure, "keel", obedient);
+        tasks.spawn(Stage::Listeners, "listener", obedient);
+        tasks.spawn(Stage::Infrastructure, "infrastructure", obedient);
         signals.send(signal).unwrap();
         tasks.run().await.unwrap();
     }
@@ -43,14 +43,16 @@ async fn a_process_without_tasks_waits_for_its_signal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn doors_and_workers_are_asked_together_and_the_keel_when_both_have_ended() {
-    for slow in ["door", "worker"] {
+async fn listeners_and_workers_stop_together_and_the_infrastructure_afterwards() {
+    for slow in ["listener", "worker"] {
         let (mut tasks, signals) = supervisor();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let begun = Instant::now();
-        for (stage, name) in
-            [(Stage::Infrastructure, "keel"), (Stage::Workers, "worker"), (Stage::Listeners, "door")]
-        {
+        for (stage, name) in [
+            (Stage::Infrastructure, "infrastructure"),
+            (Stage::Workers, "worker"),
+            (Stage::Listeners, "listener"),
+        ] {
             let asked = asked.clone();
             tasks.spawn(stage, name, move |shutdown| async move {
                 shutdown.cancelled().await;
@@ -62,17 +64,17 @@ async fn doors_and_workers_are_asked_together_and_the_keel_when_both_have_ended(
         signals.send(Signal::Terminate).unwrap();
         tasks.run().await.unwrap();
         asked.lock().unwrap().sort_unstable();
-        assert_eq!(*asked.lock().unwrap(), [("door", 0), ("keel", 10), ("worker", 0)]);
+        assert_eq!(*asked.lock().unwrap(), [("listener", 0), ("infrastructure", 10), ("worker", 0)]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_start_of_a_shutdown_is_told_before_any_task_ends() {
+async fn the_start_of_a_shutdown_is_reported_before_any_task_ends() {
     let (mut tasks, signals) = supervisor();
     let stopping = tasks.stopping();
     assert!(!stopping.is_cancelled());
     let seen = stopping.clone();
-    tasks.spawn(Stage::Listeners, "door", |shutdown| async move {
+    tasks.spawn(Stage::Listeners, "listener", |shutdown| async move {
         shutdown.cancelled().await;
         anyhow::ensure!(seen.is_cancelled(), "asked to end before the process said that it is stopping");
         Ok(())
@@ -86,13 +88,13 @@ async fn a_task_that_returns_unasked_is_named_and_ends_the_others() {
     let (mut tasks, _signals) = supervisor();
     let (done, asked) = tokio::sync::oneshot::channel();
     tasks.spawn(Stage::Workers, "quitter", |_| async { Ok(()) });
-    tasks.spawn(Stage::Infrastructure, "keel", |shutdown| async move {
+    tasks.spawn(Stage::Infrastructure, "infrastructure", |shutdown| async move {
         shutdown.cancelled().await;
         let _ = done.send(());
         Ok(())
     });
     let fault = tasks.run().await.unwrap_err();
-    assert_eq!(fault.to_string(), "task quitter ended although nothing asked it to");
+    assert_eq!(fault.to_string(), "task quitter stopped unexpectedly");
     asked.await.expect("the other task was asked to end");
 }
 
@@ -100,7 +102,7 @@ async fn a_task_that_returns_unasked_is_named_and_ends_the_others() {
 async fn a_task_that_fails_is_named_with_its_cause() {
     let (mut tasks, _signals) = supervisor();
     tasks.spawn(Stage::Workers, "unlucky", |_| async { anyhow::bail!("the disk is full") });
-    tasks.spawn(Stage::Infrastructure, "keel", obedient);
+    tasks.spawn(Stage::Infrastructure, "infrastructure", obedient);
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(Chain(&fault).to_string(), "task unlucky failed: the disk is full");
 }
@@ -109,7 +111,7 @@ async fn a_task_that_fails_is_named_with_its_cause() {
 async fn a_task_that_panics_is_named_with_its_message() {
     let (mut tasks, _signals) = supervisor();
     tasks.spawn(Stage::Workers, "clumsy", |_| async { panic!("slipped on step {}", 3) });
-    tasks.spawn(Stage::Infrastructure, "keel", obedient);
+    tasks.spawn(Stage::Infrastructure, "infrastructure", obedient);
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(fault.to_string(), "task clumsy panicked: slipped on step 3");
 }
@@ -117,22 +119,27 @@ async fn a_task_that_panics_is_named_with_its_message() {
 #[tokio::test(start_paused = true)]
 async fn what_is_left_at_the_deadline_is_cut_off_and_named() {
     let (mut tasks, signals) = supervisor();
-    tasks.spawn(Stage::Listeners, "door", obedient);
+    tasks.spawn(Stage::Listeners, "listener", obedient);
     tasks.spawn(Stage::Workers, "stubborn", deaf);
-    tasks.spawn(Stage::Infrastructure, "keel", obedient);
+    tasks.spawn(Stage::Infrastructure, "infrastructure", obedient);
     signals.send(Signal::Terminate).unwrap();
     let begun = Instant::now();
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(begun.elapsed(), DEADLINE);
-    assert_eq!(fault.to_string(), "the shutdown took longer than 30s; cut off: keel, stubborn");
+    assert_eq!(
+        fault.to_string(),
+        "the shutdown took longer than 30s; aborted tasks: infrastructure, stubborn"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_for_all_stages_together() {
     let (mut tasks, signals) = supervisor();
-    for (stage, name) in
-        [(Stage::Listeners, "door"), (Stage::Workers, "worker"), (Stage::Infrastructure, "keel")]
-    {
+    for (stage, name) in [
+        (Stage::Listeners, "listener"),
+        (Stage::Workers, "worker"),
+        (Stage::Infrastructure, "infrastructure"),
+    ] {
         tasks.spawn(stage, name, |shutdown| async move {
             shutdown.cancelled().await;
             tokio::time::sleep(Duration::from_secs(20)).await;
@@ -143,7 +150,7 @@ async fn the_deadline_is_for_all_stages_together() {
     let begun = Instant::now();
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(begun.elapsed(), DEADLINE);
-    assert_eq!(fault.to_string(), "the shutdown took longer than 30s; cut off: keel");
+    assert_eq!(fault.to_string(), "the shutdown took longer than 30s; aborted tasks: infrastructure");
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,19 +162,19 @@ async fn a_second_signal_ends_at_once() {
     let begun = Instant::now();
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(begun.elapsed(), Duration::ZERO);
-    assert!(matches!(fault, Fault::Insisted { signal: Signal::Interrupt, .. }), "{fault}");
-    assert_eq!(fault.to_string(), "a second SIGINT ended the shutdown early; cut off: stubborn");
+    assert!(matches!(fault, Fault::Interrupted { signal: Signal::Interrupt, .. }), "{fault}");
+    assert_eq!(fault.to_string(), "a second SIGINT aborted the shutdown; aborted tasks: stubborn");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_during_the_shutdown_is_an_error_too_and_stops_nothing() {
     let (mut tasks, signals) = supervisor();
-    tasks.spawn(Stage::Listeners, "door", |shutdown| async move {
+    tasks.spawn(Stage::Listeners, "listener", |shutdown| async move {
         shutdown.cancelled().await;
         anyhow::bail!("a request was lost")
     });
     let (done, asked) = tokio::sync::oneshot::channel();
-    tasks.spawn(Stage::Infrastructure, "keel", |shutdown| async move {
+    tasks.spawn(Stage::Infrastructure, "infrastructure", |shutdown| async move {
         shutdown.cancelled().await;
         let _ = done.send(());
         Ok(())
@@ -175,7 +182,7 @@ async fn a_failure_during_the_shutdown_is_an_error_too_and_stops_nothing() {
     signals.send(Signal::Terminate).unwrap();
     let fault = tasks.run().await.unwrap_err();
     assert_eq!(Chain(&fault).to_string(), "task door failed: a request was lost");
-    asked.await.expect("the keel was still asked to end");
+    asked.await.expect("the infrastructure was still asked to end");
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +199,7 @@ async fn one_signal_does_not_hurry_a_shutdown_that_a_fault_began() {
     let (mut tasks, signals) = supervisor();
     tasks.spawn(Stage::Workers, "culprit", |_| async { anyhow::bail!("broken") });
     let (done, ended) = tokio::sync::oneshot::channel();
-    tasks.spawn(Stage::Infrastructure, "keel", move |shutdown| async move {
+    tasks.spawn(Stage::Infrastructure, "infrastructure", move |shutdown| async move {
         shutdown.cancelled().await;
         signals.send(Signal::Terminate)?;
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -200,5 +207,5 @@ async fn one_signal_does_not_hurry_a_shutdown_that_a_fault_began() {
         Ok(())
     });
     tasks.run().await.unwrap_err();
-    ended.await.expect("the keel ended in its own time");
+    ended.await.expect("the infrastructure ended in its own time");
 }

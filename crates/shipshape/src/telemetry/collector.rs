@@ -26,7 +26,7 @@ use crate::config::OtlpEndpoint;
 pub(super) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Largest response of the collector.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// A collector, called on the runtime in which this was created.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Collector {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     runtime: Handle,
     endpoint: String,
-    away: AtomicBool,
+    is_failing: AtomicBool,
 }
 
 impl Collector {
@@ -45,18 +45,18 @@ impl Collector {
             client: Client::builder(TokioExecutor::new()).build(connector.build()),
             runtime: Handle::try_current().context("traces need a runtime")?,
             endpoint: endpoint.to_string(),
-            away: AtomicBool::new(false),
+            is_failing: AtomicBool::new(false),
         })
     }
 
     /// Logs one line when the collector fails and one when it recovers.
     fn note(&self, failure: Option<&dyn fmt::Display>) {
-        let was_away = self.away.swap(failure.is_some(), Ordering::Relaxed);
+        let was_failing = self.is_failing.swap(failure.is_some(), Ordering::Relaxed);
         match failure {
-            Some(error) if !was_away => {
+            Some(error) if !was_failing => {
                 tracing::warn!(error = %error, "Traces cannot be sent to {} and are dropped for now: {error}", self.endpoint);
             }
-            None if was_away => tracing::info!("Traces are sent to {} again", self.endpoint),
+            None if was_failing => tracing::info!("Traces are sent to {} again", self.endpoint),
             _ => {}
         }
     }
@@ -65,22 +65,22 @@ impl Collector {
 #[async_trait]
 impl HttpClient for Collector {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let answer = self.client.request(request.map(Full::new));
+        let response = self.client.request(request.map(Full::new));
         let exchange = async move {
-            let (head, body) = answer.await?.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
+            let (head, body) = response.await?.into_parts();
+            let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(head, body))
         };
         // Created inside the runtime, because a timer needs it.
         let bounded = async move { tokio::time::timeout(REQUEST_TIME_MAX, exchange).await };
         let outcome = match self.runtime.spawn(bounded).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(format!("no answer within {REQUEST_TIME_MAX:?}").into()),
-            Err(_) => Err("the process is ending".into()),
+            Ok(Err(_)) => Err(format!("no response within {REQUEST_TIME_MAX:?}").into()),
+            Err(_) => Err("the process is shutting down".into()),
         };
         match &outcome {
             Ok(response) if response.status().is_success() => self.note(None),
-            Ok(response) => self.note(Some(&format!("it answers {}", response.status()))),
+            Ok(response) => self.note(Some(&format!("it responded with {}", response.status()))),
             Err(error) => self.note(Some(error)),
         }
         outcome

@@ -30,25 +30,25 @@ fn the_alerts_are_sound_and_fire_when_they_should() {
 }
 
 #[test]
-fn every_metric_that_an_alert_names_is_told_by_the_process() {
+fn every_metric_that_an_alert_names_is_exposed_by_the_process() {
     let home = Home::new();
     let _sim = home.sim(&["--clusters", "1", "--nodes", "1"]);
     let up = home.up(&[]);
-    // A family without members is not told, so there must have been work and a limit.
+    // A family without members is not exposed, so there must have been work and a limit.
     import_sim(&home, "harbour", 1);
     done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
     done(&home, &["budget", "set", "fleet", "5"]);
     let run =
         ["task", "run", "cordon-node", "--cluster", "harbour", "-p", "node=worker-1", "-p", "pause=10ms"];
     done(&home, &[&run[..], &["--wait"]].concat());
-    let told = wait_until("the limit is told", PATIENCE, || {
+    let metrics = wait_until("the limit is exposed", PATIENCE, || {
         let (status, text) = up.get("/metrics");
         assert_eq!(status, 200);
         text.contains("shipshape_actuator_budget_limit{").then_some(text)
     });
-    let told = told.unwrap();
+    let metrics = metrics.unwrap();
     let names: BTreeSet<&str> =
-        told.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let rules = std::fs::read_to_string(alerts().join("shipshape.rules.yaml")).unwrap();
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let wanted: BTreeSet<&str> =

@@ -56,7 +56,7 @@ fn a_cluster_is_made_changed_entered_and_removed() {
         made.stderr.contains("using resources of the simulated cloud: network /subscriptions/"),
         "{made:?}"
     );
-    assert!(made.stderr.contains("harbour  step "), "its steps are told: {made:?}");
+    assert!(made.stderr.contains("harbour  step "), "its steps are printed: {made:?}");
     let shown = json(&home, &["cluster", "show", "harbour"]);
     assert_eq!(shown["properties"]["provisioningState"], "Succeeded", "{shown:#}");
     assert_eq!(shown["resource"]["tags"]["env"], "test", "{shown:#}");
@@ -69,14 +69,14 @@ fn a_cluster_is_made_changed_entered_and_removed() {
     })
     .unwrap();
     let again = refused(&home, &["cluster", "create", "harbour"]);
-    assert!(again.starts_with("cluster harbour is there already, in state Succeeded;"), "{again}");
+    assert!(again.starts_with("cluster harbour already exists in state Succeeded;"), "{again}");
 
     let user = json(&home, &["cluster", "credentials", "harbour"]);
     assert_eq!(user["kubeadminUsername"], "kubeadmin");
     let named = done(&home, &["cluster", "credentials", "harbour", "-o", "name"]);
     assert_eq!(named, "cluster/harbour\n", "a name is no secret");
     let said = refused(&home, &["cluster", "kubeconfig", "harbour", "-o", "yaml"]);
-    assert!(said.starts_with("-o names a file here, and yaml is a form of output: "), "{said}");
+    assert!(said.starts_with("-o names a file here, and yaml is an output format; "), "{said}");
     assert!(!home.directory.path().join("yaml").exists(), "no key is in a file that nobody meant");
     let file = home.directory.path().join("harbour.kubeconfig");
     done(&home, &["cluster", "kubeconfig", "harbour", "-o", file.to_str().unwrap()]);
@@ -88,7 +88,7 @@ fn a_cluster_is_made_changed_entered_and_removed() {
     // A task for clusters that we made, with the certificates of the cloud's own vault.
     let rotated = home.run(&["task", "run", "rotate-certificates", "--cluster", "harbour", "--wait"]);
     assert_eq!(rotated.code, Some(0), "{rotated:?}");
-    assert!(rotated.stderr.contains("step configure-ingress done"), "its steps are told: {rotated:?}");
+    assert!(rotated.stderr.contains("step configure-ingress done"), "its steps are printed: {rotated:?}");
 
     let updated = home.run(&["cluster", "update", "harbour", "--tag", "env-", "--tag", "tier=web", "--wait"]);
     assert_eq!(
@@ -106,7 +106,7 @@ fn a_cluster_is_made_changed_entered_and_removed() {
         "{deleted:?}"
     );
     let gone = refused(&home, &["cluster", "show", "harbour"]);
-    assert!(gone.starts_with("there is no cluster \"harbour\""), "{gone}");
+    assert!(gone.starts_with("cluster \"harbour\" not found"), "{gone}");
     // What was brought stays its owner's; what was made is gone.
     assert!(done(&home, &["cloud", "network", "list"]).contains("harbour-vnet"));
     assert!(!done(&home, &["cloud", "group", "list"]).contains("harbour-managed"));
@@ -156,7 +156,7 @@ fn showing_a_cluster_tells_how_far_its_operation_is_and_why_it_failed() {
     assert_eq!(deleted, "cluster/quay\n", "as other commands take it");
 }
 
-/// Whoever asked for a cluster and got no answer asks again; it is made once, whenever the server died.
+/// A client that got no response requests the cluster again; it is created once, whenever the server died.
 #[test]
 fn a_creation_that_a_killed_server_did_not_answer_is_asked_again_and_happens_once() {
     let home = Home::new();
@@ -179,9 +179,9 @@ fn a_creation_that_a_killed_server_did_not_answer_is_asked_again_and_happens_onc
 
         let up = home.up(&AT_ONCE);
         let again = home.run(&["cluster", "create", &name]);
-        let is_there = again.stderr.contains("is there already, in state ");
-        assert!(again.code == Some(0) || is_there, "{again:?}");
-        assert!(is_there || !was_answered, "an answered creation is there: {again:?}");
+        let exists = again.stderr.contains("already exists in state ");
+        assert!(again.code == Some(0) || exists, "{again:?}");
+        assert!(exists || !was_answered, "an answered creation is there: {again:?}");
         assert!(["Creating", "Succeeded"].contains(&state(&home, &name).as_str()), "{again:?}");
         let named = format!("cluster/{name}");
         let listed = done(&home, &["cluster", "list", "-o", "name"]);
@@ -241,13 +241,13 @@ fn the_walk_through_from_nothing_works_as_printed() {
     ] {
         assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
     }
-    let told = answer.stdout.split("cluster/harbour deleted").nth(1).unwrap();
-    assert!(!told.split("making quay").next().unwrap().contains("harbour-managed"), "{told}");
-    assert!(answer.stderr.contains("harbour  step "), "its steps are told: {}", answer.stderr);
+    let printed = answer.stdout.split("cluster/harbour deleted").nth(1).unwrap();
+    assert!(!printed.split("making quay").next().unwrap().contains("harbour-managed"), "{printed}");
+    assert!(answer.stderr.contains("harbour  step "), "its steps are printed: {}", answer.stderr);
 }
 
 #[test]
-fn whoever_waits_may_be_killed_and_the_operation_goes_on() {
+fn a_waiting_client_may_be_killed_and_the_operation_continues() {
     let home = Home::new();
     let _up = home.up(&["--set", "cloud.pace=0.005", "--set", "frontend.retry_after_seconds=1"]);
     let mut waiting = home.shipshape(&["cluster", "create", "harbour", "--wait"]);
@@ -261,7 +261,7 @@ fn whoever_waits_may_be_killed_and_the_operation_goes_on() {
     waiting.wait().unwrap();
     until_made(&home, "harbour");
 
-    // Another who stops by Ctrl-C is told how to follow. The cloud removes nothing meanwhile.
+    // A client that is stopped with Ctrl-C prints how to follow the operation. The cloud removes nothing meanwhile.
     done(&home, &["cloud", "fault", "set", "throttled=1", "--verb", "delete"]);
     let mut deleting = home.shipshape(&["cluster", "delete", "harbour", "--yes", "--wait"]);
     let deleting = deleting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -291,7 +291,7 @@ fn refusals_say_what_would_be_accepted() {
             assert!(said.contains(word), "{arguments:?}: {said}");
         }
     };
-    check(&["cluster", "create", "a b"], &["\"a b\" is no name for a cluster"]);
+    check(&["cluster", "create", "a b"], &["\"a b\" is not a valid cluster name"]);
     check(
         &["cluster", "create", "harbour", "--version", "1.2.3"],
         &["cluster harbour", "version", "`shipshape version list`"],
@@ -302,11 +302,14 @@ fn refusals_say_what_would_be_accepted() {
         &["cluster", "create", "harbour", "--dry-run", "--worker-count", "99"],
         &["would be rejected", "count"],
     );
-    check(&["cluster", "update", "harbour", "--reconcile"], &["there is no cluster \"harbour\""]);
-    check(&["cluster", "delete", "harbour", "--yes"], &["there is no cluster \"harbour\""]);
-    check(&["operation", "show", "x"], &["\"x\" is no operation's id"]);
+    check(&["cluster", "update", "harbour", "--reconcile"], &["cluster \"harbour\" not found"]);
+    check(&["cluster", "delete", "harbour", "--yes"], &["cluster \"harbour\" not found"]);
+    check(&["operation", "show", "x"], &["\"x\" is not the id of an operation"]);
     let nobody = uuid();
-    check(&["operation", "show", &nobody], &["there is no operation", "--subscription and --location"]);
+    check(
+        &["operation", "show", &nobody],
+        &["not found in the subscriptions", "--subscription and --location"],
+    );
     check(&["cloud", "principal", "show", "nobody"], &["`shipshape cloud principal list`"]);
 
     let dry = home.run(&["cluster", "create", "harbour", "--dry-run"]);

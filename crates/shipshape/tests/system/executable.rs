@@ -105,8 +105,8 @@ impl Home {
             }
         }
         // Of several, the health endpoint's is the one that tests ask.
-        let told = banner.split_once("health ").map_or(banner.as_str(), |(_, rest)| rest);
-        let address = told.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let health = banner.split_once("health ").map_or(banner.as_str(), |(_, rest)| rest);
+        let address = health.split("://").nth(1).and_then(|rest| rest.split_whitespace().next());
         // Read as it comes: a process whose pipe is full stands still.
         let mut stderr = child.stderr.take().unwrap();
         let log = std::thread::spawn(move || {
@@ -114,8 +114,8 @@ impl Home {
             let _ = stderr.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
-        let told = Arc::new(Mutex::new(String::new()));
-        let heard = told.clone();
+        let output = Arc::new(Mutex::new(String::new()));
+        let heard = output.clone();
         let address = address.expect(&banner).to_owned();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
@@ -124,7 +124,7 @@ impl Home {
                 heard.push('\n');
             }
         });
-        Up { address, banner, told, child, log: Some(log) }
+        Up { address, banner, output, child, log: Some(log) }
     }
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
 pub(crate) struct Up {
     pub(crate) address: String,
     pub(crate) banner: String,
-    told: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
     child: Child,
     log: Option<JoinHandle<String>>,
 }
@@ -181,8 +181,8 @@ impl Up {
     }
 
     /// What it has said on standard output since its banner.
-    pub(crate) fn told(&self) -> String {
-        self.told.lock().unwrap().clone()
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().unwrap().clone()
     }
 
     /// Its soft and its hard limit on open files.

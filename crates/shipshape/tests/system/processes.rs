@@ -38,7 +38,7 @@ fn a_process_that_says_that_it_is_ready_listens_everywhere() {
     let command = home.shipshape(&["up", "--health", &health, "--api", &api, "--portal", &portal]);
     let (ended, is_over) = std::sync::mpsc::channel::<()>();
     let asking = std::thread::spawn(move || {
-        // Asks until it is told that it is ready, and then at once those who are to be ready.
+        // Polls the readiness of the process, then at once that of the processes that must be ready.
         while is_over.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
             if TcpStream::connect(&health).is_ok() && get(&health, "/readyz").0 == 200 {
                 return Some([&api, &portal].map(|it| TcpStream::connect(it).is_ok()));
@@ -109,9 +109,9 @@ fn an_unwritable_directory_is_one_sentence() {
         );
         assert_eq!(answer.stderr.lines().count(), 1, "{answer:?}");
     };
-    check("/proc/nowhere/ship", "cannot be made");
+    check("/proc/nowhere/ship", "cannot be created");
     check("/proc/self", "cannot be written to");
-    check("/dev/null/ship", "cannot be made");
+    check("/dev/null/ship", "cannot be created");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn logs_in_a_pipe_have_no_colour() {
 }
 
 #[test]
-fn the_version_is_told_to_people_and_programs() {
+fn the_version_is_printed_for_people_and_programs() {
     let home = Home::new();
     let answer = home.run(&["version"]);
     assert_eq!(answer.code, Some(0));

@@ -25,7 +25,7 @@ fn sim_starts_tells_its_clusters_takes_faults_and_ends_in_peace() {
 
     let second = home.run(&["sim"]);
     assert_eq!(second.code, Some(1), "{second:?}");
-    assert!(second.stderr.contains("another simulation runs there"), "{second:?}");
+    assert!(second.stderr.contains("another simulation uses this directory"), "{second:?}");
     sim.signal("TERM");
     let answer = sim.end();
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -39,14 +39,14 @@ fn what_is_asked_of_a_simulation_wrongly_is_one_sentence() {
     assert!(nobody.stderr.starts_with("error: no simulation runs in "), "{nobody:?}");
     let wrong = home.run(&["sim", "fault", "sim-1", "501"]);
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
-    assert!(wrong.stderr.contains("\"501\" is no fault; accepted are latency=DURATION"), "{wrong:?}");
+    assert!(wrong.stderr.contains("\"501\" is not a fault; accepted: latency=DURATION"), "{wrong:?}");
     let none = home.run(&["sim", "--clusters", "0"]);
     assert_eq!(none.code, Some(2), "{none:?}");
     assert!(none.stderr.contains("0 is not in 1..=1000"), "{none:?}");
     let sim = home.sim(&["--clusters", "1", "--nodes", "1"]);
     let unknown = home.run(&["sim", "fault", "sim-9", "reset"]);
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
-    assert_eq!(unknown.stderr, "error: there is no cluster \"sim-9\"; there are sim-1\n");
+    assert_eq!(unknown.stderr, "error: cluster \"sim-9\" not found; clusters: sim-1\n");
     sim.signal("INT");
     assert_eq!(sim.end().code, Some(0));
 }

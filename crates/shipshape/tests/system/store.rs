@@ -117,7 +117,7 @@ fn a_store_in_use_can_be_checked_listed_verified_and_copied() {
     testkit::wait_until("the sealer", std::time::Duration::from_secs(20), || {
         let verify = home.run(&["audit", "verify"]);
         assert_eq!(verify.code, Some(0), "{verify:?}");
-        verify.stdout.starts_with("9 sealed records are whole, 0 wait").then_some(())
+        verify.stdout.starts_with("9 sealed records verified, 0 not sealed yet").then_some(())
     })
     .unwrap();
     let copy = home.run(&["store", "backup", "copy.db"]);
@@ -125,7 +125,7 @@ fn a_store_in_use_can_be_checked_listed_verified_and_copied() {
     let again = home.run(&["store", "backup", "copy.db"]);
     assert_eq!(
         (again.code, again.stderr.as_str()),
-        (Some(1), "error: backup copy.db: is there already; give a new name\n")
+        (Some(1), "error: backup copy.db: already exists; pass another name\n")
     );
     let of_copy = home.run(&["store", "check", "--store", "sqlite:copy.db", "-o", "json"]);
     assert_eq!(of_copy.code, Some(0), "{of_copy:?}");
@@ -133,7 +133,7 @@ fn a_store_in_use_can_be_checked_listed_verified_and_copied() {
 
     let second = home.refused_up(&[]);
     assert_eq!(second.code, Some(1));
-    assert!(second.stderr.contains("shipshape: is in use by another process (process "), "{second:?}");
+    assert!(second.stderr.contains("shipshape: in use by another process (process "), "{second:?}");
     assert_eq!(second.stderr.lines().count(), 1, "{second:?}");
     up.signal("TERM");
     assert_eq!(up.end().code, Some(0));
@@ -223,7 +223,7 @@ fn what_another_process_works_on_is_left_alone() {
     let up = home.up(&["--store", database.url(), "--set", "cloud.pace=0"]);
     let made = home.run(&["cluster", "create", "harbour", "--wait"]);
     assert_eq!(made.code, Some(0), "{made:?}");
-    // and whoever holds the other operation still does.
+    // and the other operation is still held.
     let held = runtime.block_on(elsewhere.work(operation)).unwrap().unwrap();
     assert_eq!(held.step.as_deref(), Some("network"), "nobody went on with it");
     let went_on = elsewhere.checkpoint(claimed[0].lease, "subnets", json!({ "subnet": 8 }));
@@ -241,12 +241,12 @@ fn a_rotated_key_opens_everything_and_the_old_one_nothing() {
     let rotate = home.run(&["store", "rotate-key"]);
     assert_eq!(rotate.code, Some(0), "{rotate:?}");
     assert!(
-        rotate.stdout.contains(" seals from now on (sealed anew: 2); the old keys are gone from "),
+        rotate.stdout.contains(" is current (2 secrets sealed again); the old keys were removed from "),
         "{rotate:?}"
     );
     assert_eq!(home.run(&["store", "check"]).code, Some(0));
-    let told = home.run(&["audit", "list", "--action", "store.rotate-key"]);
-    assert!(told.stdout.contains("service:rotate-key") && told.stdout.contains("/keys/k"), "{told:?}");
+    let audit = home.run(&["audit", "list", "--action", "store.rotate-key"]);
+    assert!(audit.stdout.contains("service:rotate-key") && audit.stdout.contains("/keys/k"), "{audit:?}");
     block_on(async {
         let store = open(&data(&home)).await;
         assert!(store.clusters().kubeconfig(imported).await.unwrap().is_some());
@@ -284,7 +284,7 @@ fn commands_on_a_store_that_is_not_there_say_so() {
         let answer = home.run(arguments);
         assert_eq!(answer.code, Some(1), "{arguments:?} {answer:?}");
         assert!(
-            answer.stderr.contains("does not exist") || answer.stderr.contains("there is no store"),
+            answer.stderr.contains("does not exist") || answer.stderr.contains("no store at"),
             "{answer:?}"
         );
         assert_eq!(answer.stderr.lines().count(), 1, "{answer:?}");
@@ -293,7 +293,7 @@ fn commands_on_a_store_that_is_not_there_say_so() {
     assert!(import.code == Some(1) && import.stderr.contains("the key file"), "{import:?}");
     let migrate = home.run(&["store", "migrate"]);
     assert_eq!(migrate.code, Some(0), "{migrate:?}");
-    assert!(migrate.stdout.contains("schema 0 was brought to 8"), "{migrate:?}");
+    assert!(migrate.stdout.contains("schema migrated from 0 to 8"), "{migrate:?}");
     assert!(home.run(&["store", "migrate"]).stdout.contains("schema 8 is up to date"));
 }
 

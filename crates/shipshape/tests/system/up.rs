@@ -70,10 +70,10 @@ fn is_held_by(home: &Home, cluster: &str, what: &str) -> bool {
     steps.any(|message| message.contains(what))
 }
 
-/// Waits until the whole story was told.
-fn until_the_story_is_told(home: &Home) {
-    wait_until("the story is told", PATIENCE, || {
-        let told = has(home, "anchor", "drain-node", "Completed")
+/// Waits until the demo is complete.
+fn wait_for_demo(home: &Home) {
+    wait_until("the demo is complete", PATIENCE, || {
+        let complete = has(home, "anchor", "drain-node", "Completed")
             && has(home, "anchor", "drain-node", "Cancelled")
             && has(home, "beacon", "cluster-health", "Failed")
             && has(home, "capstan", "drain-node", "InProgress")
@@ -81,7 +81,7 @@ fn until_the_story_is_told(home: &Home) {
             && has(home, "davit", "cluster-health", "Pending")
             && has(home, "ensign", "restart-when-steady", "Completed")
             && has(home, "ensign", "drain-node", "Pending");
-        told.then_some(())
+        complete.then_some(())
     })
     .unwrap_or_else(|error| {
         let all: Vec<_> =
@@ -104,7 +104,7 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
     up.end();
     let up = home.up(&["--demo=6"]);
     until_all_are_ready(&home, 6);
-    until_the_story_is_told(&home);
+    wait_for_demo(&home);
 
     assert_eq!(json(&home, &["schedule", "list"]).as_array().unwrap().len(), 3);
     let tasks = json(&home, &["task", "list"]);
@@ -120,7 +120,7 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
         })
         .collect();
     assert!(places.len() >= 4, "several subscriptions and locations: {places:?}");
-    // Each trouble is told by the one who is asked why.
+    // `why` names each cause.
     let trouble = |cluster: &str, task: &str, state: &str| {
         let listed = json(&home, &["manifest", "list", "--cluster", cluster]);
         // What the schedules made waits for its time, and is no trouble.
@@ -154,7 +154,7 @@ fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice()
     let plan = json(&home, &["plan", "--for", "7d", "--cluster", "anchor"]);
     assert!(plan["runs"].as_u64().unwrap() > 1000 && plan["misses"] == 0, "{:#}", plan["entries"][0]);
     let plan = done(&home, &["plan", "--for", "7d", "--cluster", "anchor"]);
-    assert!(plan.contains("every 5 min, ") && plan.contains("all begin in time"), "{plan}");
+    assert!(plan.contains("every 5 min, ") && plan.contains("all start in time"), "{plan}");
     let plan = json(&home, &["plan", "--for", "7d", "--cluster", "davit"]);
     assert_eq!(
         (&plan["misses"], &plan["entries"][0]["reason"]),
@@ -216,7 +216,7 @@ fn the_tour_works_as_printed() {
     let home = Home::new();
     let up = home.up(&["--demo=5"]);
     until_all_are_ready(&home, 5);
-    until_the_story_is_told(&home);
+    wait_for_demo(&home);
     let executable = Path::new(env!("CARGO_BIN_EXE_shipshape")).parent().unwrap();
     let mut shell = std::process::Command::new("sh");
     shell.args(["-eu", "-c", &tour()]).env_clear().env("HOME", home.directory.path());
@@ -231,7 +231,7 @@ fn the_tour_works_as_printed() {
         "health-of-canaries",
         "cluster/harbour created",
         "cluster/harbour deleted",
-        "sealed records are whole",
+        "sealed records verified",
     ] {
         assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
     }
@@ -241,7 +241,7 @@ fn the_tour_works_as_printed() {
 }
 
 #[test]
-fn things_that_happen_are_told_a_line_each() {
+fn each_event_is_printed_on_a_line_of_its_own() {
     let home = Home::new();
     let up = home.up(&["--set", "cloud.pace=0"]);
     done(&home, &["cluster", "create", "harbour", "--wait"]);
@@ -251,10 +251,10 @@ fn things_that_happen_are_told_a_line_each() {
         "cluster harbour  ready after",
         "cluster-health on harbour  Completed",
     ] {
-        wait_until(line, PATIENCE, || up.told().contains(line).then_some(())).unwrap();
+        wait_until(line, PATIENCE, || up.output().contains(line).then_some(())).unwrap();
     }
-    let told = up.told();
-    assert!(told.lines().all(|line| line.chars().count() < 180), "{told}");
+    let output = up.output();
+    assert!(output.lines().all(|line| line.chars().count() < 180), "{output}");
     up.signal("TERM");
     let answer = up.end();
     assert_eq!(
@@ -286,7 +286,7 @@ fn the_portal_is_beside_the_api_and_alone_as_its_client() {
         &[&["portal", "--health", "127.0.0.1:0", "--portal", "0.0.0.0:0", "--log-level", "off"], &with[..]]
             .concat(),
     );
-    refused(&answer, "portal.oidc.issuer does not say how people sign in");
+    refused(&answer, "requires sign-in; set portal.oidc.issuer");
     let alone = home.portal(&with);
     assert!(
         alone.banner.contains(&format!("sign in  https://{}/login/link/", alone.at("portal"))),
@@ -369,7 +369,7 @@ fn whichever_port_is_in_use_nothing_is_touched() {
         let answer = home.refused_up(&[flag, &address]);
         refused(
             &answer,
-            &format!("{key} {address}: the port is in use by another process; choose another with {flag}"),
+            &format!("{key} {address}: the port is in use by another process; pass another with {flag}"),
         );
         untouched(&data, &before, flag);
     }
@@ -381,7 +381,7 @@ fn a_directory_that_another_process_uses_is_refused_whatever_the_ports() {
     let up = home.up(&[]);
     let answer = home.refused_up(&[]);
     refused(&answer, "data_dir ");
-    assert!(answer.stderr.contains(": is in use by another process (process "), "{answer:?}");
+    assert!(answer.stderr.contains(": in use by another process (process "), "{answer:?}");
     assert_eq!(up.get("/readyz").0, 200, "the first goes on");
     up.signal("TERM");
     assert_eq!(up.end().code, Some(0));
@@ -395,7 +395,7 @@ fn a_directory_of_somebody_else_is_refused_and_left_alone() {
     std::fs::write(theirs.join("chapter-1.tex"), "Call me Ishmael.").unwrap();
     let before = contents(&theirs);
     let answer = home.refused_up(&["--data-dir", theirs.to_str().unwrap()]);
-    refused(&answer, "holds \"chapter-1.tex\" and nothing of Shipshape's; name an empty directory");
+    refused(&answer, "contains \"chapter-1.tex\" and no file of Shipshape; pass an empty directory");
     untouched(&theirs, &before, "a refusal");
 
     // A file in the store's place that is no store.
@@ -509,7 +509,7 @@ fn what_is_no_demonstration_is_refused_by_its_flag() {
         ),
         (
             &["up", "--insecure", "--portal", "0.0.0.0:0"],
-            "portal.listen = 0.0.0.0:0 (flag --portal) can be reached from elsewhere",
+            "portal.listen = 0.0.0.0:0 (flag --portal) is not a loopback address",
         ),
     ] {
         let answer = home.run(arguments);

@@ -61,7 +61,7 @@ impl FromStr for FaultArg {
     fn from_str(text: &str) -> Result<FaultArg, String> {
         let unknown = || {
             format!(
-                "{text:?} is no fault; accepted are throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied, fails=CODE, unseen=DURATION and spreads-late=DURATION"
+                "{text:?} is not a fault; accepted: throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied, fails=CODE, unseen=DURATION, spreads-late=DURATION"
             )
         };
         let span = |text: &str| text.parse::<TimeSpan>().map(TimeSpan::duration).map_err(|_| unknown());
@@ -87,7 +87,7 @@ impl FromStr for FaultArg {
             Some(("quota", value)) => CloudFault::Quota { quota: value.to_owned() },
             Some(("fails", value)) => CloudFault::ProvisioningFails {
                 code: value.to_owned(),
-                message: "It was made to fail by hand.".to_owned(),
+                message: "Injected fault.".to_owned(),
             },
             Some(("unseen", value)) => CloudFault::DelayedVisibility { millis: millis(value)? },
             Some(("spreads-late", value)) => CloudFault::DelayedPropagation { millis: millis(value)? },
@@ -114,7 +114,7 @@ pub(super) async fn run(command: &FaultCommand, invocation: &Invocation<'_>) -> 
                 times: *times,
                 share: *share,
             };
-            let sentence = format!("fault set: {}\n", rule.cells_text());
+            let sentence = format!("fault set: {}\n", rule.description());
             invocation.cloud(connect)?.cloud.inject(rule).await?;
             output::show(&sentence)
         }
@@ -129,12 +129,12 @@ pub(super) async fn run(command: &FaultCommand, invocation: &Invocation<'_>) -> 
 }
 
 /// Text of a fault rule.
-trait InWords {
-    fn cells_text(&self) -> String;
+trait DescribeFault {
+    fn description(&self) -> String;
 }
 
-impl InWords for FaultRule {
-    fn cells_text(&self) -> String {
+impl DescribeFault for FaultRule {
+    fn description(&self) -> String {
         let verb =
             self.verb.as_deref().map_or_else(|| "every call".to_owned(), |verb| format!("calls of {verb}"));
         let about = self.about.as_deref().map(|about| format!(" about {about}")).unwrap_or_default();
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read_as_they_are_written() {
+    fn faults_are_parsed() {
         let check = |text: &str, expect: CloudFault| assert_eq!(text.parse(), Ok(FaultArg(expect)), "{text}");
         check("throttled=5", CloudFault::Throttled { after_seconds: 5 });
         check("throttled=1m", CloudFault::Throttled { after_seconds: 60 });
@@ -186,10 +186,10 @@ mod tests {
         check("quota=cores", CloudFault::Quota { quota: "cores".to_owned() });
         check("unseen=500ms", CloudFault::DelayedVisibility { millis: 500 });
         for wrong in ["", "slow", "throttled", "throttled=", "hangs=long", "quota=", "x=y"] {
-            let said = wrong.parse::<FaultArg>().unwrap_err();
+            let error = wrong.parse::<FaultArg>().unwrap_err();
             assert!(
-                said.starts_with(&format!("{wrong:?} is no fault; accepted are throttled=SECONDS")),
-                "{said}"
+                error.starts_with(&format!("{wrong:?} is not a fault; accepted: throttled=SECONDS")),
+                "{error}"
             );
         }
         assert!(share("0.2").is_ok() && share("2").is_err() && share("few").is_err());

@@ -105,7 +105,7 @@ pub struct ListFlags {
 
 /// Flags of a resource in a group.
 #[derive(Debug, Clone, Args)]
-pub struct OneFlags {
+pub struct ResourceFlags {
     /// Its name
     name: String,
     #[command(flatten)]
@@ -191,7 +191,7 @@ pub enum NetworkCommand {
     /// Create a network
     Create {
         #[command(flatten)]
-        one: OneFlags,
+        resource: ResourceFlags,
         /// Its addresses; may be repeated
         #[arg(long = "address-space", value_name = "CIDR", default_value = "10.0.0.0/22")]
         address_space: Vec<String>,
@@ -204,7 +204,7 @@ pub enum NetworkCommand {
     List(ListFlags),
     /// Show a network
     #[command(visible_alias = "get")]
-    Show(OneFlags),
+    Show(ResourceFlags),
     /// Delete a network
     Delete(DeleteFlags),
 }
@@ -215,7 +215,7 @@ pub enum SubnetCommand {
     /// Create a subnet
     Create {
         #[command(flatten)]
-        one: OneFlags,
+        resource: ResourceFlags,
         /// The network of the subnet
         #[arg(long, value_name = "NAME")]
         network: String,
@@ -233,7 +233,7 @@ pub enum SubnetCommand {
     #[command(visible_alias = "get")]
     Show {
         #[command(flatten)]
-        one: OneFlags,
+        resource: ResourceFlags,
         /// The network of the subnet
         #[arg(long, value_name = "NAME")]
         network: String,
@@ -241,7 +241,7 @@ pub enum SubnetCommand {
     /// Delete a subnet
     Delete {
         #[command(flatten)]
-        one: DeleteFlags,
+        resource: DeleteFlags,
         /// The network of the subnet
         #[arg(long, value_name = "NAME")]
         network: String,
@@ -312,10 +312,10 @@ pub enum PrincipalCommand {
 pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
         CloudCommand::Prepare { name, place, output, connect } => {
-            let place = place.of(name)?;
+            let place = place.target(name)?;
             let prepared = prepare(&invocation.cloud(connect)?, &place).await?;
             ensure_registered(&invocation.client(connect)?, &place).await?;
-            output.print_value(invocation, &prepared, |_| said(&prepared))
+            output.print_value(invocation, &prepared, |_| summary(&prepared))
         }
         CloudCommand::Group(command) => group(command, invocation).await,
         CloudCommand::Network(command) => network(command, invocation).await,
@@ -323,7 +323,7 @@ pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow:
         CloudCommand::Principal(command) => principal(command, invocation).await,
         CloudCommand::Resources(flags) => list(flags, invocation, |_| true).await,
         CloudCommand::Show { id, output, connect } => {
-            output.print(invocation, &found(&invocation.cloud(connect)?, id).await?)
+            output.print(invocation, &get_resource(&invocation.cloud(connect)?, id).await?)
         }
         CloudCommand::Certificates { output, connect } => {
             output.print_list(invocation, &invocation.cloud(connect)?.cloud.certificates().await?)
@@ -335,7 +335,7 @@ pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow:
     }
 }
 
-fn said(prepared: &Prepared) -> String {
+fn summary(prepared: &Prepared) -> String {
     format!(
         "Group:          {}\nNetwork:        {}\nMaster subnet:  {}\nWorker subnet:  {}\nClient ID:      {}\nSecret file:    {}\n",
         prepared.group,
@@ -354,22 +354,21 @@ async fn group(command: &GroupCommand, invocation: &Invocation<'_>) -> anyhow::R
     match command {
         GroupCommand::Create { name, subscription, location, output, connect } => {
             let properties = Properties::ResourceGroup { managed_by: None };
-            let made =
+            let created =
                 invocation.cloud(connect)?.ensure(&id(subscription, name)?, location, properties).await?;
-            output.print_change(invocation, &made, "created")
+            output.print_change(invocation, &created, "created")
         }
         GroupCommand::List { subscription, output, connect } => {
             output.print_list(invocation, &invocation.cloud(connect)?.cloud.groups(subscription).await?)
         }
-        GroupCommand::Show { name, subscription, output, connect } => {
-            output.print(invocation, &found(&invocation.cloud(connect)?, &id(subscription, name)?).await?)
-        }
+        GroupCommand::Show { name, subscription, output, connect } => output
+            .print(invocation, &get_resource(&invocation.cloud(connect)?, &id(subscription, name)?).await?),
         GroupCommand::Delete { name, subscription, confirm, connect } => {
             remove(
                 &invocation.cloud(connect)?,
                 &id(subscription, name)?,
                 *confirm,
-                "group with all that it holds",
+                "group and all its resources",
             )
             .await
         }
@@ -381,23 +380,30 @@ async fn network(command: &NetworkCommand, invocation: &Invocation<'_>) -> anyho
         Ok(prepare::network_id(&within.id()?, name).as_str().parse()?)
     };
     match command {
-        NetworkCommand::Create { one, address_space, location } => {
+        NetworkCommand::Create { resource, address_space, location } => {
             let properties = Properties::VirtualNetwork { address_space: address_space.clone() };
-            let made = invocation
-                .cloud(&one.connect)?
-                .ensure(&id(&one.within, &one.name)?, location, properties)
+            let created = invocation
+                .cloud(&resource.connect)?
+                .ensure(&id(&resource.within, &resource.name)?, location, properties)
                 .await?;
-            one.output.print_change(invocation, &made, "created")
+            resource.output.print_change(invocation, &created, "created")
         }
         NetworkCommand::List(flags) => {
             list(flags, invocation, |kind| kind == ResourceKind::VirtualNetwork).await
         }
-        NetworkCommand::Show(one) => one
-            .output
-            .print(invocation, &found(&invocation.cloud(&one.connect)?, &id(&one.within, &one.name)?).await?),
-        NetworkCommand::Delete(one) => {
-            remove(&invocation.cloud(&one.connect)?, &id(&one.within, &one.name)?, one.confirm, "network")
-                .await
+        NetworkCommand::Show(resource) => resource.output.print(
+            invocation,
+            &get_resource(&invocation.cloud(&resource.connect)?, &id(&resource.within, &resource.name)?)
+                .await?,
+        ),
+        NetworkCommand::Delete(resource) => {
+            remove(
+                &invocation.cloud(&resource.connect)?,
+                &id(&resource.within, &resource.name)?,
+                resource.confirm,
+                "network",
+            )
+            .await
         }
     }
 }
@@ -407,7 +413,7 @@ async fn subnet(command: &SubnetCommand, invocation: &Invocation<'_>) -> anyhow:
         Ok(prepare::network_id(&within.id()?, network).child("subnets", name).as_str().parse()?)
     };
     match command {
-        SubnetCommand::Create { one, network, prefix, location } => {
+        SubnetCommand::Create { resource, network, prefix, location } => {
             let properties = Properties::Subnet {
                 address_prefix: prefix.clone(),
                 security_group: None,
@@ -416,18 +422,20 @@ async fn subnet(command: &SubnetCommand, invocation: &Invocation<'_>) -> anyhow:
                 service_endpoints: Vec::new(),
                 private_link_policies: false,
             };
-            let id = id(&one.within, network, &one.name)?;
-            let made = invocation.cloud(&one.connect)?.ensure(&id, location, properties).await?;
-            one.output.print_change(invocation, &made, "created")
+            let id = id(&resource.within, network, &resource.name)?;
+            let created = invocation.cloud(&resource.connect)?.ensure(&id, location, properties).await?;
+            resource.output.print_change(invocation, &created, "created")
         }
         SubnetCommand::List(flags) => list(flags, invocation, |kind| kind == ResourceKind::Subnet).await,
-        SubnetCommand::Show { one, network } => {
-            let id = id(&one.within, network, &one.name)?;
-            one.output.print(invocation, &found(&invocation.cloud(&one.connect)?, &id).await?)
+        SubnetCommand::Show { resource, network } => {
+            let id = id(&resource.within, network, &resource.name)?;
+            resource
+                .output
+                .print(invocation, &get_resource(&invocation.cloud(&resource.connect)?, &id).await?)
         }
-        SubnetCommand::Delete { one, network } => {
-            let id = id(&one.within, network, &one.name)?;
-            remove(&invocation.cloud(&one.connect)?, &id, one.confirm, "subnet").await
+        SubnetCommand::Delete { resource, network } => {
+            let id = id(&resource.within, network, &resource.name)?;
+            remove(&invocation.cloud(&resource.connect)?, &id, resource.confirm, "subnet").await
         }
     }
 }
@@ -440,57 +448,58 @@ async fn principal(command: &PrincipalCommand, invocation: &Invocation<'_>) -> a
                 RightsArg::Everywhere => Rights::Everywhere,
                 RightsArg::ByRoles => Rights::ByRoles,
             };
-            let made = simulated.cloud.create_principal(name, rights).await?;
-            let file = prepare::keep_secret(&simulated, &made.principal.client_id, &made.secret)?;
-            output::note(&format!("its secret is in {}", file.display()));
-            output.print_change(invocation, &made.principal, "created")
+            let created = simulated.cloud.create_principal(name, rights).await?;
+            let file = prepare::store_secret(&simulated, &created.principal.client_id, &created.secret)?;
+            output::note(&format!("secret stored in {}", file.display()));
+            output.print_change(invocation, &created.principal, "created")
         }
         PrincipalCommand::List { output, connect } => {
             output.print_list(invocation, &invocation.cloud(connect)?.cloud.principals().await?)
         }
         PrincipalCommand::Show { principal, output, connect } => {
-            output.print(invocation, &known(&invocation.cloud(connect)?, principal).await?)
+            output.print(invocation, &find_principal(&invocation.cloud(connect)?, principal).await?)
         }
         PrincipalCommand::Secret { principal, connect } => {
             let simulated = invocation.cloud(connect)?;
-            let known = known(&simulated, principal).await?;
-            let made = simulated.cloud.change_secret(&known.client_id).await?;
-            let file = prepare::keep_secret(&simulated, &known.client_id, &made.secret)?;
-            output::show(&format!("principal/{} has another secret, in {}\n", known.name, file.display()))
+            let found = find_principal(&simulated, principal).await?;
+            let created = simulated.cloud.change_secret(&found.client_id).await?;
+            let file = prepare::store_secret(&simulated, &found.client_id, &created.secret)?;
+            output::show(&format!("principal/{} secret replaced; stored in {}\n", found.name, file.display()))
         }
         PrincipalCommand::Delete { principal, confirm, connect } => {
             let simulated = invocation.cloud(connect)?;
-            let PrincipalInfo { name, client_id, .. } = known(&simulated, principal).await?;
-            confirm.ask(&format!("Remove principal {name}"))?;
+            let PrincipalInfo { name, client_id, .. } = find_principal(&simulated, principal).await?;
+            confirm.ask(&format!("Delete principal {name}"))?;
             simulated.cloud.arrange(Setting::DeletePrincipal { client_id: client_id.clone() }).await?;
-            prepare::forget_secret(&simulated, &client_id);
+            prepare::remove_secret(&simulated, &client_id);
             output::show(&format!("principal/{name} deleted\n"))
         }
     }
 }
 
-async fn known(simulated: &SimulatedCloud, text: &str) -> anyhow::Result<PrincipalInfo> {
+async fn find_principal(simulated: &SimulatedCloud, text: &str) -> anyhow::Result<PrincipalInfo> {
     let principals = simulated.cloud.principals().await?;
     let found = principals.into_iter().find(|it| it.name == text || it.client_id.eq_ignore_ascii_case(text));
     found.with_context(|| {
-        format!("there is no principal {text:?}; `shipshape cloud principal list` shows those that there are")
+        format!("principal {text:?} not found; run `shipshape cloud principal list` to list the principals")
     })
 }
 
 async fn list(
     flags: &ListFlags,
     invocation: &Invocation<'_>,
-    meant: impl Fn(ResourceKind) -> bool,
+    is_selected: impl Fn(ResourceKind) -> bool,
 ) -> anyhow::Result<()> {
     let resources = invocation.cloud(&flags.connect)?.cloud.list(&flags.within.id()?).await?;
-    let resources: Vec<Resource> = resources.into_iter().filter(|it| meant(it.properties.kind())).collect();
+    let resources: Vec<Resource> =
+        resources.into_iter().filter(|it| is_selected(it.properties.kind())).collect();
     flags.output.print_list(invocation, &resources)
 }
 
-async fn found(simulated: &SimulatedCloud, id: &ResourceId) -> anyhow::Result<Resource> {
+async fn get_resource(simulated: &SimulatedCloud, id: &ResourceId) -> anyhow::Result<Resource> {
     simulated.cloud.get(id).await?.with_context(|| {
         format!(
-            "there is no {id}; `shipshape cloud resources --group {}` shows what its group holds",
+            "{id} not found; run `shipshape cloud resources --group {}` to list the resources of its group",
             id.resource_group()
         )
     })
@@ -503,9 +512,9 @@ async fn remove(
     what: &str,
 ) -> anyhow::Result<()> {
     if simulated.cloud.get(id).await?.is_none() {
-        bail!("there is no {id}");
+        bail!("{id} not found");
     }
-    confirm.ask(&format!("Remove the {what} {}", id.name()))?;
+    confirm.ask(&format!("Delete the {what} {}", id.name()))?;
     simulated.cloud.delete(id).await?;
     output::show(&format!("{} is being deleted\n", id.name()))
 }

@@ -41,7 +41,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// The resources that would be prepared, for a dry run.
     pub(crate) fn planned(place: &ClusterTarget) -> Prepared {
-        let ids = Ids::of(place);
+        let ids = PreparedIds::new(place);
         Prepared {
             group: ids.group.to_string(),
             network: ids.network.to_string(),
@@ -49,7 +49,7 @@ impl Prepared {
             worker_subnet: ids.worker.to_string(),
             client_id: uuid::Uuid::nil().to_string(),
             client_secret_file: PathBuf::new(),
-            client_secret: Secret::new("made-with-the-cluster".to_owned()),
+            client_secret: Secret::new("created-with-the-cluster".to_owned()),
         }
     }
 
@@ -71,19 +71,19 @@ impl From<Prepared> for Provided {
 }
 
 /// Ids of the resources.
-struct Ids {
+struct PreparedIds {
     group: ResourceId,
     network: ResourceId,
     master: ResourceId,
     worker: ResourceId,
 }
 
-impl Ids {
-    fn of(place: &ClusterTarget) -> Ids {
+impl PreparedIds {
+    fn new(place: &ClusterTarget) -> PreparedIds {
         let group = ResourceId::group(&place.subscription, &place.group);
         let network = network_id(&group, &format!("{}-vnet", place.name));
         let (master, worker) = (network.child("subnets", "master"), network.child("subnets", "worker"));
-        Ids { group, network, master, worker }
+        PreparedIds { group, network, master, worker }
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn network_id(group: &ResourceId, name: &str) -> ResourceId {
 
 /// Creates the missing resources; idempotent.
 pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -> anyhow::Result<Prepared> {
-    let ids = Ids::of(place);
+    let ids = PreparedIds::new(place);
     let subnet = |prefix: &str| Properties::Subnet {
         address_prefix: prefix.to_owned(),
         security_group: None,
@@ -153,19 +153,19 @@ async fn principal(
     simulated: &SimulatedCloud,
     name: &str,
 ) -> anyhow::Result<(String, Secret<String>, PathBuf)> {
-    let known = simulated.cloud.principals().await?.into_iter().find(|it| it.name == name);
-    if let Some(known) = &known {
-        let file = secret_file(simulated, &known.client_id);
+    let existing = simulated.cloud.principals().await?.into_iter().find(|it| it.name == name);
+    if let Some(existing) = &existing {
+        let file = secret_file(simulated, &existing.client_id);
         if let Ok(text) = std::fs::read_to_string(&file) {
-            return Ok((known.client_id.clone(), Secret::new(text.trim_end().to_owned()), file));
+            return Ok((existing.client_id.clone(), Secret::new(text.trim_end().to_owned()), file));
         }
     }
-    let made = match known {
-        Some(known) => simulated.cloud.change_secret(&known.client_id).await?,
+    let created = match existing {
+        Some(existing) => simulated.cloud.change_secret(&existing.client_id).await?,
         None => simulated.cloud.create_principal(name, Rights::Everywhere).await?,
     };
-    let file = keep_secret(simulated, &made.principal.client_id, &made.secret)?;
-    Ok((made.principal.client_id, made.secret, file))
+    let file = store_secret(simulated, &created.principal.client_id, &created.secret)?;
+    Ok((created.principal.client_id, created.secret, file))
 }
 
 fn secret_file(simulated: &SimulatedCloud, client_id: &str) -> PathBuf {
@@ -173,7 +173,7 @@ fn secret_file(simulated: &SimulatedCloud, client_id: &str) -> PathBuf {
 }
 
 /// Stores a principal's secret in a file that only its owner can read.
-pub(super) fn keep_secret(
+pub(super) fn store_secret(
     simulated: &SimulatedCloud,
     client_id: &str,
     secret: &Secret<String>,
@@ -184,13 +184,13 @@ pub(super) fn keep_secret(
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .with_context(|| format!("{}: cannot be made", directory.display()))?;
+        .with_context(|| format!("{}: cannot be created", directory.display()))?;
     private_file::write(&file, secret.expose())?;
     Ok(file)
 }
 
 /// Removes the secret of a deleted principal.
-pub(super) fn forget_secret(simulated: &SimulatedCloud, client_id: &str) {
+pub(super) fn remove_secret(simulated: &SimulatedCloud, client_id: &str) {
     // The file may not exist.
     let _ = std::fs::remove_file(secret_file(simulated, client_id));
 }

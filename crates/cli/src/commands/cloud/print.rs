@@ -25,8 +25,9 @@ fn detail(properties: &Properties) -> String {
         }
         Properties::VirtualNetwork { address_space } => address_space.join(","),
         Properties::Subnet { address_prefix, security_group, .. } => {
-            let guard = id(security_group).map(|name| format!(", guarded by {name}")).unwrap_or_default();
-            format!("{address_prefix}{guard}")
+            let filter =
+                id(security_group).map(|name| format!(", security group {name}")).unwrap_or_default();
+            format!("{address_prefix}{filter}")
         }
         Properties::PublicIp { address } | Properties::PrivateEndpoint { address, .. } => {
             address.clone().unwrap_or_default()
@@ -115,9 +116,9 @@ impl Printable for VaultCertificate {
     const KIND: &'static str = "certificate";
     const COLUMNS: &'static [Column] = &[
         Column("NAME", Width::Always),
-        Column("NAMES", Width::Always),
+        Column("DNS NAMES", Width::Always),
         Column("ISSUING", Width::Wide),
-        Column("ENDS", Width::Always),
+        Column("EXPIRES", Width::Always),
         Column("VERSION", Width::Always),
     ];
 
@@ -139,10 +140,10 @@ impl Printable for VaultCertificate {
         let time = |time: Option<jiff::Timestamp>| time.map(|it| with_age(it, view.now)).unwrap_or_default();
         vec![
             ("Name", self.name.clone()),
-            ("For", self.dns_names.join("\n")),
+            ("DNS names", self.dns_names.join("\n")),
             ("Version", self.version.clone().unwrap_or_default()),
-            ("Good from", time(self.not_before)),
-            ("Good until", time(self.not_after)),
+            ("Valid from", time(self.not_before)),
+            ("Valid until", time(self.not_after)),
             ("Issuing", if self.issuing { "yes" } else { "no" }.to_owned()),
         ]
     }
@@ -154,7 +155,7 @@ impl Printable for PullToken {
         Column("NAME", Width::Always),
         Column("REGISTRY", Width::Always),
         Column("ISSUED", Width::Always),
-        Column("ENDS", Width::Always),
+        Column("EXPIRES", Width::Always),
     ];
 
     fn name(&self) -> String {
@@ -171,6 +172,6 @@ impl Printable for PullToken {
     }
 
     fn details(&self, view: &View) -> Vec<(&'static str, String)> {
-        ["Name", "Registry", "Issued", "Ends"].into_iter().zip(self.cells(view)).collect()
+        ["Name", "Registry", "Issued", "Expires"].into_iter().zip(self.cells(view)).collect()
     }
 }

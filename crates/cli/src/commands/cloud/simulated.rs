@@ -40,17 +40,17 @@ struct Address {
 
 impl SimulatedCloud {
     /// The simulated cloud of the server of a context.
-    pub fn of(selected: &SelectedContext) -> anyhow::Result<SimulatedCloud> {
+    pub fn from_context(selected: &SelectedContext) -> anyhow::Result<SimulatedCloud> {
         let Some(data_dir) = selected.file.as_deref().and_then(Path::parent) else {
             bail!(
-                "--server names no data directory, where the simulated cloud would be found; use the server's context (--context NAME)"
+                "--server names no data directory with a simulated cloud; pass the context of the server (--context NAME)"
             );
         };
         let path = data_dir.join(FILE);
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
-                "{}: the server of context {} has no simulated cloud on this machine; `shipshape up` has one unless its settings name another cloud",
+                "{}: the server of context {} has no simulated cloud on this machine; `shipshape up` runs one unless its settings name another cloud",
                 path.display(),
                 selected.name
             ),
@@ -78,7 +78,7 @@ impl SimulatedCloud {
         location: &str,
         properties: Properties,
     ) -> anyhow::Result<Resource> {
-        let put = ResourceRequest {
+        let request = ResourceRequest {
             id: id.clone(),
             location: location.to_owned(),
             tags: std::collections::BTreeMap::new(),
@@ -86,7 +86,7 @@ impl SimulatedCloud {
             token: None,
         };
         let limit = Instant::now() + READY_MAX;
-        retry_transient(limit, || self.cloud.put(put.clone())).await.with_context(|| format!("{id}"))?;
+        retry_transient(limit, || self.cloud.put(request.clone())).await.with_context(|| format!("{id}"))?;
         loop {
             let found =
                 retry_transient(limit, || self.cloud.get(id)).await.with_context(|| format!("{id}"))?;
@@ -104,7 +104,7 @@ impl SimulatedCloud {
             }
             if Instant::now() > limit {
                 bail!(
-                    "{id}: is not ready after {READY_MAX:?}; `shipshape cloud show {id}` tells how it stands"
+                    "{id}: not ready after {READY_MAX:?}; run `shipshape cloud show {id}` to see its state"
                 );
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -113,16 +113,16 @@ impl SimulatedCloud {
 }
 
 /// Retries a request until the limit while its errors are transient.
-pub(super) async fn retry_transient<T, F>(limit: Instant, ask: impl Fn() -> F) -> Result<T, CloudError>
+pub(super) async fn retry_transient<T, F>(limit: Instant, request: impl Fn() -> F) -> Result<T, CloudError>
 where
     F: Future<Output = Result<T, CloudError>>,
 {
     loop {
-        match ask().await {
+        match request().await {
             Err(error) if error.class() == Class::Transient && Instant::now() < limit => {
                 tokio::time::sleep(error.retry_after().unwrap_or(POLL_INTERVAL)).await;
             }
-            answer => return answer,
+            result => return result,
         }
     }
 }

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_has_all_that_the_contract_asks_for_and_can_be_shown_without_its_secret() {
+    fn a_body_has_all_required_properties_and_can_be_shown_without_its_secret() {
         let subnet = |name: &str| {
             format!(
                 "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/{name}"
@@ -145,7 +145,7 @@ mod tests {
         };
         let body = body(&spec);
         assert_eq!(body["properties"]["clusterProfile"]["domain"], "harbour");
-        assert_eq!(body["properties"]["clusterProfile"].get("version"), None, "the server's own choice");
+        assert_eq!(body["properties"]["clusterProfile"].get("version"), None, "the server uses its default");
         assert_eq!(body["properties"]["ingressProfiles"][0]["visibility"], "Private");
         assert_eq!(body["properties"]["servicePrincipalProfile"]["clientSecret"], "hush");
         let shown = without_secrets(body).to_string();

@@ -73,21 +73,19 @@ pub struct DeleteFlags {
 pub(super) async fn update(flags: &UpdateFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let client = invocation.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
-    let cluster = require_created_here(
-        cluster,
-        "`shipshape cluster label` sets its labels, and nothing else of it is ours to change",
-    )?;
+    let cluster =
+        require_created_here(cluster, "only its labels can be changed: run `shipshape cluster label`")?;
     let name = cluster.name.clone();
     let patch = match &flags.file {
         Some(file) => input::read_file(file)?.value,
         None => {
             let tags = match flags.tags.is_empty() {
                 true => None,
-                // An update replaces all tags, so the present ones are read first.
+                // An update replaces all tags, so the current ones are read first.
                 false => {
                     let resource =
                         client.resource(&cluster.id).await.map_err(|error| with_remedy(error, &name))?;
-                    Some(import::changed(tags_of(&resource.value), &flags.tags))
+                    Some(import::changed(read_tags(&resource.value), &flags.tags))
                 }
             };
             flags.patch(tags)?
@@ -95,7 +93,7 @@ pub(super) async fn update(flags: &UpdateFlags, invocation: &Invocation<'_>) -> 
     };
     let accepted =
         client.patch_resource(&cluster.id, &patch).await.map_err(|error| with_remedy(error, &name))?;
-    operation::begun(&client, invocation, &accepted.operation, &name, "update", &flags.wait).await?;
+    operation::report_started(&client, invocation, &accepted.operation, &name, "update", &flags.wait).await?;
     let cluster = client.cluster(&cluster.id).await?.value;
     flags.output.print_change(
         invocation,
@@ -128,14 +126,14 @@ impl UpdateFlags {
         }
         if patch.is_empty() && !self.reconcile {
             bail!(
-                "nothing is to change; say --tag, --managed-outbound-ips, --client-id with --client-secret-file, -f FILE, or --reconcile to have the cluster made again as it should be"
+                "nothing to update; pass --tag, --managed-outbound-ips, --client-id with --client-secret-file, -f FILE, or --reconcile to reconcile the cluster without changes"
             );
         }
         Ok(patch.into())
     }
 }
 
-fn tags_of(resource: &Value) -> BTreeMap<String, String> {
+fn read_tags(resource: &Value) -> BTreeMap<String, String> {
     let tags = resource["tags"].as_object().into_iter().flatten();
     tags.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
@@ -144,15 +142,16 @@ fn tags_of(resource: &Value) -> BTreeMap<String, String> {
 pub(super) async fn delete(flags: &DeleteFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let client = invocation.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
-    let forget = format!("`shipshape cluster forget {}` looks after it no longer", cluster.name);
+    let forget = format!("run `shipshape cluster forget {}` to remove it from Shipshape", cluster.name);
     let cluster = require_created_here(cluster, &forget)?;
     let name = &cluster.name;
-    flags.confirm.ask(&format!("Remove cluster {name} with all that was made for it"))?;
+    flags.confirm.ask(&format!("Delete cluster {name} and its resources"))?;
     let accepted = client.delete_resource(&cluster.id).await.map_err(|error| with_remedy(error, name))?;
     let did = match accepted {
-        None => "was gone already",
+        None => "not found; nothing to delete",
         Some(accepted) => {
-            operation::begun(&client, invocation, &accepted.operation, name, "delete", &flags.wait).await?;
+            operation::report_started(&client, invocation, &accepted.operation, name, "delete", &flags.wait)
+                .await?;
             if flags.wait.is_set() { "deleted" } else { "is being deleted" }
         }
     };
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_is_in_the_change() {
+    fn a_patch_has_only_the_named_properties() {
         assert_eq!(
             patch(&["--managed-outbound-ips", "3"], None).unwrap(),
             json!({ "properties": { "networkProfile": { "loadBalancerProfile": { "managedOutboundIps": { "count": 3 } } } } })
@@ -193,9 +192,9 @@ mod tests {
         assert_eq!(
             patch(&["--tag", "a-"], Some(&[])).unwrap(),
             json!({ "tags": {} }),
-            "the last tag goes too"
+            "the last tag is removed too"
         );
         assert_eq!(patch(&["--reconcile"], None).unwrap(), json!({}));
-        assert!(patch(&[], None).unwrap_err().to_string().starts_with("nothing is to change; say --tag"));
+        assert!(patch(&[], None).unwrap_err().to_string().starts_with("nothing to update; pass --tag"));
     }
 }

@@ -30,7 +30,7 @@ const WORKERS: u32 = 3;
 const WORKER_SIZE: &str = "Standard_D4s_v5";
 
 /// Error if neither the flags nor a simulated cloud provide the resources.
-const REQUIRED: &str = "a cluster needs two subnets and a principal: name them by --master-subnet, --worker-subnet, --client-id and --client-secret-file";
+const REQUIRED: &str = "a cluster needs two subnets and a principal; pass --master-subnet, --worker-subnet, --client-id and --client-secret-file";
 
 /// Flags of `shipshape cluster create`.
 #[derive(Debug, Args)]
@@ -46,19 +46,19 @@ pub struct CreateFlags {
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
     /// The network, by its resource id; its subnets `master` and `worker` are used
-    #[arg(long, value_name = "ID", help_heading = "What is brought")]
+    #[arg(long, value_name = "ID", help_heading = "Provided resources")]
     vnet: Option<String>,
     /// The subnet of the control plane, by its resource id
-    #[arg(long, value_name = "ID", help_heading = "What is brought")]
+    #[arg(long, value_name = "ID", help_heading = "Provided resources")]
     master_subnet: Option<String>,
     /// The subnet of the workers, by its resource id
-    #[arg(long, value_name = "ID", help_heading = "What is brought")]
+    #[arg(long, value_name = "ID", help_heading = "Provided resources")]
     worker_subnet: Option<String>,
     /// The service principal of the cluster, by its client id
-    #[arg(long, value_name = "ID", requires = "client_secret_file", help_heading = "What is brought")]
+    #[arg(long, value_name = "ID", requires = "client_secret_file", help_heading = "Provided resources")]
     client_id: Option<String>,
     /// A file with that principal's secret; - for standard input
-    #[arg(long, value_name = "FILE", requires = "client_id", help_heading = "What is brought")]
+    #[arg(long, value_name = "FILE", requires = "client_id", help_heading = "Provided resources")]
     client_secret_file: Option<PathBuf>,
     /// Number of workers
     #[arg(long, value_name = "N", default_value_t = WORKERS)]
@@ -89,10 +89,10 @@ pub struct CreateFlags {
     connect: Connect,
 }
 
-/// Creates a cluster and waits for it if the flags say so.
+/// Creates a cluster and waits for it with `--wait`.
 pub(super) async fn create(flags: &CreateFlags, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     let client = invocation.client(&flags.connect)?;
-    let place = flags.place.of(&flags.name)?;
+    let place = flags.place.target(&flags.name)?;
     let id = place.id();
     ensure_absent(&client, &place).await?;
     let body = match &flags.file {
@@ -103,7 +103,8 @@ pub(super) async fn create(flags: &CreateFlags, invocation: &Invocation<'_>) -> 
         return dry_run(&client, &place, body, invocation, flags.output).await;
     }
     let accepted = client.put_resource(&id, &body).await.map_err(|error| with_remedy(error, &place.name))?;
-    operation::begun(&client, invocation, &accepted.operation, &place.name, "create", &flags.wait).await?;
+    operation::report_started(&client, invocation, &accepted.operation, &place.name, "create", &flags.wait)
+        .await?;
     let cluster = client.cluster(&id).await?.value;
     let did = if flags.wait.is_set() { "created" } else { "creation started" };
     flags.output.print_change(invocation, &cluster, did)
@@ -130,8 +131,8 @@ pub async fn create_simulated(
         visibility: Visibility::Public,
         tags,
     };
-    let asked = client.put_resource(&place.id(), &body::body(&spec)).await;
-    asked.map(drop).map_err(|error| with_remedy(error, &place.name))
+    let accepted = client.put_resource(&place.id(), &body::body(&spec)).await;
+    accepted.map(drop).map_err(|error| with_remedy(error, &place.name))
 }
 
 /// Fails if the cluster exists: a second create would update it.
@@ -142,7 +143,7 @@ async fn ensure_absent(client: &Client, place: &ClusterTarget) -> anyhow::Result
             let state =
                 found.value["properties"]["provisioningState"].as_str().unwrap_or_default().to_owned();
             bail!(
-                "cluster {name} is there already, in state {state}; `shipshape cluster update {name}` changes it and `shipshape cluster delete {name}` removes it"
+                "cluster {name} already exists in state {state}; run `shipshape cluster update {name}` to change it or `shipshape cluster delete {name}` to delete it"
             )
         }
         Err(error) if error.is_not_found() => Ok(()),
@@ -176,10 +177,10 @@ impl CreateFlags {
         invocation: &Invocation<'_>,
         place: &ClusterTarget,
     ) -> anyhow::Result<Provided> {
-        let of_network =
+        let subnet_of_network =
             |name: &str| self.vnet.as_ref().map(|id| format!("{}/subnets/{name}", id.trim_end_matches('/')));
-        let master = self.master_subnet.clone().or_else(|| of_network("master"));
-        let worker = self.worker_subnet.clone().or_else(|| of_network("worker"));
+        let master = self.master_subnet.clone().or_else(|| subnet_of_network("master"));
+        let worker = self.worker_subnet.clone().or_else(|| subnet_of_network("worker"));
         let principal = match (&self.client_id, &self.client_secret_file) {
             (Some(id), Some(file)) => Some((id.clone(), read_secret(file)?)),
             _ => None,
@@ -275,16 +276,15 @@ pub(super) fn with_remedy(error: ClientError, name: &str) -> anyhow::Error {
     let remedy = match &error {
         ClientError::Response(response) => match response.code.as_str() {
             "InvalidSubscriptionState" => {
-                "`shipshape cloud prepare NAME` registers a subscription that the server does not know"
-                    .to_owned()
+                "run `shipshape cloud prepare NAME` to register an unknown subscription".to_owned()
             }
-            "RequestNotAllowed" => format!("`shipshape cluster show {name}` tells how it stands"),
-            "ResourceQuotaExceeded" => "ask for fewer or smaller workers, or raise the quota".to_owned(),
+            "RequestNotAllowed" => format!("run `shipshape cluster show {name}` to see its state"),
+            "ResourceQuotaExceeded" => "request fewer or smaller workers, or raise the quota".to_owned(),
             "InvalidParameter" if response.target.ends_with("version") => {
-                "`shipshape version list` shows what can be installed".to_owned()
+                "run `shipshape version list` to list the installable versions".to_owned()
             }
             "InvalidParameter" | "InvalidLocation" if response.target.ends_with("location") => {
-                "say --location with one of the server's".to_owned()
+                "pass --location with a location of the server".to_owned()
             }
             _ => String::new(),
         },

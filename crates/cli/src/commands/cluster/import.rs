@@ -25,7 +25,7 @@ pub struct ImportFlags {
     /// Its kubeconfig, with all data inline; - for standard input
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Which context of the kubeconfig [default: its current one]
+    /// The context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// A label; may be repeated
@@ -60,7 +60,7 @@ pub(super) async fn import(flags: &ImportFlags, invocation: &Invocation<'_>) -> 
     let client = invocation.client(&Connect { context: None, server: flags.server.clone() })?;
     let id = resource_id(name, &flags.subscription)?;
     let stored = client.import_cluster(&id, &request).await.with_context(|| format!("cluster {name}"))?;
-    let did = if stored.is_created() { "imported" } else { "imported anew" };
+    let did = if stored.is_created() { "imported" } else { "imported again" };
     flags.output.print_change(invocation, &stored.value, did)
 }
 

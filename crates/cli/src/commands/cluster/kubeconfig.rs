@@ -36,11 +36,14 @@ pub(super) async fn kubeconfig(flags: &KubeconfigFlags, invocation: &Invocation<
     flags.file.as_deref().map_or(Ok(()), reject_format_name)?;
     let client = invocation.client(&flags.connect)?;
     let cluster = find::cluster(&client, &flags.cluster).await?;
-    let cluster = require_created_here(cluster, "its kubeconfig is with whoever imported it")?;
+    let cluster = require_created_here(
+        cluster,
+        "the kubeconfig of an imported cluster stays with the person who imported it",
+    )?;
     let name = &cluster.name;
     let text = client.kubeconfig(&cluster.id).await.map_err(|error| with_remedy(error, name))?;
     let Some(text) = text else {
-        bail!("cluster {name} has no kubeconfig yet; `shipshape cluster show {name}` tells how far it is");
+        bail!("cluster {name} has no kubeconfig yet; run `shipshape cluster show {name}` to see its state");
     };
     if flags.merge {
         let file = kubectl_file(invocation).context("--merge")?;
@@ -51,7 +54,7 @@ pub(super) async fn kubeconfig(flags: &KubeconfigFlags, invocation: &Invocation<
         let merged = merged(present, &parse(name, text.expose())?, name);
         write_private(&file, &serde_saphyr::to_string(&merged)?)?;
         return output::show(&format!(
-            "context {name} added to {} and made the current one\n",
+            "context {name} added to {} and set as the current context\n",
             file.display()
         ));
     }
@@ -69,7 +72,7 @@ fn reject_format_name(file: &Path) -> anyhow::Result<()> {
     match file.to_str().filter(|name| OutputFormat::from_str(name, false).is_ok()) {
         None => Ok(()),
         Some(name) => bail!(
-            "-o names a file here, and {name} is a form of output: leave -o out to have the kubeconfig, which is always YAML, on standard output, or say -o ./{name} for a file of that name"
+            "-o names a file here, and {name} is an output format; omit -o to write the kubeconfig, which is always YAML, to standard output, or pass -o ./{name} for a file of that name"
         ),
     }
 }
@@ -98,8 +101,7 @@ fn kubectl_file(invocation: &Invocation<'_>) -> anyhow::Result<PathBuf> {
     {
         return Ok(first);
     }
-    let home =
-        invocation.environment.get("HOME").context("there is no home directory; name a file by -o FILE")?;
+    let home = invocation.environment.get("HOME").context("HOME is not set; pass -o FILE")?;
     Ok(Path::new(home).join(".kube/config"))
 }
 
@@ -113,17 +115,17 @@ fn parse(name: &str, text: &str) -> anyhow::Result<Value> {
 fn merged(mut present: Value, added: &Value, name: &str) -> Value {
     let user = format!("{name}-admin");
     let current = added["current-context"].as_str().unwrap_or_default();
-    let entry = |list: &str, wanted: &str| {
-        let found = added[list].as_array().into_iter().flatten().find(|it| it["name"] == wanted);
+    let entry = |list: &str, name: &str| {
+        let found = added[list].as_array().into_iter().flatten().find(|it| it["name"] == name);
         found.or_else(|| added[list].get(0)).cloned().unwrap_or_default()
     };
     let context = entry("contexts", current)["context"].clone();
-    let of_context = |member: &str| context[member].as_str().unwrap_or_default().to_owned();
-    let cluster = entry("clusters", &of_context("cluster"))["cluster"].clone();
-    let credentials = entry("users", &of_context("user"))["user"].clone();
+    let context_member = |member: &str| context[member].as_str().unwrap_or_default().to_owned();
+    let cluster = entry("clusters", &context_member("cluster"))["cluster"].clone();
+    let credentials = entry("users", &context_member("user"))["user"].clone();
     let mut context = json!({ "cluster": name, "user": user });
-    if !of_context("namespace").is_empty() {
-        context["namespace"] = json!(of_context("namespace"));
+    if !context_member("namespace").is_empty() {
+        context["namespace"] = json!(context_member("namespace"));
     }
     for (list, member, entry_name, value) in [
         ("clusters", "cluster", name, cluster),
@@ -143,7 +145,7 @@ fn merged(mut present: Value, added: &Value, name: &str) -> Value {
 fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
     if let Some(directory) = file.parent() {
         std::fs::create_dir_all(directory)
-            .with_context(|| format!("{}: cannot be made", directory.display()))?;
+            .with_context(|| format!("{}: cannot be created", directory.display()))?;
     }
     private_file::write(file, text)
 }
@@ -178,16 +180,19 @@ mod tests {
             json!([{ "name": "harbour", "context": { "cluster": "harbour", "user": "harbour-admin" } }])
         );
         assert_eq!(once["current-context"], "harbour");
-        assert_eq!(once["preferences"], json!({}), "what else was there stays");
-        assert_eq!(merged(once.clone(), &added, "harbour"), once, "twice is once");
+        assert_eq!(once["preferences"], json!({}), "other members stay");
+        assert_eq!(merged(once.clone(), &added, "harbour"), once, "a second merge changes nothing");
     }
 
     #[test]
-    fn a_file_that_is_called_like_a_form_is_refused_unless_its_path_says_that_it_is_one() {
+    fn a_file_named_like_an_output_format_is_rejected_unless_it_has_a_directory() {
         for name in ["json", "yaml", "wide", "name"] {
-            let said = reject_format_name(Path::new(name)).unwrap_err().to_string();
-            assert!(said.starts_with(&format!("-o names a file here, and {name} is a form")), "{said}");
-            assert!(said.ends_with(&format!("say -o ./{name} for a file of that name")), "{said}");
+            let error = reject_format_name(Path::new(name)).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("-o names a file here, and {name} is an output format")),
+                "{error}"
+            );
+            assert!(error.ends_with(&format!("pass -o ./{name} for a file of that name")), "{error}");
             assert!(reject_format_name(&Path::new(".").join(name)).is_ok(), "./{name}");
         }
         for name in ["-", "harbour.yaml", "YAML", "yaml/harbour", "/tmp/yaml"] {
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_file_is_its_owners_alone_even_if_another_was_there() {
+    fn a_written_file_is_readable_by_its_owner_only_even_if_it_replaces_another() {
         use std::os::unix::fs::PermissionsExt as _;
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("deep/config");

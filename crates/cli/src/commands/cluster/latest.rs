@@ -13,7 +13,7 @@ use super::super::table::{View, wire_name, with_age};
 #[derive(Debug)]
 pub(super) enum LatestOperation {
     /// Not requested.
-    Unasked,
+    NotRequested,
     /// There is none: finished operations are removed after a while.
     Gone,
     /// The operation.
@@ -24,15 +24,15 @@ pub(super) enum LatestOperation {
 
 impl LatestOperation {
     /// Requests the latest operation of a cluster.
-    pub(super) async fn of(client: &Client, cluster: &str) -> LatestOperation {
+    pub(super) async fn fetch(client: &Client, cluster: &str) -> LatestOperation {
         match client.operations_page(cluster).await {
-            Ok(page) => LatestOperation::in_page(page),
+            Ok(page) => LatestOperation::from_page(page),
             Err(error) => LatestOperation::Unknown(error.to_string()),
         }
     }
 
     /// The list starts with the oldest operation, so only a complete list contains the latest.
-    fn in_page(page: Page<OperationForm>) -> LatestOperation {
+    fn from_page(page: Page<OperationForm>) -> LatestOperation {
         if !page.next_link.is_empty() {
             let count = page.value.len();
             return LatestOperation::Unknown(format!(
@@ -48,20 +48,20 @@ impl LatestOperation {
     /// Lines of the description.
     pub(super) fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         match self {
-            LatestOperation::Unasked => Vec::new(),
+            LatestOperation::NotRequested => Vec::new(),
             LatestOperation::Gone => {
                 vec![("Operation", "none; finished operations are removed after a while".to_owned())]
             }
             LatestOperation::Unknown(why) => vec![("Operation", format!("unknown: {why}"))],
-            LatestOperation::Known(operation) => resource_details(operation, view),
+            LatestOperation::Known(operation) => operation_details(operation, view),
         }
     }
 }
 
-fn resource_details(operation: &OperationForm, view: &View) -> Vec<(&'static str, String)> {
+fn operation_details(operation: &OperationForm, view: &View) -> Vec<(&'static str, String)> {
     let (when, step) = match operation.end_time {
         Some(ended) => (format!("finished {}", with_age(ended, view.now)), String::new()),
-        None => (format!("started {}", with_age(operation.start_time, view.now)), standing(operation)),
+        None => (format!("started {}", with_age(operation.start_time, view.now)), progress_text(operation)),
     };
     let (verb, status) = (wire_name(operation.verb), wire_name(operation.status));
     vec![
@@ -72,13 +72,13 @@ fn resource_details(operation: &OperationForm, view: &View) -> Vec<(&'static str
 }
 
 /// Progress of a running operation.
-fn standing(operation: &OperationForm) -> String {
+fn progress_text(operation: &OperationForm) -> String {
     match &operation.step {
         None if operation.attempt == 0 => "queued".to_owned(),
         None => "started".to_owned(),
         Some(step) => {
-            let so_far = format!("{}, {}% done", step.name, percent(step));
-            if step.message.is_empty() { so_far } else { format!("{so_far}: {}", step.message) }
+            let progress = format!("{}, {}% done", step.name, percent(step));
+            if step.message.is_empty() { progress } else { format!("{progress}: {}", step.message) }
         }
     }
 }
@@ -99,9 +99,9 @@ mod tests {
     const CREATE: &str = "01890000-0000-7000-8000-000000000001";
     const UPDATE: &str = "01890000-0000-7000-8000-000000000002";
 
-    fn told(page: Value) -> String {
+    fn rendered(page: Value) -> String {
         let view = View { now: "2026-01-01T00:09:00Z".parse().unwrap(), wide: false };
-        table::details(&LatestOperation::in_page(serde_json::from_value(page).unwrap()).details(&view))
+        table::details(&LatestOperation::from_page(serde_json::from_value(page).unwrap()).details(&view))
     }
 
     fn created() -> Value {
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_runs_says_its_step_and_how_much_is_done() {
+    fn a_running_operation_shows_its_step_and_progress() {
         let step = |message: &str| json!({ "name": "nodes-ready", "index": 3, "of": 8, "since": "2026-01-01T00:08:00Z", "message": message });
         let check = |step: Value, attempt: u32, expect: &str| {
             // In any order: the latest is the one that started last.
-            let said = told(json!({ "value": [updating(step, attempt), created()], "nextLink": "" }));
+            let text = rendered(json!({ "value": [updating(step, attempt), created()], "nextLink": "" }));
             let line = "Operation:  01890000-0000-7000-8000-000000000002, Update, Updating, started 2026-01-01T00:07:00Z (2m ago)";
-            assert_eq!(said, format!("{line}\nStep:       {expect}\n"));
+            assert_eq!(text, format!("{line}\nStep:       {expect}\n"));
         };
         check(step("2 of 3 masters ready"), 1, "nodes-ready, 25% done: 2 of 3 masters ready");
         check(step(""), 1, "nodes-ready, 25% done");
@@ -135,32 +135,32 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_failed_says_why_and_one_that_succeeded_only_when() {
+    fn a_failed_operation_shows_its_error_and_a_succeeded_one_its_time() {
         let mut failed = created();
         failed["status"] = json!("Failed");
         failed["error"] = json!({
             "code": "InvalidLinkedVNet", "message": "The network was not found.", "target": "properties.masterProfile.subnetId",
         });
         assert_eq!(
-            told(json!({ "value": [failed] })),
+            rendered(json!({ "value": [failed] })),
             "Operation:  01890000-0000-7000-8000-000000000001, Create, Failed, finished 2026-01-01T00:05:00Z (4m ago)\n\
              Error:      The network was not found (InvalidLinkedVNet, properties.masterProfile.subnetId)\n"
         );
         assert_eq!(
-            told(json!({ "value": [created()] })),
+            rendered(json!({ "value": [created()] })),
             "Operation:  01890000-0000-7000-8000-000000000001, Create, Succeeded, finished 2026-01-01T00:05:00Z (4m ago)\n"
         );
     }
 
     #[test]
-    fn an_old_operation_is_not_taken_for_the_newest_and_none_is_said_to_be_none() {
+    fn an_incomplete_list_has_no_latest_operation_and_an_empty_one_has_none() {
         let more = json!({ "value": [created()], "nextLink": "https://server/next" });
         assert_eq!(
-            told(more),
+            rendered(more),
             "Operation:  unknown: there are more than 1 operations; the portal lists them\n"
         );
         assert_eq!(
-            told(json!({ "value": [] })),
+            rendered(json!({ "value": [] })),
             "Operation:  none; finished operations are removed after a while\n"
         );
     }

@@ -17,7 +17,7 @@ use super::confirm::Confirm;
 use super::find;
 use super::labels::{LabelChange, LabelSelector};
 use super::print::Output;
-use super::{Connect, Invocation, complete, watch};
+use super::{Connect, Invocation, WatchFlags, complete, watch};
 use crate::output;
 #[cfg(feature = "sim")]
 pub(super) use body::Provided;
@@ -43,13 +43,8 @@ pub enum ClusterCommand {
         /// Only those with these labels, such as env=prod,tier!=db
         #[arg(short = 'l', long, value_name = "LABELS")]
         selector: Option<LabelSelector>,
-        /// Watch for changes
-        #[arg(short, long)]
-        watch: bool,
         #[command(flatten)]
-        output: Output,
-        #[command(flatten)]
-        connect: Connect,
+        flags: WatchFlags,
     },
     /// Show one cluster and its latest operation
     #[command(visible_alias = "get")]
@@ -57,13 +52,8 @@ pub enum ClusterCommand {
         /// The cluster, by its name or resource id
         #[arg(add = ArgValueCandidates::new(complete::clusters))]
         cluster: String,
-        /// Watch for changes
-        #[arg(short, long)]
-        watch: bool,
         #[command(flatten)]
-        output: Output,
-        #[command(flatten)]
-        connect: Connect,
+        flags: WatchFlags,
     },
     /// Update a cluster
     Update(Box<UpdateFlags>),
@@ -117,38 +107,33 @@ pub async fn run(command: &ClusterCommand, invocation: &Invocation<'_>) -> anyho
     match command {
         ClusterCommand::Create(flags) => create::create(flags, invocation).await,
         ClusterCommand::Import(flags) => import::import(flags, invocation).await,
-        ClusterCommand::List { selector, watch, output, connect } => {
-            let client = invocation.client(connect)?;
+        ClusterCommand::List { selector, flags } => {
+            let client = invocation.client(&flags.connect)?;
             let list = || async {
                 let clusters = client.clusters().all().await?.into_iter();
-                let meant = |it: &AdminCluster| {
+                let is_selected = |it: &AdminCluster| {
                     selector.as_ref().is_none_or(|selector| selector.matches(&it.properties.labels))
                 };
-                Ok(clusters.filter(meant).collect::<Vec<_>>())
+                Ok(clusters.filter(is_selected).collect::<Vec<_>>())
             };
-            match watch {
-                true => watch::watch(invocation, &client, Topic::Clusters, *output, list).await,
-                false => {
-                    let clusters: anyhow::Result<Vec<AdminCluster>> = list().await;
-                    output.print_list(invocation, &clusters?)
-                }
-            }
+            flags.print(invocation, &client, Topic::Clusters, list).await
         }
-        ClusterCommand::Show { cluster, watch, output, connect } => {
-            let client = invocation.client(connect)?;
+        ClusterCommand::Show { cluster, flags } => {
+            let client = invocation.client(&flags.connect)?;
             let found = find::cluster(&client, cluster).await?;
-            if !watch {
-                return output.print(invocation, &details(&client, found, *output).await?);
+            if !flags.watch {
+                let details = details(&client, found, flags.output).await?;
+                return flags.output.print(invocation, &details);
             }
             let id = found.id;
-            let look = || async {
+            let read = || async {
                 match client.cluster(&id).await {
                     Ok(answer) => Ok(vec![answer.value]),
                     Err(error) if error.is_not_found() => Ok(Vec::new()),
                     Err(error) => Err(error.into()),
                 }
             };
-            watch::watch(invocation, &client, Topic::Clusters, *output, look).await
+            watch::watch(invocation, &client, Topic::Clusters, flags.output, read).await
         }
         ClusterCommand::Update(flags) => change::update(flags, invocation).await,
         ClusterCommand::Delete(flags) => change::delete(flags, invocation).await,
@@ -173,7 +158,7 @@ pub async fn run(command: &ClusterCommand, invocation: &Invocation<'_>) -> anyho
             let cluster = find::cluster(&client, cluster).await?;
             if !cluster.properties.imported {
                 anyhow::bail!(
-                    "cluster {name} was made here and not imported; `shipshape cluster delete {name}` removes it with all that was made for it",
+                    "cluster {name} was created by Shipshape, not imported; run `shipshape cluster delete {name}` to delete it and its resources",
                     name = cluster.name
                 );
             }
@@ -187,7 +172,7 @@ pub async fn run(command: &ClusterCommand, invocation: &Invocation<'_>) -> anyho
 /// A cluster with its resource and, in a description, with its latest operation.
 async fn details(client: &Client, cluster: AdminCluster, form: Output) -> anyhow::Result<ClusterDetails> {
     if cluster.properties.imported {
-        return Ok(ClusterDetails { cluster, resource: None, latest: LatestOperation::Unasked });
+        return Ok(ClusterDetails { cluster, resource: None, latest: LatestOperation::NotRequested });
     }
     let resource = match client.resource(&cluster.id).await {
         Ok(answer) => Some(answer.value),
@@ -195,8 +180,8 @@ async fn details(client: &Client, cluster: AdminCluster, form: Output) -> anyhow
         Err(error) => return Err(error.into()),
     };
     let latest = match form.is_description() {
-        true => LatestOperation::of(client, &cluster.id).await,
-        false => LatestOperation::Unasked,
+        true => LatestOperation::fetch(client, &cluster.id).await,
+        false => LatestOperation::NotRequested,
     };
     Ok(ClusterDetails { cluster, resource, latest })
 }
@@ -205,10 +190,7 @@ async fn details(client: &Client, cluster: AdminCluster, form: Output) -> anyhow
 fn require_created_here(cluster: AdminCluster, instead: &str) -> anyhow::Result<AdminCluster> {
     match cluster.properties.imported {
         false => Ok(cluster),
-        true => anyhow::bail!(
-            "cluster {} was imported by its kubeconfig and not made here; {instead}",
-            cluster.name
-        ),
+        true => anyhow::bail!("cluster {} was imported, not created by Shipshape; {instead}", cluster.name),
     }
 }
 
@@ -243,16 +225,15 @@ mod tests {
         status: StatusCode,
         answer: Value,
     ) -> (ClusterDetails, usize) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = asked.clone();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = requests.clone();
         let router = Router::new().fallback(move |uri: Uri| {
-            let is_about_operations =
-                uri.path().starts_with("/admin/") && uri.path().ends_with("/operations");
-            if is_about_operations {
+            let is_for_operations = uri.path().starts_with("/admin/") && uri.path().ends_with("/operations");
+            if is_for_operations {
                 count.fetch_add(1, Ordering::Relaxed);
             }
             let answer =
-                if is_about_operations { (status, answer.clone()) } else { (StatusCode::OK, json!({})) };
+                if is_for_operations { (status, answer.clone()) } else { (StatusCode::OK, json!({})) };
             async move { (answer.0, axum::Json(answer.1)) }
         });
         let cluster = serde_json::from_value(json!({
@@ -264,7 +245,7 @@ mod tests {
         }));
         let form = Line::try_parse_from([&["show"], form].concat()).unwrap().output;
         let shown = details(&Client::in_process(router), cluster.unwrap(), form).await.unwrap();
-        (shown, asked.load(Ordering::Relaxed))
+        (shown, requests.load(Ordering::Relaxed))
     }
 
     fn fact(details: &ClusterDetails, name: &str) -> Option<String> {
@@ -273,33 +254,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_tell_of_operations_still_shows_the_cluster() {
-        let refusal = json!({ "error": { "code": "Forbidden", "message": "This is for operators." } });
+    async fn a_server_that_rejects_requests_for_operations_still_shows_the_cluster() {
+        let forbidden = json!({ "error": { "code": "Forbidden", "message": "This is for operators." } });
         for (status, answer, why) in [
-            (StatusCode::FORBIDDEN, refusal, "unknown: This is for operators (Forbidden)"),
+            (StatusCode::FORBIDDEN, forbidden, "unknown: This is for operators (Forbidden)"),
             (StatusCode::NOT_FOUND, Value::Null, "unknown: Not Found: null (404)"),
         ] {
-            let (details, asked) = shown(&[], false, status, answer).await;
+            let (details, requests) = shown(&[], false, status, answer).await;
             assert_eq!(fact(&details, "State").as_deref(), Some("Failed"));
-            assert_eq!((fact(&details, "Operation").as_deref(), asked), (Some(why), 1));
+            assert_eq!((fact(&details, "Operation").as_deref(), requests), (Some(why), 1));
         }
     }
 
     #[tokio::test]
-    async fn operations_are_asked_for_once_and_only_for_a_description_of_a_cluster_that_has_some() {
+    async fn operations_are_requested_once_and_only_to_describe_a_created_cluster() {
         let answer = json!({ "value": [{
             "id": uuid::Uuid::nil(), "verb": "Create", "status": "Failed", "attempt": 1,
             "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:05:00Z",
             "error": { "code": "QuotaExceeded", "message": "There are too few cores." },
         }] });
-        let (details, asked) = shown(&[], false, StatusCode::OK, answer.clone()).await;
+        let (details, requests) = shown(&[], false, StatusCode::OK, answer.clone()).await;
         assert_eq!(fact(&details, "Error").as_deref(), Some("There are too few cores (QuotaExceeded)"));
-        assert_eq!(asked, 1);
+        assert_eq!(requests, 1);
         for form in ["json", "yaml", "name", "wide"] {
-            let (_, asked) = shown(&["-o", form], false, StatusCode::OK, answer.clone()).await;
-            assert_eq!(asked, 0, "{form}");
+            let (_, requests) = shown(&["-o", form], false, StatusCode::OK, answer.clone()).await;
+            assert_eq!(requests, 0, "{form}");
         }
-        let (details, asked) = shown(&[], true, StatusCode::OK, answer).await;
-        assert_eq!((fact(&details, "Operation"), asked), (None, 0), "an imported one has none");
+        let (details, requests) = shown(&[], true, StatusCode::OK, answer).await;
+        assert_eq!((fact(&details, "Operation"), requests), (None, 0), "an imported one has none");
     }
 }

@@ -42,7 +42,7 @@ fn reachable(reachability: Option<&Reachability>, view: &View) -> String {
 /// Provisioning state, and the failed one.
 fn state(properties: &AdminClusterProperties) -> String {
     match (properties.provisioning_state, properties.failed_provisioning_state) {
-        (ProvisioningState::Failed, Some(doing)) => format!("Failed while {}", wire_name(doing)),
+        (ProvisioningState::Failed, Some(failed)) => format!("Failed while {}", wire_name(failed)),
         (state, _) => wire_name(state),
     }
 }
@@ -151,7 +151,7 @@ fn resource_details(resource: &Value) -> Vec<(&'static str, String)> {
         ("Domain", text(&profile("clusterProfile/domain"))),
         ("Console", text(&profile("consoleProfile/url"))),
         ("API server URL", text(&profile("apiserverProfile/url"))),
-        ("API server is", text(&profile("apiserverProfile/visibility"))),
+        ("API server visibility", text(&profile("apiserverProfile/visibility"))),
         ("Control plane", pool("/properties/masterProfile")),
         ("Workers", workers),
         ("Principal", text(&profile("servicePrincipalProfile/clientId"))),
@@ -164,16 +164,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_that_does_not_answer_says_for_how_long() {
+    fn an_unreachable_cluster_shows_since_when() {
         let view = View { now: "2026-01-01T00:05:00Z".parse().unwrap(), wide: false };
         let since = "2026-01-01T00:00:00Z".parse().unwrap();
-        let away = Reachability { reachable: false, since, checked_at: view.now, message: None };
-        assert_eq!(reachable(Some(&away), &view), "no, for 5m");
+        let unreachable = Reachability { reachable: false, since, checked_at: view.now, message: None };
+        assert_eq!(reachable(Some(&unreachable), &view), "no, for 5m");
         assert_eq!(reachable(None, &view), "unknown");
     }
 
     #[test]
-    fn a_cluster_that_failed_says_what_it_was_doing() {
+    fn a_failed_cluster_shows_its_last_operation() {
         let check = |now: &str, failed: Option<&str>, expect: &str| {
             let properties = serde_json::from_value(serde_json::json!({
                 "uuid": uuid::Uuid::nil(), "provisioningState": now, "failedProvisioningState": failed,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_customer_wants_to_know_is_read_from_the_resource() {
+    fn details_of_the_customer_are_read_from_the_resource() {
         let resource = serde_json::json!({
             "tags": { "env": "test" },
             "properties": {
@@ -200,6 +200,6 @@ mod tests {
         assert_eq!(fact("Tags"), Some("env=test"));
         assert_eq!(fact("OpenShift"), Some("4.17.1"));
         assert_eq!(fact("Workers"), Some("3 of Standard_D4s_v5 in /s"));
-        assert_eq!(fact("Control plane"), Some(""), "what is not there is left out");
+        assert_eq!(fact("Control plane"), Some(""), "missing values are empty");
     }
 }
