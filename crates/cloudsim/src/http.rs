@@ -66,7 +66,7 @@ fn refused(error: CallError) -> Response {
         CallError::Throttled { after_seconds } => *after_seconds,
         _ => None,
     };
-    let mut response = (status, Json(ErrorBody { error: error })).into_response();
+    let mut response = (status, Json(ErrorBody { error })).into_response();
     if let Some(seconds) = after {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

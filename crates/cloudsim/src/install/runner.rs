@@ -293,7 +293,7 @@ async fn make_machines(
                     return Err(StageError::Failed(failure));
                 }
                 ResourceState::Creating | ResourceState::Updating | ResourceState::Deleting => {
-                    until(simulator, found.settles).await
+                    until(simulator, found.settles).await;
                 }
             }
         }
