@@ -13,7 +13,7 @@ use api::doc::Cluster;
 use api::work::{Ending, WorkKind};
 use jiff::{SignedDuration, Timestamp};
 use maintenance::actuator::{self, Config, Deps, Metrics};
-use maintenance::trial::{self, ScriptedTasks};
+use maintenance::fixture::{self, ScriptedTasks};
 use serde_json::json;
 use steps::engine::{Plan, Step, StepOutcome};
 use store::{AuditContext, Completion, Keyring, Location, Options, Store, Transaction};
@@ -95,9 +95,9 @@ async fn fill(store: &Store, count: usize, due: impl Fn(usize) -> Timestamp) -> 
         for index in block {
             let (cluster, id) = (Uuid::now_v7(), Uuid::now_v7());
             // Nobody asks whether they answer while the queue is measured.
-            let document = trial::changing(&cluster.to_string());
+            let document = fixture::updating_cluster(&cluster.to_string());
             write = write.create::<Cluster>(cluster, &document, &by)?;
-            asked.push((trial::manifest(id, cluster, Uuid::from_u128(1), due(*index)), Vec::new()));
+            asked.push((fixture::manifest(id, cluster, Uuid::from_u128(1), due(*index)), Vec::new()));
         }
         store.commit(write).await?;
         store.manifests().create(&asked, &by).await?;

@@ -67,7 +67,7 @@ fn main() {
     );
 
     // A boundary: the next period of every schedule.
-    let boundary = large.boundary().expect("a weekly schedule has a next period");
+    let boundary = large.next_period().expect("a weekly schedule has a next period");
     let (plan, taken) = pass(&mut large, boundary);
     settle(&mut large, &plan);
     table.within(
@@ -95,12 +95,12 @@ fn decided(clusters: usize, now: Timestamp) -> (Fleet, usize, Duration) {
 /// What a pass does before it writes.
 fn pass(fleet: &mut Fleet, now: Timestamp) -> (ManifestChanges, Duration) {
     let begin = Instant::now();
-    fleet.roll(now);
-    let unknown = if fleet.is_clean() { Vec::new() } else { fleet.unknown() };
-    let plan = if fleet.is_clean() { ManifestChanges::default() } else { fleet.plan() };
+    fleet.advance(now);
+    let unknown = if fleet.is_clean() { Vec::new() } else { fleet.unknown_manifests() };
+    let plan = if fleet.is_clean() { ManifestChanges::default() } else { fleet.changes() };
     let taken = begin.elapsed();
     for (schedule, cluster, manifest) in unknown {
-        fleet.learn(&schedule, cluster, manifest, ManifestStatus::Closed);
+        fleet.set_status(&schedule, cluster, manifest, ManifestStatus::Closed);
     }
     (plan, taken)
 }
@@ -108,7 +108,7 @@ fn pass(fleet: &mut Fleet, now: Timestamp) -> (ManifestChanges, Duration) {
 /// The writes have been made.
 fn settle(fleet: &mut Fleet, plan: &ManifestChanges) {
     for (schedule, cluster, manifest) in &plan.withdraw {
-        fleet.learn(schedule, *cluster, *manifest, ManifestStatus::Superseded);
+        fleet.set_status(schedule, *cluster, *manifest, ManifestStatus::Superseded);
     }
     for (schedule, cluster, slot) in &plan.create {
         let window = Window {
@@ -117,9 +117,9 @@ fn settle(fleet: &mut Fleet, plan: &ManifestChanges) {
             priority: slot.priority,
             parameters: slot.parameters,
         };
-        fleet.learn(schedule, *cluster, slot.id, ManifestStatus::Fresh(window));
+        fleet.set_status(schedule, *cluster, slot.id, ManifestStatus::Fresh(window));
     }
-    fleet.clean();
+    fleet.clear_changes();
 }
 
 /// The pass after ten clusters have got another label, which half of the schedules look at.

@@ -1,6 +1,6 @@
-//! The services of maintenance: the scheduler makes manifests, the actuator works them.
+//! Maintenance services: the scheduler creates manifests, the actuator runs them.
 
 pub mod actuator;
+pub mod fixture;
 pub mod scheduler;
 pub mod tasks;
-pub mod trial;

@@ -20,7 +20,7 @@ use api::install::InstallStage;
 use api::work::WorkState;
 use cloud::{Infrastructure as _, ResourceId, ResourceKind};
 use cloudsim::{CloudFault, FaultRule, FaultTiming};
-use maintenance::trial::manifest;
+use maintenance::fixture::manifest;
 use store::{AuditContext, Keyring, Options, Store};
 use testkit::process::{ChildProcess, example_path};
 use testkit::{postgres, prerequisites};

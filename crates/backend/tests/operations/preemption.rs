@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use api::doc::{ProvisioningState, Verb};
 use api::work::WorkState;
 use maintenance::actuator;
-use maintenance::trial::{ScriptedTasks, manifest};
+use maintenance::fixture::{ScriptedTasks, manifest};
 use steps::engine::{Plan, Step, StepOutcome};
 use steps::worker::Timing;
 use store::AuditContext;

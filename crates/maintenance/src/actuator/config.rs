@@ -1,21 +1,21 @@
-//! The actuator's settings.
+//! Settings of the actuator.
 
 use serde::{Deserialize, Serialize};
 pub use steps::worker::Timing;
 
-/// The actuator's settings.
+/// Settings of the actuator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// How many manifests it works at once.
+    /// Number of concurrent runs.
     pub slots: usize,
-    /// How long it holds what it claims. No setting: all processes must agree; tests that kill processes are in a hurry.
+    /// Lease durations. Not configurable, because all processes must agree; tests that kill processes use shorter ones.
     #[serde(skip)]
     pub timing: Timing,
 }
 
 impl Default for Config {
-    /// A manifest mostly waits for its cluster; twenty keep a small process busy and a store idle.
+    /// A manifest mostly waits for its cluster; twenty use a small process well without loading the store.
     fn default() -> Config {
         Config { slots: 20, timing: Timing::default() }
     }

@@ -1,7 +1,7 @@
-//! How long tasks take, for the plan: the last hundred durations of each, in a small document.
+//! Durations of tasks, for the plan: the last hundred of each task, in a small document.
 //!
-//! The first runs of a task are written soon, because the plan knows nothing else of it; later ones once a minute. So what is
-//! written follows the number of tasks, and nobody ever reads the history for it.
+//! The first runs of a task are written soon, because the plan has no other estimate; later ones once a minute. The number of
+//! writes follows the number of tasks, and no reader needs the history.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,35 +14,35 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::crew::{Crew, SERVICE};
+use super::service::{Actuator, SERVICE};
 
-/// Between two writes.
-const EVERY: Duration = Duration::from_secs(60);
-/// Between the first runs of a task and their write.
-const SOON: Duration = Duration::from_secs(1);
-/// So many runs of a task, as this process counts them, are written soon.
+/// Interval between two writes.
+const WRITE_INTERVAL: Duration = Duration::from_secs(60);
+/// Delay between one of the first runs of a task and its write.
+const FIRST_WRITE_DELAY: Duration = Duration::from_secs(1);
+/// Number of runs of a task in this process that are written soon.
 const FIRST_RUNS: u64 = 20;
 
 /// Durations that are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
-    fresh: Mutex<BTreeMap<Uuid, Fresh>>,
-    /// Rung by the first runs of a task.
-    first: Notify,
+    unwritten: Mutex<BTreeMap<Uuid, UnwrittenDurations>>,
+    /// Notified by the first runs of a task.
+    first_runs: Notify,
 }
 
-/// What is known of a task.
+/// Unwritten durations of one task.
 #[derive(Debug, Default)]
-struct Fresh {
-    /// The last ones that are not written.
+struct UnwrittenDurations {
+    /// Latest durations.
     last: VecDeque<Duration>,
-    /// So many earlier ones are not written either, and forgotten.
+    /// Number of earlier durations that were dropped.
     forgotten: u64,
-    /// So many runs were noted since this process began.
-    noted: u64,
+    /// Number of runs since the start of this process.
+    runs: u64,
 }
 
-impl Fresh {
+impl UnwrittenDurations {
     fn push(&mut self, took: Duration) {
         if self.last.len() == TASK_RUNS_MAX {
             self.last.pop_front();
@@ -53,79 +53,79 @@ impl Fresh {
 }
 
 impl Durations {
-    /// A run of that task took so long.
-    pub(super) fn note(&self, task: Uuid, took: Duration) {
-        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = fresh.entry(task).or_default();
-        fresh.push(took);
-        fresh.noted += 1;
-        if fresh.noted <= FIRST_RUNS {
-            self.first.notify_one();
+    /// Records the duration of a run.
+    pub(super) fn record(&self, task: Uuid, took: Duration) {
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let durations = unwritten.entry(task).or_default();
+        durations.push(took);
+        durations.runs += 1;
+        if durations.runs <= FIRST_RUNS {
+            self.first_runs.notify_one();
         }
     }
 
-    /// What was not written, by task.
+    /// Removes and returns the unwritten durations by task.
     fn take(&self) -> Vec<(Uuid, VecDeque<Duration>, u64)> {
-        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-        let unwritten = fresh.iter_mut().filter(|(_, it)| !it.last.is_empty());
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let unwritten = unwritten.iter_mut().filter(|(_, it)| !it.last.is_empty());
         unwritten
             .map(|(task, it)| (*task, std::mem::take(&mut it.last), std::mem::take(&mut it.forgotten)))
             .collect()
     }
 
-    /// Puts back what could not be written, before what was noted since.
-    fn put_back(&self, task: Uuid, durations: VecDeque<Duration>, forgotten: u64) {
-        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = fresh.entry(task).or_default();
-        let since = std::mem::replace(&mut fresh.last, durations);
-        fresh.forgotten += forgotten;
+    /// Restores durations that could not be written, before those recorded since.
+    fn restore(&self, task: Uuid, earlier: VecDeque<Duration>, forgotten: u64) {
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let durations = unwritten.entry(task).or_default();
+        let since = std::mem::replace(&mut durations.last, earlier);
+        durations.forgotten += forgotten;
         for took in since {
-            fresh.push(took);
+            durations.push(took);
         }
     }
 }
 
-/// Writes what was noted: soon while a task is new, else at most once a minute; and at the end.
-pub(super) async fn keep<T>(crew: Arc<Crew<T>>, over: CancellationToken) {
+/// Writes durations: soon while a task is new, else at most once a minute; and at the end.
+pub(super) async fn write_periodically<T>(actuator: Arc<Actuator<T>>, stopped: CancellationToken) {
     let due = async || {
         tokio::select! {
-            () = sleep(EVERY) => {}
-            () = crew.durations.first.notified() => sleep(SOON).await,
+            () = sleep(WRITE_INTERVAL) => {}
+            () = actuator.durations.first_runs.notified() => sleep(FIRST_WRITE_DELAY).await,
         }
     };
     loop {
-        let ended = over.run_until_cancelled(due()).await.is_none();
-        for (task, durations, forgotten) in crew.durations.take() {
-            if let Err(error) = merge(&crew, task, &durations, forgotten).await {
-                tracing::debug!(task.id = %task, error = %error, "How long task {task} takes is written later");
-                crew.durations.put_back(task, durations, forgotten);
+        let is_last = stopped.run_until_cancelled(due()).await.is_none();
+        for (task, durations, forgotten) in actuator.durations.take() {
+            if let Err(error) = merge(&actuator, task, &durations, forgotten).await {
+                tracing::debug!(task.id = %task, error = %error, "Cannot write the durations of task {task}; writing them later");
+                actuator.durations.restore(task, durations, forgotten);
             }
         }
-        if ended {
+        if is_last {
             return;
         }
     }
 }
 
 async fn merge<T>(
-    crew: &Crew<T>,
+    actuator: &Actuator<T>,
     task: Uuid,
     durations: &VecDeque<Duration>,
     forgotten: u64,
 ) -> Result<(), StoreError> {
-    let by = AuditContext::service(SERVICE);
-    let stats = crew.store.collection::<TaskStats>();
-    let mut wanted = TaskStats::of(task);
-    let read = stats.find(&wanted.path()).await?;
-    if let Some(read) = &read {
-        wanted = read.document.clone();
+    let audit = AuditContext::service(SERVICE);
+    let stats = actuator.store.collection::<TaskStats>();
+    let mut updated = TaskStats::of(task);
+    let stored = stats.find(&updated.path()).await?;
+    if let Some(stored) = &stored {
+        updated = stored.document.clone();
     }
-    wanted.add_forgotten(forgotten);
-    wanted.add(durations.iter().copied());
-    match read {
-        // Nobody decided it, and it is written all day: the audit log has only its beginning.
-        Some(read) => crew.store.commit(Transaction::new().observe(&read, &wanted)?).await.map(drop),
-        None => stats.create(&wanted, &by).await.map(drop),
+    updated.add_forgotten(forgotten);
+    updated.add(durations.iter().copied());
+    match stored {
+        // An observation that is written all day: the audit log has only its creation.
+        Some(stored) => actuator.store.commit(Transaction::new().observe(&stored, &updated)?).await.map(drop),
+        None => stats.create(&updated, &audit).await.map(drop),
     }
 }
 
@@ -134,18 +134,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_written_is_bounded_and_counted() {
+    fn unwritten_durations_are_bounded_and_dropped_ones_are_counted() {
         let (durations, task) = (Durations::default(), Uuid::from_u128(1));
         for number in 0..250 {
-            durations.note(task, Duration::from_secs(number));
+            durations.record(task, Duration::from_secs(number));
         }
         let taken = durations.take();
         let (_, last, forgotten) = &taken[0];
         assert_eq!((last.len(), last.front(), *forgotten), (100, Some(&Duration::from_secs(150)), 150));
         assert!(durations.take().is_empty());
-        durations.note(task, Duration::from_secs(999));
+        durations.record(task, Duration::from_secs(999));
         for (task, last, forgotten) in taken {
-            durations.put_back(task, last, forgotten);
+            durations.restore(task, last, forgotten);
         }
         let (_, last, forgotten) = durations.take().remove(0);
         assert_eq!((last.len(), last.back(), forgotten), (100, Some(&Duration::from_secs(999)), 151));

@@ -1,4 +1,4 @@
-//! What an actuator counts. The repairs of lanes are counted where they are made, by the store's housekeeping.
+//! Metrics of an actuator. The store's housekeeping counts the repairs of lanes.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -14,44 +14,44 @@ use prometheus_client::registry::Registry;
 use steps::engine::WaitingCode;
 use store::{Budget, QueueView};
 
-/// What an actuator counts; clones share it.
+/// Metrics of an actuator; clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    manifests: Family<Outcome, Counter>,
-    handed_back: Family<Reason, Counter>,
+    manifests: Family<OutcomeLabels, Counter>,
+    released: Family<ReasonLabels, Counter>,
     lag: Histogram,
-    durations: Family<Task, Histogram, fn() -> Histogram>,
+    durations: Family<TaskLabels, Histogram, fn() -> Histogram>,
     attempts: Histogram,
     running: Gauge,
     due: Gauge,
     pending: Gauge,
     oldest_due: Gauge<f64, AtomicU64>,
-    budget_used: Family<Key, Gauge>,
-    budget_limit: Family<Key, Gauge>,
-    parked: Family<Key, Gauge>,
+    budget_used: Family<BudgetLabels, Gauge>,
+    budget_limit: Family<BudgetLabels, Gauge>,
+    parked: Family<BudgetLabels, Gauge>,
     pub(super) taken_over: Counter,
     pub(super) lost: Counter,
     pub(super) undo_failed: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct OutcomeLabels {
     task: String,
     outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Task {
+struct TaskLabels {
     task: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
+struct ReasonLabels {
     reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Key {
+struct BudgetLabels {
     budget: String,
 }
 
@@ -60,9 +60,9 @@ impl Default for Metrics {
         let lag = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
         Metrics {
             manifests: Family::default(),
-            handed_back: Family::default(),
+            released: Family::default(),
             lag: Histogram::new(lag),
-            durations: Family::new_with_constructor(lengths),
+            durations: Family::new_with_constructor(duration_histogram),
             attempts: Histogram::new([1.0, 2.0, 3.0, 4.0, 5.0]),
             running: Gauge::default(),
             due: Gauge::default(),
@@ -78,75 +78,79 @@ impl Default for Metrics {
     }
 }
 
-fn lengths() -> Histogram {
+fn duration_histogram() -> Histogram {
     Histogram::new([0.1, 1.0, 5.0, 15.0, 60.0, 180.0, 600.0, 1800.0, 3600.0, 7200.0])
 }
 
 impl Metrics {
-    /// Makes them visible.
+    /// Registers all metrics.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("manifests", "Manifests that ended, by task and outcome", self.manifests.clone());
+        registry.register("manifests", "Completed manifests by task and outcome", self.manifests.clone());
         registry.register(
             "manifests_handed_back",
-            "Manifests given back to be continued later, by reason",
-            self.handed_back.clone(),
+            "Manifests released to be continued later, by reason",
+            self.released.clone(),
         );
         registry.register(
             "start_lag_seconds",
-            "From when a manifest was due to its first claim",
+            "Time from the due time of a manifest to its first claim",
             self.lag.clone(),
         );
         registry.register(
             "duration_seconds",
-            "How long the last attempt of ended manifests took",
+            "Duration of the last attempt of completed manifests",
             self.durations.clone(),
         );
-        registry.register("attempts", "Attempts of ended manifests", self.attempts.clone());
-        registry.register("running", "Manifests that this actuator works", self.running.clone());
-        registry.register("queue_due", "Clusters whose next manifest is due and not begun", self.due.clone());
-        registry.register("queue_pending", "Manifests that wait", self.pending.clone());
+        registry.register("attempts", "Attempts of completed manifests", self.attempts.clone());
+        registry.register("running", "Manifests that this actuator is running", self.running.clone());
         registry.register(
-            "oldest_due_seconds",
-            "How long the manifest that has waited longest has been due",
-            self.oldest_due.clone(),
+            "queue_due",
+            "Clusters whose next manifest is due and not started",
+            self.due.clone(),
         );
-        registry.register("budget_used", "Manifests that count in a budget now", self.budget_used.clone());
-        registry.register("budget_limit", "Manifests that may count in a budget", self.budget_limit.clone());
-        registry.register("parked", "Clusters that wait for room in a budget", self.parked.clone());
-        registry.register("takeovers", "Manifests taken over from lost actuators", self.taken_over.clone());
+        registry.register("queue_pending", "Pending manifests", self.pending.clone());
+        registry.register("oldest_due_seconds", "Age of the oldest due manifest", self.oldest_due.clone());
+        registry.register(
+            "budget_used",
+            "Running manifests that count in a budget",
+            self.budget_used.clone(),
+        );
+        registry.register("budget_limit", "Limit of a budget", self.budget_limit.clone());
+        registry.register("parked", "Clusters that wait for a budget", self.parked.clone());
+        registry.register(
+            "takeovers",
+            "Manifests taken over from actuators that stopped renewing their leases",
+            self.taken_over.clone(),
+        );
         registry.register("lost", "Manifests whose lease this actuator lost", self.lost.clone());
-        registry.register(
-            "undo_failed",
-            "Manifests that ended with something that could not be taken back",
-            self.undo_failed.clone(),
-        );
+        registry.register("undo_failed", "Completed manifests whose undo failed", self.undo_failed.clone());
     }
 
-    pub(super) fn ended(&self, task: &str, ending: Ending, attempt: i32, took: Duration) {
-        let outcome = Outcome { task: task.to_owned(), outcome: ending.state().as_str() };
+    pub(super) fn completed(&self, task: &str, ending: Ending, attempt: i32, duration: Duration) {
+        let outcome = OutcomeLabels { task: task.to_owned(), outcome: ending.state().as_str() };
         self.manifests.get_or_create(&outcome).inc();
         self.attempts.observe(f64::from(attempt));
-        self.durations.get_or_create(&Task { task: task.to_owned() }).observe(took.as_secs_f64());
+        self.durations.get_or_create(&TaskLabels { task: task.to_owned() }).observe(duration.as_secs_f64());
     }
 
-    /// So many ended without a holder.
-    pub(super) fn ended_unheld(&self, task: &str, state: WorkState, count: u64) {
-        let outcome = Outcome { task: task.to_owned(), outcome: state.as_str() };
+    /// Counts completions that no lease holder wrote.
+    pub(super) fn completed_unheld(&self, task: &str, state: WorkState, count: u64) {
+        let outcome = OutcomeLabels { task: task.to_owned(), outcome: state.as_str() };
         self.manifests.get_or_create(&outcome).inc_by(count);
     }
 
-    pub(super) fn handed_back(&self, why: WaitingCode) {
-        self.handed_back.get_or_create(&Reason { reason: why.as_str() }).inc();
+    pub(super) fn released(&self, reason: WaitingCode) {
+        self.released.get_or_create(&ReasonLabels { reason: reason.as_str() }).inc();
     }
 
     pub(super) fn lag(&self, lag: SignedDuration) {
         self.lag.observe(lag.as_secs_f64().max(0.0));
     }
 
-    /// Counts one more as running until the answer is dropped.
-    pub(super) fn running(&self) -> Running {
+    /// Counts a running manifest until the guard is dropped.
+    pub(super) fn running(&self) -> RunningGuard {
         self.running.inc();
-        Running(self.running.clone())
+        RunningGuard(self.running.clone())
     }
 
     pub(super) fn queue(&self, queue: &QueueView, now: Timestamp) {
@@ -158,12 +162,12 @@ impl Metrics {
     }
 
     pub(super) fn budgets(&self, budgets: &[Budget]) {
-        // A budget that was removed is not shown with its last values.
+        // Removes the values of deleted budgets.
         self.budget_used.clear();
         self.budget_limit.clear();
         self.parked.clear();
         for budget in budgets {
-            let key = Key { budget: budget.key.clone() };
+            let key = BudgetLabels { budget: budget.key.clone() };
             self.budget_used.get_or_create(&key).set(i64::from(budget.used));
             self.budget_limit.get_or_create(&key).set(i64::from(budget.limit));
             self.parked.get_or_create(&key).set(i64::from(budget.parked));
@@ -171,10 +175,10 @@ impl Metrics {
     }
 }
 
-/// One manifest that is being worked.
-pub(super) struct Running(Gauge);
+/// Guard of the gauge of running manifests.
+pub(super) struct RunningGuard(Gauge);
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

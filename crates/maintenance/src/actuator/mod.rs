@@ -1,17 +1,17 @@
-//! The actuator: claims lanes of kind manifest for its free slots, walks each manifest's plan, and leaves every outcome in
+//! The actuator: claims lanes of kind manifest for its free slots, runs the plan of each manifest, and writes every outcome to
 //! the store.
 //!
-//! It is woken by the store; polling is only the safety net. One heartbeat renews all its lanes, and what could not be
-//! renewed in time is stopped before anybody else can have it. It never starts what it cannot write about.
+//! Notifications of the store wake it; polling covers lost ones. One heartbeat renews all its leases. A run whose lease could
+//! not be renewed stops before another worker can claim the lane. The actuator starts nothing while the store is unavailable.
 
 mod breaker;
 mod catalog;
 mod config;
-mod crew;
 mod durations;
 mod metrics;
 mod queue_metrics;
 mod reachability;
+mod service;
 mod tasks;
 mod unheld_completions;
 mod work;
@@ -30,62 +30,65 @@ pub use config::{Config, Timing};
 pub use metrics::Metrics;
 pub use tasks::{Assignment, ClusterProbe, PreparedTask, Tasks};
 
-use crew::Crew;
+use service::Actuator;
 
-/// What every actuator's named lease begins with; its owner follows.
+/// Prefix of the named lease of an actuator; the owner id follows.
 pub const LEASE_PREFIX: &str = "actuator/";
 
-/// What an actuator is made of.
+/// Dependencies of an actuator.
 #[derive(Debug)]
 pub struct Deps<T> {
-    /// Where the work is.
+    /// Store of the manifests.
     pub store: Store,
-    /// What the work consists of.
+    /// Catalogue of tasks.
     pub tasks: Arc<T>,
-    /// The clock by which entries are dated.
+    /// Clock for the times of entries.
     pub clock: SharedClock,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// The settings.
+    /// Settings.
     pub config: Config,
-    /// This process, to the store; fresh at every start.
+    /// Owner of the leases; new at every start of the process.
     pub owner: Uuid,
 }
 
-/// Why an actuator ended unasked.
+/// Unexpected end of an actuator.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// One of its parts ended by itself.
-    #[error("the actuator's {part} ended unasked")]
-    Ended {
-        /// Which.
+    /// A background task ended by itself.
+    #[error("background task {part} of the actuator ended unexpectedly")]
+    UnexpectedExit {
+        /// Name of the background task.
         part: &'static str,
-        /// The panic, if it was one.
+        /// The panic, if any.
         #[source]
         source: Option<tokio::task::JoinError>,
     },
 }
 
-/// Works manifests until it is told to stop; then hands back what it holds at the next safe point, within 30 s.
+/// Runs manifests until `shutdown`; then releases its leases at the next safe point of each run, within 30 s.
 ///
-/// Dropping the future is as a crash: everything stops at once and the leases run out.
+/// Dropping the future is like a crash: everything stops at once and the leases expire.
 pub async fn run<T: Tasks>(deps: Deps<T>, shutdown: CancellationToken) -> Result<(), Error> {
     let slots = deps.config.slots;
-    let (crew, ends) = Crew::new(deps);
-    let crew = Arc::new(crew);
-    let owner = crew.pool.owner();
-    // The parts that must outlive the last hand-back.
-    let over = CancellationToken::new();
+    let (actuator, completions) = Actuator::new(deps);
+    let actuator = Arc::new(actuator);
+    let owner = actuator.pool.owner();
+    // Cancelled after the last lease is released, so that background tasks see all outcomes.
+    let stopped = CancellationToken::new();
     let parts: Vec<BackgroundTask> = vec![
-        ("scout", reachability::watch(crew.clone(), over.clone()).boxed()),
-        ("survey", queue_metrics::watch(crew.clone(), over.clone()).boxed()),
-        ("statistics", durations::keep(crew.clone(), over.clone()).boxed()),
-        ("unheld", unheld_completions::count(crew.clone(), over.clone()).boxed()),
+        ("reachability", reachability::watch(actuator.clone(), stopped.clone()).boxed()),
+        ("queue-metrics", queue_metrics::watch(actuator.clone(), stopped.clone()).boxed()),
+        ("durations", durations::write_periodically(actuator.clone(), stopped.clone()).boxed()),
+        (
+            "unheld-completions",
+            unheld_completions::count_periodically(actuator.clone(), stopped.clone()).boxed(),
+        ),
     ];
-    tracing::info!(actuator.id = %owner, "Actuator {owner} takes up to {slots} manifests");
-    serve(crew, ends, parts, over, shutdown)
+    tracing::info!(actuator.id = %owner, "Actuator {owner} started with {slots} slots");
+    serve(actuator, completions, parts, stopped, shutdown)
         .await
-        .map_err(|UnexpectedExit { part, source }| Error::Ended { part, source })?;
-    tracing::info!(actuator.id = %owner, "Actuator {owner} has handed back what it held");
+        .map_err(|UnexpectedExit { part, source }| Error::UnexpectedExit { part, source })?;
+    tracing::info!(actuator.id = %owner, "Actuator {owner} stopped and released its leases");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How the queue stands, for the metrics.
+//! Metrics of the queue and the budgets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use api::work::WorkKind;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::crew::Crew;
+use super::service::Actuator;
 
-/// Between two looks: about as often as somebody reads the metrics.
-const EVERY: Duration = Duration::from_secs(15);
+/// Interval between two reads: about the scrape interval of metrics.
+const INTERVAL: Duration = Duration::from_secs(15);
 
-/// Looks at the queue and the budgets again and again.
-pub(super) async fn watch<T>(crew: Arc<Crew<T>>, over: CancellationToken) {
+/// Updates the metrics periodically.
+pub(super) async fn watch<T>(actuator: Arc<Actuator<T>>, stopped: CancellationToken) {
     loop {
         if let (Ok(queue), Ok(budgets)) =
-            (crew.store.queue(WorkKind::Manifest).await, crew.store.budgets().await)
+            (actuator.store.queue(WorkKind::Manifest).await, actuator.store.budgets().await)
         {
-            crew.metrics.queue(&queue, crew.clock.now());
-            crew.metrics.budgets(&budgets);
+            actuator.metrics.queue(&queue, actuator.clock.now());
+            actuator.metrics.budgets(&budgets);
         }
-        if over.run_until_cancelled(sleep(EVERY)).await.is_none() {
+        if stopped.run_until_cancelled(sleep(INTERVAL)).await.is_none() {
             return;
         }
     }

@@ -1,6 +1,6 @@
-//! Whether clusters answer: one is asked once when it was imported or made; later it is told by what happens to manifests.
-//! One that did not answer is asked again, ever more slowly, until it does: that costs as much as is out of reach, not as there
-//! is. Only changes are written.
+//! Reachability of clusters. The actuator probes a cluster once after its import or creation; later its manifests show whether it
+//! is reachable. An unreachable cluster is probed again with a growing interval, so the cost follows the number of unreachable
+//! clusters, not of all. Only changes are written.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,21 +17,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::crew::Crew;
+use super::service::Actuator;
 use super::{ClusterProbe, Tasks};
 
-/// Between two looks at the feed when no wake-up came.
-const POLL: Duration = Duration::from_secs(15);
-/// Wake-ups that come closer together than this are served by one look.
-const GAP: Duration = Duration::from_millis(50);
-/// So many clusters are asked at once.
-const AT_ONCE: usize = 16;
-/// A cluster that did not answer is asked again after this; it doubles.
-const AGAIN: Duration = Duration::from_secs(60);
-/// The longest pause before a cluster that did not answer is asked again.
-const AGAIN_MAX: Duration = Duration::from_secs(30 * 60);
+/// Interval between two reads of the feed without a notification.
+const POLL_INTERVAL: Duration = Duration::from_secs(15);
+/// Notifications within this time are served by one read.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+/// Concurrent probes.
+const CONCURRENT_PROBES: usize = 16;
+/// First interval between probes of an unreachable cluster; it doubles.
+const PROBE_INTERVAL: Duration = Duration::from_secs(60);
+/// Longest interval between probes of an unreachable cluster.
+const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// The clusters that did not answer this process: when each is asked again, and the pause that led there.
+/// Unreachable clusters: time of the next probe, and the interval before it.
 #[derive(Debug, Default)]
 pub(super) struct UnreachableClusters(Mutex<BTreeMap<Uuid, (Instant, Duration)>>);
 
@@ -40,172 +40,183 @@ impl UnreachableClusters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It does not answer; asked for the first time or again.
-    fn silent(&self, cluster: Uuid) {
+    /// Records a failed probe.
+    fn probe_failed(&self, cluster: Uuid) {
         let mut clusters = self.clusters();
-        let pause = clusters.get(&cluster).map_or(AGAIN, |(_, pause)| (*pause * 2).min(AGAIN_MAX));
-        clusters.insert(cluster, (Instant::now() + pause, pause));
+        let interval = clusters
+            .get(&cluster)
+            .map_or(PROBE_INTERVAL, |(_, interval)| (*interval * 2).min(PROBE_INTERVAL_MAX));
+        clusters.insert(cluster, (Instant::now() + interval, interval));
     }
 
-    /// It does not answer somebody else; when it is asked stays as it is.
-    fn reported(&self, cluster: Uuid) {
-        self.clusters().entry(cluster).or_insert((Instant::now() + AGAIN, AGAIN));
+    /// Records that a manifest found the cluster unreachable; the time of the next probe stays.
+    fn report(&self, cluster: Uuid) {
+        self.clusters().entry(cluster).or_insert((Instant::now() + PROBE_INTERVAL, PROBE_INTERVAL));
     }
 
-    /// It answers, or there is nothing to be asked any more.
-    fn back(&self, cluster: Uuid) {
+    /// Removes a cluster that is reachable or no longer exists.
+    fn remove(&self, cluster: Uuid) {
         self.clusters().remove(&cluster);
     }
 
-    fn next(&self) -> Option<Instant> {
+    /// Time of the next probe.
+    fn next_probe(&self) -> Option<Instant> {
         self.clusters().values().map(|(at, _)| *at).min()
     }
 
-    /// Those that are to be asked now, as many as are asked at once; they are not due again before the same pause has passed.
+    /// Clusters to probe now, at most [`CONCURRENT_PROBES`]; each is due again after its current interval.
     fn due(&self, now: Instant) -> Vec<Uuid> {
         let mut clusters = self.clusters();
-        let due = clusters.iter_mut().filter(|(_, (at, _))| *at <= now).take(AT_ONCE);
-        due.map(|(cluster, (at, pause))| {
-            *at = now + *pause;
+        let due = clusters.iter_mut().filter(|(_, (at, _))| *at <= now).take(CONCURRENT_PROBES);
+        due.map(|(cluster, (at, interval))| {
+            *at = now + *interval;
             *cluster
         })
         .collect()
     }
 }
 
-/// Asks every cluster that nobody has asked yet, and each that is imported or made from now on.
-pub(super) async fn watch<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
-    let mut feed = crew.store.follow_feed([Cluster::KIND]).debounce(GAP);
+/// Probes every cluster without a health sample, and each that is imported or created from now on.
+pub(super) async fn watch<T: Tasks>(actuator: Arc<Actuator<T>>, stopped: CancellationToken) {
+    let mut feed = actuator.store.follow_feed([Cluster::KIND]).debounce(DEBOUNCE);
     loop {
-        if let Err(error) = follow(&crew, &mut feed, &over).await {
-            tracing::debug!(error = %error, "The feed was not read");
+        if let Err(error) = follow(&actuator, &mut feed, &stopped).await {
+            tracing::debug!(error = %error, "Cannot read the change feed");
         }
-        if let Err(error) = ask_again(&crew, &over).await {
-            tracing::debug!(error = %error, "Clusters that did not answer are asked later");
+        if let Err(error) = probe_due(&actuator, &stopped).await {
+            tracing::debug!(error = %error, "Cannot probe unreachable clusters; probing them later");
         }
-        let again = crew.away.next().map(|at| at.saturating_duration_since(Instant::now()));
-        let poll = again.map_or(POLL, |again| again.min(POLL));
-        if over.run_until_cancelled(feed.wait(poll)).await.is_none() {
+        let delay =
+            actuator.unreachable_clusters.next_probe().map(|at| at.saturating_duration_since(Instant::now()));
+        let poll = delay.map_or(POLL_INTERVAL, |delay| delay.min(POLL_INTERVAL));
+        if stopped.run_until_cancelled(feed.wait(poll)).await.is_none() {
             return;
         }
     }
 }
 
-/// Asks the clusters that have changed; all of them at first.
+/// Probes the clusters that have changed; all of them at first.
 async fn follow<T: Tasks>(
-    crew: &Crew<T>,
+    actuator: &Actuator<T>,
     feed: &mut FeedFollower,
-    over: &CancellationToken,
+    stopped: &CancellationToken,
 ) -> Result<(), StoreError> {
     match feed.read().await? {
-        FeedBatch::StartOver => look_through(crew, over).await?,
+        FeedBatch::StartOver => probe_all(actuator, stopped).await?,
         FeedBatch::Changes(changes) => {
             let exists = |it: &&Change| matches!(it.subject, Subject::Document { deleted: false, .. });
-            ask(crew, changes.iter().filter(exists).map(|it| it.uuid).collect(), over).await?;
+            probe_unhealthy(actuator, changes.iter().filter(exists).map(|it| it.uuid).collect(), stopped)
+                .await?;
         }
     }
     feed.acknowledge();
     Ok(())
 }
 
-async fn look_through<T: Tasks>(crew: &Crew<T>, over: &CancellationToken) -> Result<(), StoreError> {
+async fn probe_all<T: Tasks>(actuator: &Actuator<T>, stopped: &CancellationToken) -> Result<(), StoreError> {
     let mut from = None;
     loop {
         let selection = ListOptions { from, limit: PAGE_MAX, ..ListOptions::default() };
-        let page = crew.store.documents::<Cluster>().list(selection).await?;
-        let settled = page.items.iter().filter(|it| is_settled(&it.document)).map(|it| it.uuid).collect();
-        ask(crew, settled, over).await?;
+        let page = actuator.store.documents::<Cluster>().list(selection).await?;
+        let probeable = page.items.iter().filter(|it| is_probeable(&it.document)).map(|it| it.uuid).collect();
+        probe_unhealthy(actuator, probeable, stopped).await?;
         from = page.next;
-        if from.is_none() || over.is_cancelled() {
+        if from.is_none() || stopped.is_cancelled() {
             return Ok(());
         }
     }
 }
 
-/// Whether a cluster can be asked at all: one that is being made or removed cannot.
-fn is_settled(cluster: &Cluster) -> bool {
+/// Whether a cluster can be probed: one that is being created or deleted cannot.
+fn is_probeable(cluster: &Cluster) -> bool {
     cluster.imported || cluster.provisioning_state == ProvisioningState::Succeeded
 }
 
-/// Asks those settled clusters of which nothing good is known.
-async fn ask<T: Tasks>(
-    crew: &Crew<T>,
+/// Probes those of the clusters that have no health sample or an unreachable one.
+async fn probe_unhealthy<T: Tasks>(
+    actuator: &Actuator<T>,
     mut clusters: Vec<Uuid>,
-    over: &CancellationToken,
+    stopped: &CancellationToken,
 ) -> Result<(), StoreError> {
     clusters.sort_unstable();
     clusters.dedup();
     if clusters.is_empty() {
         return Ok(());
     }
-    let known = crew.store.health(clusters.clone()).await?;
-    clusters.retain(|id| !known.iter().any(|it| it.cluster == *id && it.reachable));
-    // Several at once: one that does not answer is waited for until its time is over.
-    let asked: Vec<_> = clusters.into_iter().map(|id| ask_one(crew, id)).collect();
-    let mut answers = stream::iter(asked).buffer_unordered(AT_ONCE);
-    while let Some(Some(answer)) = over.run_until_cancelled(answers.next()).await {
-        answer?;
+    let samples = actuator.store.health(clusters.clone()).await?;
+    clusters.retain(|id| !samples.iter().any(|it| it.cluster == *id && it.reachable));
+    // Concurrently, because the probe of an unreachable cluster lasts until its timeout.
+    let probes: Vec<_> = clusters.into_iter().map(|id| probe_by_id(actuator, id)).collect();
+    let mut results = stream::iter(probes).buffer_unordered(CONCURRENT_PROBES);
+    while let Some(Some(result)) = stopped.run_until_cancelled(results.next()).await {
+        result?;
     }
     Ok(())
 }
 
-/// Asks those again that did not answer and whose time has come.
-async fn ask_again<T: Tasks>(crew: &Crew<T>, over: &CancellationToken) -> Result<(), StoreError> {
-    let due = crew.away.due(Instant::now());
+/// Probes the unreachable clusters whose next probe is due.
+async fn probe_due<T: Tasks>(actuator: &Actuator<T>, stopped: &CancellationToken) -> Result<(), StoreError> {
+    let due = actuator.unreachable_clusters.due(Instant::now());
     if due.is_empty() {
         return Ok(());
     }
-    // Others look too.
-    for seen in crew.store.health(due.clone()).await?.iter().filter(|it| it.reachable) {
-        crew.away.back(seen.cluster);
+    // Other actuators may have reached them.
+    for sample in actuator.store.health(due.clone()).await?.iter().filter(|it| it.reachable) {
+        actuator.unreachable_clusters.remove(sample.cluster);
     }
-    ask(crew, due, over).await
+    probe_unhealthy(actuator, due, stopped).await
 }
 
-async fn ask_one<T: Tasks>(crew: &Crew<T>, id: Uuid) -> Result<(), StoreError> {
-    match crew.store.documents::<Cluster>().get(id).await? {
-        Some(cluster) if is_settled(&cluster.document) => look(crew, id, &cluster.document).await,
-        Some(_) | None => crew.away.back(id),
+async fn probe_by_id<T: Tasks>(actuator: &Actuator<T>, id: Uuid) -> Result<(), StoreError> {
+    match actuator.store.documents::<Cluster>().get(id).await? {
+        Some(cluster) if is_probeable(&cluster.document) => probe(actuator, id, &cluster.document).await,
+        Some(_) | None => actuator.unreachable_clusters.remove(id),
     }
     Ok(())
 }
 
-/// Asks a cluster whether it is there, and writes what it answered.
-pub(super) async fn look<T: Tasks>(crew: &Crew<T>, id: Uuid, cluster: &Cluster) {
-    let answer = crew.tasks.contact(id, cluster).await;
-    let before = crew.store.health(vec![id]).await.ok().and_then(|mut known| known.pop());
-    match &answer {
-        Ok(_) => crew.away.back(id),
-        Err(_) => crew.away.silent(id),
+/// Probes a cluster, and writes the result if it changed.
+pub(super) async fn probe<T: Tasks>(actuator: &Actuator<T>, id: Uuid, cluster: &Cluster) {
+    let result = actuator.tasks.probe(id, cluster).await;
+    let before = actuator.store.health(vec![id]).await.ok().and_then(|mut samples| samples.pop());
+    match &result {
+        Ok(_) => actuator.unreachable_clusters.remove(id),
+        Err(_) => actuator.unreachable_clusters.probe_failed(id),
     }
-    let seen = before.as_ref().map(|it| it.details.clone()).unwrap_or_default();
-    let (reachable, details) = match answer {
-        Ok(ClusterProbe { version }) => (true, seen.answered(version)),
-        Err(error) => (false, seen.unreachable(Some(error.full_message()))),
+    let details = before.as_ref().map(|it| it.details.clone()).unwrap_or_default();
+    let (reachable, details) = match result {
+        Ok(ClusterProbe { version }) => (true, details.answered(version)),
+        Err(error) => (false, details.unreachable(Some(error.full_message()))),
     };
     if before.is_none_or(|it| it.reachable != reachable || it.details != details) {
-        write(crew, id, &cluster.name, reachable, details).await;
+        write(actuator, id, &cluster.name, reachable, details).await;
     }
 }
 
-/// A manifest met a cluster that does not answer, and was given back for that.
-pub(super) async fn unreachable<T>(crew: &Crew<T>, facts: &WorkSummary, yielding: &Release) {
-    crew.away.reported(yielding.lease.lane);
+/// Records that a manifest was released because its cluster is unreachable.
+pub(super) async fn record_unreachable<T>(actuator: &Actuator<T>, facts: &WorkSummary, release: &Release) {
+    actuator.unreachable_clusters.report(release.lease.lane);
     if facts.health.as_ref().is_some_and(|it| !it.reachable) {
         return;
     }
-    let journal = Journal::read(yielding.checkpoint.as_ref().map(|(_, data)| data));
-    let seen = facts.health.as_ref().map(|it| it.details.clone()).unwrap_or_default();
-    let details = seen.unreachable(journal.waiting.map(|it| it.message));
+    let journal = Journal::read(release.checkpoint.as_ref().map(|(_, data)| data));
+    let details = facts.health.as_ref().map(|it| it.details.clone()).unwrap_or_default();
+    let details = details.unreachable(journal.waiting.map(|it| it.message));
     let name = facts.cluster.as_ref().map_or("", |cluster| cluster.name.as_str());
-    write(crew, yielding.lease.lane, name, false, details).await;
+    write(actuator, release.lease.lane, name, false, details).await;
 }
 
-async fn write<T>(crew: &Crew<T>, cluster: Uuid, name: &str, reachable: bool, details: HealthDetails) {
-    // The store sets both times by its own clock.
-    let now = crew.clock.now();
+async fn write<T>(
+    actuator: &Actuator<T>,
+    cluster: Uuid,
+    name: &str,
+    reachable: bool,
+    details: HealthDetails,
+) {
+    // The store replaces both times by its own clock.
+    let now = actuator.clock.now();
     let sample = HealthSample { cluster, at: now, reachable, since: now, details };
-    if let Err(error) = crew.store.health_writer().put(vec![sample]).await {
-        tracing::warn!(cluster.id = %cluster, error = &error as &dyn std::error::Error, "The health of cluster {name} was not written");
+    if let Err(error) = actuator.store.health_writer().put(vec![sample]).await {
+        tracing::warn!(cluster.id = %cluster, error = &error as &dyn std::error::Error, "Cannot write the health of cluster {name}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the actuator asks of a catalogue of tasks. There are two: that of the product, and that of the simulation.
+//! Interface between the actuator and a catalogue of tasks. Implemented by the product and by scripted tests.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,62 +8,62 @@ use serde_json::Value;
 use steps::engine::{Journal, Plan, StepError};
 use uuid::Uuid;
 
-/// A catalogue of tasks, and the way to the clusters that they work on.
+/// Catalogue of tasks, with the connections to their clusters.
 pub trait Tasks: Send + Sync + 'static {
-    /// What the steps of its plans are given.
+    /// Context of the steps.
     type Context: Send + Sync + 'static;
 
-    /// Makes a manifest's plan, with what its steps are given. An error says whether that is for now or for good: an unknown
-    /// task and wrong parameters are terminal, what the task requires of the cluster is a precondition.
-    fn ready(
+    /// Builds the plan of a manifest and the context of its steps. An unknown task and invalid parameters are terminal errors;
+    /// an unmet requirement of the task is a precondition error.
+    fn prepare(
         &self,
         assignment: Assignment<'_>,
     ) -> impl Future<Output = Result<PreparedTask<Self::Context>, StepError>> + Send;
 
-    /// The name of a task, for metrics; none when nobody knows it any more.
+    /// Name of a task, for metrics; none if it does not exist.
     fn name(&self, task: Uuid) -> impl Future<Output = Option<String>> + Send;
 
-    /// Asks a cluster whether it is there.
-    fn contact(
+    /// Checks that a cluster is reachable.
+    fn probe(
         &self,
         cluster: Uuid,
         document: &Cluster,
     ) -> impl Future<Output = Result<ClusterProbe, StepError>> + Send;
 }
 
-/// One manifest to be worked.
+/// Manifest to prepare, with its cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Assignment<'a> {
-    /// What was asked.
+    /// The manifest.
     pub manifest: &'a Manifest,
-    /// The cluster's identity.
+    /// Uuid of the cluster.
     pub cluster: Uuid,
-    /// The cluster.
+    /// Document of the cluster.
     pub document: &'a Cluster,
-    /// The version that was last seen in it.
+    /// Last observed version of the cluster.
     pub version: Option<&'a str>,
-    /// What is remembered of the work: the definition that it began with, for one.
+    /// Checkpoint of earlier attempts, such as the definition that the first one used.
     pub journal: &'a Journal,
 }
 
-/// A manifest that can be worked.
+/// Plan and context of a manifest.
 #[derive(Debug)]
 pub struct PreparedTask<C> {
-    /// The task's name, for metrics.
+    /// Name of the task, for metrics.
     pub task: String,
-    /// The task's version.
+    /// Version of the task.
     pub version: u32,
-    /// The task's definition, to be kept with the work, if the task is written as data.
+    /// Definition of the task, stored in the checkpoint.
     pub definition: Option<Value>,
-    /// The plan.
+    /// Plan of the manifest.
     pub plan: Plan<C>,
-    /// What its steps are given.
+    /// Context of its steps.
     pub context: Arc<C>,
 }
 
-/// What a cluster answered.
+/// Result of probing a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterProbe {
-    /// The version of its API server.
+    /// Version of its API server.
     pub version: String,
 }

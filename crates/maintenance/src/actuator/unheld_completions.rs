@@ -1,5 +1,5 @@
-//! The ends that no holder writes: manifests that came too late, were withdrawn, or were cancelled before they began. They are
-//! closed by whoever touches their lane, so they are counted here, from the feed, by one actuator for all.
+//! Counts completions that no lease holder writes: manifests that timed out, were withdrawn, or were cancelled before they
+//! started. Any process that touches the lane closes them, so one actuator counts them for all, from the change feed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,98 +12,98 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Tasks;
-use super::crew::Crew;
+use super::service::Actuator;
 
-/// Who counts holds this lease, and leaves under this name how far it has come.
-const NAME: &str = "manifest-ends";
-/// Between two rounds: about as often as somebody reads the metrics. What changes often meanwhile is looked at once.
-const EVERY: Duration = Duration::from_secs(15);
-/// So long whoever counts may be silent before another does.
-const LEASE: Duration = Duration::from_secs(60);
+/// Name of the lease of the counting actuator, and of its saved feed position.
+const LEASE_NAME: &str = "manifest-ends";
+/// Interval between two rounds: about the scrape interval of metrics. Several changes of a manifest are read once.
+const INTERVAL: Duration = Duration::from_secs(15);
+/// Duration of the lease; another actuator takes over afterwards.
+const LEASE_DURATION: Duration = Duration::from_secs(60);
 
-/// Changes of manifests counted in one round; the rest in the next.
+/// Most changes that one round reads.
 const CHANGES_MAX: usize = 10 * FEED_PAGE_MAX;
 
-/// Counts again and again, while nobody else does.
-pub(super) async fn count<T: Tasks>(crew: Arc<Crew<T>>, over: CancellationToken) {
-    // Where it begins in a store in which nobody has counted before.
-    let first = crew.store.feed_end().await.ok();
+/// Counts periodically while holding the lease.
+pub(super) async fn count_periodically<T: Tasks>(actuator: Arc<Actuator<T>>, stopped: CancellationToken) {
+    // Start position in a store without a saved position.
+    let first = actuator.store.feed_end().await.ok();
     let mut feed = None;
     loop {
-        if over.run_until_cancelled(sleep(EVERY)).await.is_none() {
-            let _ = crew.store.release_lease(NAME, crew.pool.owner()).await;
+        if stopped.run_until_cancelled(sleep(INTERVAL)).await.is_none() {
+            let _ = actuator.store.release_lease(LEASE_NAME, actuator.pool.owner()).await;
             return;
         }
-        if let Err(error) = round(&crew, &mut feed, first).await {
-            // Nothing was counted behind the saved position: the next round goes on from there.
+        if let Err(error) = round(&actuator, &mut feed, first).await {
+            // Nothing after the saved position was counted: the next round continues there.
             feed = None;
-            tracing::debug!(error = %error, "The ends of manifests are counted later");
+            tracing::debug!(error = %error, "Cannot count the completions of manifests; counting them later");
         }
     }
 }
 
-/// Counts what ended since the last round, unless another actuator counts.
+/// Counts the completions since the last round, unless another actuator holds the lease.
 async fn round<T: Tasks>(
-    crew: &Crew<T>,
+    actuator: &Actuator<T>,
     feed: &mut Option<FeedFollower>,
     first: Option<Position>,
 ) -> Result<(), StoreError> {
-    if crew.store.take_lease(NAME, crew.pool.owner(), LEASE).await?.is_none() {
+    if actuator.store.take_lease(LEASE_NAME, actuator.pool.owner(), LEASE_DURATION).await?.is_none() {
         *feed = None;
         return Ok(());
     }
     let feed = match feed {
         Some(feed) => feed,
-        None => feed.insert(open(crew, first).await?),
+        None => feed.insert(open(actuator, first).await?),
     };
     let from = feed.position();
-    let ended = match feed.read().await? {
-        // What ended behind a position that is gone cannot be told from what was counted before it.
+    let completions = match feed.read().await? {
+        // The feed no longer has the position: completions since then cannot be distinguished from counted ones.
         FeedBatch::StartOver => BTreeMap::new(),
         FeedBatch::Changes(changes) => {
-            let moved = changes.iter().filter(|it| it.subject == Subject::Work);
-            unheld(crew, moved.map(|it| it.uuid).collect()).await?
+            let changed = changes.iter().filter(|it| it.subject == Subject::Work);
+            unheld(actuator, changed.map(|it| it.uuid).collect()).await?
         }
     };
     feed.acknowledge();
-    if let Some(place) = feed.position().filter(|place| Some(*place) != from) {
-        // Said before it is counted: what is counted twice would be an alarm about nothing.
-        crew.store.commit(Transaction::new().save_position(NAME, place)).await?;
+    if let Some(position) = feed.position().filter(|position| Some(*position) != from) {
+        // Saved before counting: a crash between the two loses counts, while the reverse order would raise false alarms.
+        actuator.store.commit(Transaction::new().save_position(LEASE_NAME, position)).await?;
     }
-    for ((task, state), count) in ended {
-        let name = crew.tasks.name(task).await.unwrap_or_else(|| "unknown".to_owned());
-        crew.metrics.ended_unheld(&name, state, count);
+    for ((task, state), count) in completions {
+        let name = actuator.tasks.name(task).await.unwrap_or_else(|| "unknown".to_owned());
+        actuator.metrics.completed_unheld(&name, state, count);
     }
     Ok(())
 }
 
-/// Goes on where the actuator was that counted last.
-async fn open<T>(crew: &Crew<T>, first: Option<Position>) -> Result<FeedFollower, StoreError> {
-    let feed = crew.store.follow_feed([WorkKind::Manifest.as_str()]).batch_max(CHANGES_MAX);
-    Ok(match crew.store.saved_position(NAME).await?.or(first) {
-        Some(place) => feed.from_position(place),
+/// Follows the feed from the saved position.
+async fn open<T>(actuator: &Actuator<T>, first: Option<Position>) -> Result<FeedFollower, StoreError> {
+    let feed = actuator.store.follow_feed([WorkKind::Manifest.as_str()]).batch_max(CHANGES_MAX);
+    Ok(match actuator.store.saved_position(LEASE_NAME).await?.or(first) {
+        Some(position) => feed.from_position(position),
         None => feed,
     })
 }
 
-/// How many of these ended without a holder, by task and outcome.
+/// Number of manifests that completed without a lease holder, by task and outcome.
 async fn unheld<T>(
-    crew: &Crew<T>,
-    moved: BTreeSet<Uuid>,
+    actuator: &Actuator<T>,
+    changed: BTreeSet<Uuid>,
 ) -> Result<BTreeMap<(Uuid, WorkState), u64>, StoreError> {
-    let moved: Vec<Uuid> = moved.into_iter().collect();
-    let mut ended = BTreeMap::new();
-    for block in moved.chunks(FEED_PAGE_MAX) {
-        for work in crew.store.works(block.to_vec()).await?.iter().filter(|it| is_unheld(it)) {
-            // The budgets of a manifest name its task.
+    let changed: Vec<Uuid> = changed.into_iter().collect();
+    let mut counts = BTreeMap::new();
+    for block in changed.chunks(FEED_PAGE_MAX) {
+        for work in actuator.store.works(block.to_vec()).await?.iter().filter(|it| is_unheld(it)) {
+            // The task is known from the budget keys.
             let task = work.budgets.iter().find_map(|key| key.strip_prefix("task/")?.parse().ok());
-            *ended.entry((task.unwrap_or_default(), work.state)).or_default() += 1;
+            *counts.entry((task.unwrap_or_default(), work.state)).or_default() += 1;
         }
     }
-    Ok(ended)
+    Ok(counts)
 }
 
-/// Whether no holder wrote its end: one that did says what was undone, if only that it was nothing.
+/// Whether no lease holder wrote the completion: a holder always records `undone`, even if empty.
 fn is_unheld(work: &WorkView) -> bool {
     match work.state {
         WorkState::TimedOut => true,

@@ -1,4 +1,4 @@
-//! One pass: what has changed is decided, the differences are written, and what came of it is learnt.
+//! One pass: decides what changed, writes the differences and updates the cache.
 
 use std::collections::HashMap;
 
@@ -9,47 +9,47 @@ use uuid::Uuid;
 
 use super::{Error, ManifestChanges, Scheduler};
 
-/// So many manifests are written before the next look at whether we are still wanted.
-const BLOCK: usize = 500;
+/// Manifests per transaction; the pass can be cancelled between two transactions.
+const BATCH: usize = 500;
 
-/// A slot that is to be made, with the manifest that it becomes.
-type Making = (String, Uuid, Slot, (Manifest, Vec<String>));
+/// Schedule, cluster and slot of a manifest to create, with the manifest and its budgets.
+type NewManifest = (String, Uuid, Slot, (Manifest, Vec<String>));
 
 impl Scheduler {
-    /// Makes the pending manifests be the wanted ones, as far as anything has changed. How much it wrote.
+    /// Reconciles the pending manifests with the schedules. Returns the numbers of created and withdrawn manifests.
     pub(crate) async fn pass(&mut self) -> Result<(usize, usize), Error> {
-        let begin = tokio::time::Instant::now();
-        self.fleet.roll(self.deps.clock.now());
+        let started = tokio::time::Instant::now();
+        self.fleet.advance(self.deps.clock.now());
         if self.fleet.is_clean() {
             return Ok((0, 0));
         }
         self.look_up_unknown().await?;
-        let ManifestChanges { withdraw, create } = self.fleet.plan();
+        let ManifestChanges { withdraw, create } = self.fleet.changes();
         let cancelled = self.withdraw(withdraw).await?;
         let created = self.create(create).await?;
-        self.tell().await?;
-        self.fleet.clean();
-        for (schedule, cluster) in std::mem::take(&mut self.again) {
-            self.fleet.mark(&schedule, cluster);
+        self.publish_status().await?;
+        self.fleet.clear_changes();
+        for (schedule, cluster) in std::mem::take(&mut self.retry) {
+            self.fleet.mark_dirty(&schedule, cluster);
         }
-        self.deps.metrics.passed(&self.fleet, begin.elapsed());
+        self.deps.metrics.pass_completed(&self.fleet, started.elapsed());
         if created + cancelled > 0 {
-            tracing::info!("A pass of the scheduler made {created} manifests and withdrew {cancelled}");
+            tracing::info!("Scheduler created {created} and withdrew {cancelled} manifests");
         }
         Ok((created, cancelled))
     }
 
-    /// What became of manifests of open periods that we know nothing of.
+    /// Reads the status of manifests of open periods that are not cached.
     async fn look_up_unknown(&mut self) -> Result<(), Error> {
-        let unknown = self.fleet.unknown();
+        let unknown = self.fleet.unknown_manifests();
         for block in unknown.chunks(PAGE_MAX) {
             let ids = block.iter().map(|(_, _, manifest)| *manifest).collect();
             let found = self.deps.store.works(ids).await?;
-            self.learn(found).await?;
+            self.update_statuses(found).await?;
             for (schedule, cluster, manifest) in block {
-                // Over, or never made, and not to be made any more.
-                if self.fleet.known(*manifest).is_none() {
-                    self.fleet.learn(schedule, *cluster, *manifest, ManifestStatus::Closed);
+                // Completed, or never created; the slot of an open period is not created any more.
+                if self.fleet.status(*manifest).is_none() {
+                    self.fleet.set_status(schedule, *cluster, *manifest, ManifestStatus::Closed);
                 }
             }
         }
@@ -58,59 +58,68 @@ impl Scheduler {
 
     async fn withdraw(&mut self, withdraw: Vec<(String, Uuid, Uuid)>) -> Result<usize, Error> {
         let mut count = 0;
-        for block in withdraw.chunks(BLOCK) {
+        for block in withdraw.chunks(BATCH) {
             let ids: Vec<Uuid> = block.iter().map(|(_, _, manifest)| *manifest).collect();
-            let gone = self.deps.store.manifests().withdraw(&ids, WorkResult::superseded(), &by()).await?;
+            let withdrawn = self
+                .deps
+                .store
+                .manifests()
+                .withdraw(&ids, WorkResult::superseded(), &audit_context())
+                .await?;
             for (schedule, cluster, manifest) in block {
-                // What was no longer pending has begun or ended meanwhile.
-                let known =
-                    if gone.contains(manifest) { ManifestStatus::Superseded } else { ManifestStatus::Closed };
-                self.fleet.learn(schedule, *cluster, *manifest, known);
+                // A manifest that was no longer pending has started or completed meanwhile.
+                let status = if withdrawn.contains(manifest) {
+                    ManifestStatus::Superseded
+                } else {
+                    ManifestStatus::Closed
+                };
+                self.fleet.set_status(schedule, *cluster, *manifest, status);
                 if let Some(record) = self
                     .fleet
                     .schedules_by_id
                     .get_mut(schedule)
-                    .filter(|_| known == ManifestStatus::Superseded)
+                    .filter(|_| status == ManifestStatus::Superseded)
                 {
                     record.cancelled += 1;
                 }
             }
-            count += gone.len();
-            self.deps.metrics.wrote(0, gone.len());
+            count += withdrawn.len();
+            self.deps.metrics.changed(0, withdrawn.len());
         }
         Ok(count)
     }
 
     async fn create(&mut self, create: Vec<(String, Uuid, Slot)>) -> Result<usize, Error> {
         let mut count = 0;
-        for block in create.chunks(BLOCK) {
-            let making: Vec<Making> = block
+        for block in create.chunks(BATCH) {
+            let new_manifests: Vec<NewManifest> = block
                 .iter()
                 .filter_map(|(schedule, cluster, slot)| {
                     let manifest = self.fleet.manifest(schedule, *cluster, slot)?;
                     Some((schedule.clone(), *cluster, *slot, manifest))
                 })
                 .collect();
-            count += self.create_block(making).await?;
+            count += self.create_block(new_manifests).await?;
         }
         Ok(count)
     }
 
-    async fn create_block(&mut self, making: Vec<Making>) -> Result<usize, Error> {
-        let manifests: Vec<(Manifest, Vec<String>)> = making.iter().map(|(_, _, _, it)| it.clone()).collect();
-        let ensured = self.deps.store.manifests().ensure(&manifests, &by()).await?;
+    async fn create_block(&mut self, new_manifests: Vec<NewManifest>) -> Result<usize, Error> {
+        let manifests: Vec<(Manifest, Vec<String>)> =
+            new_manifests.iter().map(|(_, _, _, it)| it.clone()).collect();
+        let ensured = self.deps.store.manifests().ensure(&manifests, &audit_context()).await?;
         let (mut count, mut existed) = (0, HashMap::new());
-        for ((schedule, cluster, slot, _), ensured) in making.into_iter().zip(ensured) {
+        for ((schedule, cluster, slot, _), ensured) in new_manifests.into_iter().zip(ensured) {
             match ensured {
                 EnsureOutcome::Created | EnsureOutcome::Revived => {
                     count += 1;
-                    let known = ManifestStatus::Fresh(Window {
+                    let status = ManifestStatus::Fresh(Window {
                         run_after: slot.run_after,
                         run_before: slot.run_before,
                         priority: slot.priority,
                         parameters: slot.parameters,
                     });
-                    self.fleet.learn(&schedule, cluster, slot.id, known);
+                    self.fleet.set_status(&schedule, cluster, slot.id, status);
                     if let Some(record) = self.fleet.schedules_by_id.get_mut(&schedule) {
                         record.created += 1;
                     }
@@ -120,23 +129,23 @@ impl Scheduler {
                 }
             }
         }
-        self.deps.metrics.wrote(count, 0);
-        self.learn_of_existing(existed).await?;
+        self.deps.metrics.changed(count, 0);
+        self.update_existing(existed).await?;
         Ok(count)
     }
 
-    /// Another scheduler made them, or they have begun or ended; in any case they are not ours to make.
-    async fn learn_of_existing(&mut self, existed: HashMap<Uuid, (String, Uuid)>) -> Result<(), Error> {
+    /// Caches the status of manifests that existed: created by another scheduler, started or completed.
+    async fn update_existing(&mut self, existed: HashMap<Uuid, (String, Uuid)>) -> Result<(), Error> {
         if existed.is_empty() {
             return Ok(());
         }
         let found = self.deps.store.works(existed.keys().copied().collect()).await?;
-        self.learn(found).await?;
+        self.update_statuses(found).await?;
         for (manifest, (schedule, cluster)) in existed {
-            match self.fleet.known(manifest) {
-                None => self.fleet.learn(&schedule, cluster, manifest, ManifestStatus::Closed),
-                // Withdrawn in this very moment, by another scheduler or at the end of the schedule.
-                Some(ManifestStatus::Superseded) => self.again.push((schedule, cluster)),
+            match self.fleet.status(manifest) {
+                None => self.fleet.set_status(&schedule, cluster, manifest, ManifestStatus::Closed),
+                // Withdrawn concurrently, by another scheduler or by the deletion of the schedule.
+                Some(ManifestStatus::Superseded) => self.retry.push((schedule, cluster)),
                 Some(ManifestStatus::Fresh(_) | ManifestStatus::Closed) => {}
             }
         }
@@ -144,7 +153,7 @@ impl Scheduler {
     }
 }
 
-/// In whose name the scheduler writes.
-pub(super) fn by() -> AuditContext {
+/// Audit context of the scheduler.
+pub(super) fn audit_context() -> AuditContext {
     AuditContext::service("scheduler")
 }

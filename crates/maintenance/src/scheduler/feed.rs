@@ -1,4 +1,4 @@
-//! How the fleet comes into memory and stays true: listed once, then followed by the feed.
+//! Maintains the cached fleet: lists it once, then follows the change feed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -10,45 +10,45 @@ use serde::Deserialize as _;
 use store::{Change, DocumentQuery, FeedBatch, PAGE_MAX, StoredDocument, Subject, Transaction, WorkView};
 use uuid::Uuid;
 
-use super::act::by;
+use super::act::audit_context;
 use super::{Deps, Error, Fleet, Scheduler};
 
-/// How often the clusters' versions are looked up while a schedule asks for them.
-const VERSIONS_EVERY: SignedDuration = SignedDuration::from_secs(60);
-/// Of manifests that need not be looked at, so many are remembered.
-const FOREIGN_MAX: usize = 100_000;
+/// Interval of reading the versions of clusters while a schedule selects by version.
+const VERSIONS_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
+/// Most ignored manifests that are remembered.
+const IGNORED_MAX: usize = 100_000;
 
 impl Scheduler {
-    /// Knows nothing before it follows the feed for the first time.
+    /// Creates a scheduler with an empty cache, which the first read of the feed fills.
     pub(crate) fn new(deps: &Deps) -> Scheduler {
         let kinds = [Cluster::KIND, Subscription::KIND, Schedule::KIND, Manifest::KIND];
         Scheduler {
             deps: deps.clone(),
             fleet: Fleet::default(),
             feed: deps.store.follow_feed(kinds),
-            foreign: HashSet::new(),
+            ignored: HashSet::new(),
             versions_due: Timestamp::MIN,
-            again: Vec::new(),
+            retry: Vec::new(),
         }
     }
 
-    /// Forgets everything and lists it.
+    /// Clears the cache and lists everything.
     async fn list_all(&mut self) -> Result<(), Error> {
         self.fleet = Fleet::default();
-        self.foreign.clear();
+        self.ignored.clear();
         self.versions_due = Timestamp::MIN;
-        self.again.clear();
+        self.retry.clear();
         self.list::<Subscription>().await?;
         self.list::<Cluster>().await?;
         self.list::<Schedule>().await?;
         self.list_work().await?;
-        for schedule in self.fleet.gone() {
-            self.let_go_if_kept(&schedule).await?;
+        for schedule in self.fleet.deleted_schedules() {
+            self.detach_if_kept(&schedule).await?;
         }
         Ok(())
     }
 
-    /// Lists documents without their type: one that cannot be read must not keep all others from us.
+    /// Lists untyped documents, so that one that cannot be parsed does not prevent the rest.
     async fn list<T: Document>(&mut self) -> Result<(), Error> {
         let mut after = None;
         loop {
@@ -66,7 +66,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a document as it is now.
+    /// Caches a document.
     fn put(&mut self, stored: &StoredDocument) {
         let result = match stored.kind.as_str() {
             Cluster::KIND => {
@@ -82,34 +82,34 @@ impl Scheduler {
         if let Err(error) = result {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "{} {} cannot be read and is left as it is",
+                "Cannot parse {} {}; its manifests are not changed",
                 stored.kind,
                 stored.id
             );
             if let Some(id) = stored.body["id"].as_str().filter(|_| stored.kind == Schedule::KIND) {
-                self.fleet.put_broken_schedule(stored.uuid, id, error.to_string());
+                self.fleet.put_invalid_schedule(stored.uuid, id, error.to_string());
             }
         }
     }
 
-    /// All manifests that wait or run.
+    /// Lists all pending and running manifests.
     async fn list_work(&mut self) -> Result<(), Error> {
         let mut after = None;
         loop {
             let page = self.deps.store.live(WorkKind::Manifest, after, PAGE_MAX).await?;
             after = page.last().map(|last| last.id);
             let full = page.len() == PAGE_MAX;
-            self.learn(page).await?;
+            self.update_statuses(page).await?;
             if !full {
                 return Ok(());
             }
         }
     }
 
-    /// Learns what has happened to manifests.
-    pub(super) async fn learn(&mut self, works: Vec<WorkView>) -> Result<(), Error> {
-        // Parameters are in the document; those of a manifest that is as we know it need not be read again.
-        let same = |work: &WorkView| match self.fleet.known(work.id) {
+    /// Updates the cached statuses of manifests.
+    pub(super) async fn update_statuses(&mut self, works: Vec<WorkView>) -> Result<(), Error> {
+        // Parameters are in the document, which is read only if the rest of the status changed.
+        let is_unchanged = |work: &WorkView| match self.fleet.status(work.id) {
             Some(ManifestStatus::Fresh(window)) => {
                 ManifestStatus::from_work(work, window.parameters) == ManifestStatus::Fresh(window)
             }
@@ -117,57 +117,57 @@ impl Scheduler {
         };
         let is_fresh =
             |work: &WorkView| matches!(ManifestStatus::from_work(work, 0), ManifestStatus::Fresh(_));
-        let wanted: Vec<Uuid> = works
+        let changed: Vec<Uuid> = works
             .iter()
-            .filter(|work| work.origin.is_some() && is_fresh(work) && !same(work))
+            .filter(|work| work.origin.is_some() && is_fresh(work) && !is_unchanged(work))
             .map(|work| work.id)
             .collect();
-        let mut marks: HashMap<Uuid, u64> = HashMap::new();
-        for block in wanted.chunks(PAGE_MAX) {
+        let mut hashes: HashMap<Uuid, u64> = HashMap::new();
+        for block in changed.chunks(PAGE_MAX) {
             for stored in self.deps.store.get_many(block.to_vec()).await? {
                 if let Ok(manifest) = Manifest::deserialize(&stored.body) {
-                    marks.insert(stored.uuid, parameters_hash(&manifest.parameters));
+                    hashes.insert(stored.uuid, parameters_hash(&manifest.parameters));
                 }
             }
         }
         for work in works {
             let Some(schedule) = &work.origin else {
-                self.pass_over(work.id);
+                self.ignore(work.id);
                 continue;
             };
-            let before = match self.fleet.known(work.id) {
+            let before = match self.fleet.status(work.id) {
                 Some(ManifestStatus::Fresh(window)) => window.parameters,
                 _ => 0,
             };
-            let known = ManifestStatus::from_work(&work, marks.get(&work.id).copied().unwrap_or(before));
-            if known == ManifestStatus::Closed && self.fleet.known(work.id).is_none() {
-                self.pass_over(work.id); // it never comes back
+            let status = ManifestStatus::from_work(&work, hashes.get(&work.id).copied().unwrap_or(before));
+            if status == ManifestStatus::Closed && self.fleet.status(work.id).is_none() {
+                self.ignore(work.id); // never pending again
                 continue;
             }
-            self.fleet.learn(schedule, work.lane, work.id, known);
+            self.fleet.set_status(schedule, work.lane, work.id, status);
         }
         Ok(())
     }
 
-    /// Whether what happens to a manifest may matter.
-    fn is_of_interest(&self, manifest: Uuid) -> bool {
-        self.fleet.known(manifest) != Some(ManifestStatus::Closed) && !self.foreign.contains(&manifest)
+    /// Whether a change of a manifest may be relevant.
+    fn is_relevant(&self, manifest: Uuid) -> bool {
+        self.fleet.status(manifest) != Some(ManifestStatus::Closed) && !self.ignored.contains(&manifest)
     }
 
-    /// Need not be looked at again, whatever the feed says of it.
-    fn pass_over(&mut self, manifest: Uuid) {
-        if self.foreign.len() >= FOREIGN_MAX {
-            self.foreign.clear();
+    /// Ignores all further changes of a manifest.
+    fn ignore(&mut self, manifest: Uuid) {
+        if self.ignored.len() >= IGNORED_MAX {
+            self.ignored.clear();
         }
-        self.foreign.insert(manifest);
+        self.ignored.insert(manifest);
     }
 
     /// Reads the feed to its end.
-    pub(crate) async fn follow(&mut self) -> Result<(), Error> {
+    pub(crate) async fn follow_feed(&mut self) -> Result<(), Error> {
         loop {
             match self.feed.read().await? {
                 FeedBatch::StartOver => self.list_all().await?,
-                FeedBatch::Changes(changes) => self.take(&changes).await?,
+                FeedBatch::Changes(changes) => self.apply(&changes).await?,
             }
             self.feed.acknowledge();
             if self.feed.is_caught_up() {
@@ -175,65 +175,65 @@ impl Scheduler {
             }
         }
         let now = self.deps.clock.now();
-        if now >= self.versions_due && self.fleet.asks_for_versions() {
-            self.look_up_versions().await?;
-            self.versions_due = now.saturating_add(VERSIONS_EVERY).unwrap_or(Timestamp::MAX);
+        if now >= self.versions_due && self.fleet.selects_by_version() {
+            self.read_versions().await?;
+            self.versions_due = now.saturating_add(VERSIONS_INTERVAL).unwrap_or(Timestamp::MAX);
         }
         Ok(())
     }
 
-    async fn take(&mut self, changes: &[Change]) -> Result<(), Error> {
+    async fn apply(&mut self, changes: &[Change]) -> Result<(), Error> {
         let (mut documents, mut deleted, mut works) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for change in changes {
             match (change.kind.as_str(), change.subject) {
                 (
                     Cluster::KIND | Subscription::KIND | Schedule::KIND,
-                    Subject::Document { deleted: gone, .. },
+                    Subject::Document { deleted: is_deleted, .. },
                 ) => {
                     documents.insert(change.uuid);
-                    if gone {
+                    if is_deleted {
                         deleted.insert((change.kind.clone(), change.uuid));
                     }
                 }
                 (Manifest::KIND, Subject::Document { deleted: true, .. }) => {
-                    // Its slot is not made again.
+                    // A deleted manifest is not created again.
                     if let Some((schedule, cluster)) = self.fleet.owner(change.uuid) {
-                        self.fleet.learn(&schedule, cluster, change.uuid, ManifestStatus::Closed);
+                        self.fleet.set_status(&schedule, cluster, change.uuid, ManifestStatus::Closed);
                     }
                 }
-                (Manifest::KIND, _) if self.is_of_interest(change.uuid) => {
+                (Manifest::KIND, _) if self.is_relevant(change.uuid) => {
                     works.insert(change.uuid);
                 }
                 _ => {}
             }
         }
-        // The feed says where to look; the truth is what is there now.
+        // The feed has only ids; the documents are read as they are now.
         let documents: Vec<Uuid> = documents.into_iter().collect();
-        let mut living = HashSet::new();
+        let mut existing = HashSet::new();
         for block in documents.chunks(PAGE_MAX) {
             for stored in self.deps.store.get_many(block.to_vec()).await? {
-                living.insert(stored.uuid);
+                existing.insert(stored.uuid);
                 self.put(&stored);
             }
         }
-        for (kind, uuid) in deleted.into_iter().filter(|(_, uuid)| !living.contains(uuid)) {
-            self.drop_document(&kind, uuid).await?;
+        for (kind, uuid) in deleted.into_iter().filter(|(_, uuid)| !existing.contains(uuid)) {
+            self.remove_document(&kind, uuid).await?;
         }
         let works: Vec<Uuid> = works.into_iter().collect();
         for block in works.chunks(PAGE_MAX) {
             let found = self.deps.store.works(block.to_vec()).await?;
-            self.learn(found).await?;
+            self.update_statuses(found).await?;
         }
         Ok(())
     }
 
-    async fn drop_document(&mut self, kind: &str, uuid: Uuid) -> Result<(), Error> {
+    async fn remove_document(&mut self, kind: &str, uuid: Uuid) -> Result<(), Error> {
         match kind {
-            Cluster::KIND => self.fleet.drop_cluster(uuid),
+            Cluster::KIND => self.fleet.remove_cluster(uuid),
             Subscription::KIND => self.fleet.put_subscription(uuid, None),
             Schedule::KIND => {
-                if let Some(schedule) = self.fleet.drop_schedule(uuid) {
-                    self.let_go_if_kept(&schedule).await?;
+                if let Some(schedule) = self.fleet.remove_schedule(uuid) {
+                    self.detach_if_kept(&schedule).await?;
                 }
             }
             _ => {}
@@ -241,18 +241,19 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What a deleted schedule has made stays when whoever deleted it said so.
-    async fn let_go_if_kept(&mut self, schedule: &str) -> Result<(), Error> {
+    /// Detaches the manifests of a deleted schedule if the request to delete it said to keep them.
+    async fn detach_if_kept(&mut self, schedule: &str) -> Result<(), Error> {
         let path = ScheduleOutlook::path_of(schedule);
         match self.deps.store.documents::<ScheduleOutlook>().find(&path).await? {
-            Some(outlook) if outlook.document.keep_pending => self.fleet.let_go(schedule),
-            // Nobody asks for it any more. Should another scheduler have removed it, that is as well.
+            Some(outlook) if outlook.document.keep_pending => self.fleet.detach(schedule),
+            // The status of a deleted schedule is obsolete. Another scheduler may have removed it.
             Some(outlook) => {
-                let removed = self.deps.store.commit(Transaction::new().remove(&outlook, &by())).await;
+                let removed =
+                    self.deps.store.commit(Transaction::new().remove(&outlook, &audit_context())).await;
                 if let Err(error) = removed {
                     tracing::info!(
                         error = &error as &dyn std::error::Error,
-                        "The outlook of schedule {schedule} stays"
+                        "Cannot remove the status of deleted schedule {schedule}"
                     );
                 }
             }
@@ -261,8 +262,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Versions are in the health samples, of which the feed says nothing.
-    async fn look_up_versions(&mut self) -> Result<(), Error> {
+    /// Reads the versions of clusters from the health samples, which the feed does not report.
+    async fn read_versions(&mut self) -> Result<(), Error> {
         for block in self.fleet.cluster_ids().chunks(PAGE_MAX) {
             for sample in self.deps.store.health(block.to_vec()).await? {
                 self.fleet.put_version(sample.cluster, sample.details.version);

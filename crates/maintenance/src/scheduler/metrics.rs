@@ -1,4 +1,4 @@
-//! What the scheduler counts.
+//! Metrics of the scheduler.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// What the scheduler counts.
+/// Metrics of the scheduler; clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     created: Counter,
@@ -37,34 +37,26 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Makes them visible.
+    /// Registers all metrics.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "manifests_created",
-            "Manifests that schedules made or brought back",
+            "Manifests created or restored by schedules",
             self.created.clone(),
         );
-        registry.register("manifests_withdrawn", "Manifests that schedules withdrew", self.withdrawn.clone());
-        registry.register("pass_failures", "Passes that failed and were tried again", self.failures.clone());
-        registry.register(
-            "leading",
-            "1 in the process that schedules, 0 in those that stand by",
-            self.leading.clone(),
-        );
-        registry.register("clusters", "Clusters that the scheduler holds in memory", self.clusters.clone());
-        registry.register(
-            "schedules",
-            "Schedules that the scheduler holds in memory",
-            self.schedules.clone(),
-        );
+        registry.register("manifests_withdrawn", "Manifests withdrawn by schedules", self.withdrawn.clone());
+        registry.register("pass_failures", "Failed passes", self.failures.clone());
+        registry.register("leading", "1 in the active process, 0 in standby processes", self.leading.clone());
+        registry.register("clusters", "Clusters in the cache of the scheduler", self.clusters.clone());
+        registry.register("schedules", "Schedules in the cache of the scheduler", self.schedules.clone());
         registry.register(
             "next_period_timestamp_seconds",
-            "When the next period of any schedule begins",
+            "Start of the next period of any schedule",
             self.next_period.clone(),
         );
         registry.register_with_unit(
             "pass_duration",
-            "How long passes took that had something to decide",
+            "Duration of passes with changes",
             Unit::Seconds,
             self.pass.clone(),
         );
@@ -74,19 +66,19 @@ impl Metrics {
         self.leading.set(leading.into());
     }
 
-    pub(super) fn failed(&self) {
+    pub(super) fn pass_failed(&self) {
         self.failures.inc();
     }
 
-    pub(super) fn wrote(&self, created: usize, withdrawn: usize) {
+    pub(super) fn changed(&self, created: usize, withdrawn: usize) {
         self.created.inc_by(created as u64);
         self.withdrawn.inc_by(withdrawn as u64);
     }
 
-    pub(super) fn passed(&self, fleet: &super::Fleet, taken: Duration) {
-        self.pass.observe(taken.as_secs_f64());
-        self.clusters.set(i64::try_from(fleet.clusters()).unwrap_or(i64::MAX));
-        self.schedules.set(i64::try_from(fleet.schedules()).unwrap_or(i64::MAX));
-        self.next_period.set(fleet.boundary().map_or(0.0, |at| at.as_second() as f64));
+    pub(super) fn pass_completed(&self, fleet: &super::Fleet, duration: Duration) {
+        self.pass.observe(duration.as_secs_f64());
+        self.clusters.set(i64::try_from(fleet.cluster_count()).unwrap_or(i64::MAX));
+        self.schedules.set(i64::try_from(fleet.schedule_count()).unwrap_or(i64::MAX));
+        self.next_period.set(fleet.next_period().map_or(0.0, |at| at.as_second() as f64));
     }
 }

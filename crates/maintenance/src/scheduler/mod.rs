@@ -1,13 +1,14 @@
-//! The scheduler: sees to it that the pending manifests are those that the schedules want.
+//! The scheduler: reconciles the pending manifests with the schedules.
 //!
-//! It holds the fleet in memory ([`Fleet`]), fed by the store's change feed. What changed is decided anew, and nothing
-//! else: a changed cluster against every schedule, a changed schedule or one whose next period has begun against every
-//! cluster. Only differences are written. Between changes it sleeps until the next period begins.
+//! It caches the fleet in memory ([`Fleet`]) and follows the store's change feed. Each pass decides only what changed: a
+//! changed cluster against every schedule; a changed schedule, or one whose next period has started, against every
+//! cluster. Only differences are written. Between changes it sleeps until the next period starts.
 //!
-//! One process works at a time, by the lease `scheduler`. That is thrift, not safety: the ids of manifests follow from
-//! schedule, period and cluster, so that two who work at once still make one manifest of each.
+//! One process schedules at a time, by the lease `scheduler`. This saves work and is not needed for safety: manifest ids are
+//! derived from schedule, period and cluster, so two concurrent schedulers still create one manifest of each.
 //!
-//! What was begun is never withdrawn, because its undo would not run; and what a person cancelled is never made again.
+//! A started manifest is never withdrawn, because its undo would not run. A manifest that a person cancelled is never
+//! created again.
 
 mod act;
 mod feed;
@@ -31,36 +32,36 @@ use uuid::Uuid;
 pub use fleet::{Fleet, ManifestChanges};
 pub use metrics::Metrics;
 
-/// The lease of the one who works.
+/// Name of the lease of the active scheduler.
 pub const LEASE: &str = "scheduler";
-/// The longest sleep: wake-ups may be lost, and the clock may be set.
-const NAP_MAX: Duration = Duration::from_secs(5);
-/// After a failure, before the next try.
-const REST: Duration = Duration::from_secs(2);
+/// Longest sleep, since notifications may be lost and the clock may be set.
+const SLEEP_MAX: Duration = Duration::from_secs(5);
+/// Delay after a failed pass.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// What a scheduler is made of.
+/// Dependencies of a scheduler.
 #[derive(Debug, Clone)]
 pub struct Deps {
-    /// Where schedules, clusters and manifests are.
+    /// Store of schedules, clusters and manifests.
     pub store: Store,
-    /// By which periods begin.
+    /// Clock for the periods.
     pub clock: SharedClock,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// This process, to the store; fresh at every start.
+    /// Owner of the lease; new at every start of the process.
     pub owner: Uuid,
-    /// How long the one who works keeps the lease. All processes must agree; tests that kill processes are in a hurry.
+    /// Lease durations. All processes must agree; tests that kill processes use shorter ones.
     pub timing: Timing,
 }
 
-/// How long a scheduler holds its lease, and what follows from that.
+/// Durations of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// How long one that vanished keeps the others waiting.
+    /// Duration of the lease, which is the delay of a takeover after a crash.
     pub lease: Duration,
-    /// How often the lease is renewed.
+    /// Interval of renewals.
     pub renewal: Duration,
-    /// How often the others look whether it is free.
+    /// Interval at which standby processes try to take the lease.
     pub standby: Duration,
 }
 
@@ -74,7 +75,7 @@ impl Default for Timing {
     }
 }
 
-/// Why a pass did not come to its end; it is tried again.
+/// Failure of a pass; the scheduler retries it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The store failed.
@@ -82,7 +83,7 @@ pub enum Error {
     Store(#[from] StoreError),
 }
 
-/// Schedules until it is told to stop. Failures of the store are waited out; it never ends by itself.
+/// Schedules until `shutdown`. Retries after failures of the store; never ends by itself.
 pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
     while !shutdown.is_cancelled() {
         match deps.store.take_lease(LEASE, deps.owner, deps.timing.lease).await {
@@ -91,97 +92,94 @@ pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
                 lead(&deps, &shutdown).await;
                 deps.metrics.leading(false);
             }
-            Ok(None) => pause(&shutdown, deps.timing.standby).await,
+            Ok(None) => sleep_unless(&shutdown, deps.timing.standby).await,
             Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "The scheduler's lease cannot be had"
-                );
-                pause(&shutdown, deps.timing.standby).await;
+                tracing::warn!(error = &error as &dyn std::error::Error, "Cannot take the scheduler lease");
+                sleep_unless(&shutdown, deps.timing.standby).await;
             }
         }
     }
     if let Err(error) = deps.store.release_lease(LEASE, deps.owner).await {
-        tracing::info!(error = &error as &dyn std::error::Error, "The scheduler's lease is left to run out");
+        tracing::info!(
+            error = &error as &dyn std::error::Error,
+            "Cannot release the scheduler lease; it expires"
+        );
     }
     Ok(())
 }
 
-/// Works until the lease is lost or the end is asked for.
+/// Schedules until the lease is lost or `shutdown`.
 async fn lead(deps: &Deps, shutdown: &CancellationToken) {
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = keep_lease(deps) => tracing::info!("The scheduler's lease is lost; another process has it"),
-        () = work(deps) => {}
+        () = keep_lease(deps) => tracing::info!("Another process took the scheduler lease"),
+        () = run_passes(deps) => {}
     }
 }
 
-/// Renews the lease; returns when somebody else has it.
+/// Renews the lease; returns when another process holds it.
 async fn keep_lease(deps: &Deps) {
     loop {
         tokio::time::sleep(deps.timing.renewal).await;
         match deps.store.take_lease(LEASE, deps.owner, deps.timing.lease).await {
             Ok(Some(_)) => {}
             Ok(None) => return,
-            // Without it two may work at once for a while, which does no harm.
+            // Two schedulers may then run concurrently for a while, which is safe.
             Err(error) => {
-                tracing::info!(
-                    error = &error as &dyn std::error::Error,
-                    "The scheduler's lease was not renewed"
-                );
+                tracing::info!(error = &error as &dyn std::error::Error, "Cannot renew the scheduler lease");
             }
         }
     }
 }
 
-/// Follows the feed and the calendar, for ever. Dropped at any await it leaves only what the next one finishes.
-async fn work(deps: &Deps) {
+/// Follows the feed and the calendars without end. May be dropped at any await: the next scheduler completes a partial pass.
+async fn run_passes(deps: &Deps) {
     let mut scheduler = Scheduler::new(deps);
     loop {
-        let nap = match turn(&mut scheduler).await {
-            Ok(nap) => nap,
+        let sleep = match reconcile(&mut scheduler).await {
+            Ok(sleep) => sleep,
             Err(error) => {
-                deps.metrics.failed();
+                deps.metrics.pass_failed();
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "A pass of the scheduler failed and is tried again"
+                    "A pass of the scheduler failed; retrying"
                 );
-                REST
+                RETRY_DELAY
             }
         };
-        scheduler.feed.wait(nap).await;
+        scheduler.feed.wait(sleep).await;
     }
 }
 
-/// One turn: what has happened is learnt, what follows from it is written. How long nothing more is to be done.
-async fn turn(scheduler: &mut Scheduler) -> Result<Duration, Error> {
-    scheduler.follow().await?;
+/// Reads the changes and runs a pass. Returns the time until the next pass.
+async fn reconcile(scheduler: &mut Scheduler) -> Result<Duration, Error> {
+    scheduler.follow_feed().await?;
     scheduler.pass().await?;
     if !scheduler.fleet.is_clean() {
         return Ok(Duration::ZERO);
     }
-    let until = scheduler.fleet.boundary().map(|at| at.duration_since(scheduler.deps.clock.now()));
-    let until = until.map(|until| Duration::try_from(until).unwrap_or(Duration::ZERO));
-    Ok(until.unwrap_or(NAP_MAX).min(NAP_MAX))
+    let delay = scheduler.fleet.next_period().map(|at| at.duration_since(scheduler.deps.clock.now()));
+    let delay = delay.map(|delay| Duration::try_from(delay).unwrap_or(Duration::ZERO));
+    Ok(delay.unwrap_or(SLEEP_MAX).min(SLEEP_MAX))
 }
 
-async fn pause(shutdown: &CancellationToken, length: Duration) {
+async fn sleep_unless(shutdown: &CancellationToken, duration: Duration) {
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = tokio::time::sleep(length) => {}
+        () = tokio::time::sleep(duration) => {}
     }
 }
 
-/// The fleet in memory, with what is needed to follow and to change the store.
+/// Cached fleet, with its position in the change feed.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     deps: Deps,
     pub(crate) fleet: Fleet,
     feed: FeedFollower,
-    /// Manifests that no schedule has made, or that were begun or over before we knew them.
-    foreign: HashSet<Uuid>,
-    /// When the versions of clusters are next looked up, which the feed does not tell.
+    /// Manifests whose changes are irrelevant: without a schedule, or started or completed before they were cached.
+    ignored: HashSet<Uuid>,
+    /// Time of the next read of cluster versions, which the feed does not report.
     versions_due: Timestamp,
-    /// Schedules and clusters to be decided once more in the next pass.
-    again: Vec<(String, Uuid)>,
+    /// Schedules and clusters to decide again in the next pass.
+    retry: Vec<(String, Uuid)>,
 }

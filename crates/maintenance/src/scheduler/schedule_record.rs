@@ -1,4 +1,4 @@
-//! One schedule in memory: its rule, the periods that count, and what it has made.
+//! One schedule in memory: its rule, its current periods and its manifests.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,39 +7,40 @@ use jiff::Timestamp;
 use planner::schedule::{Horizon, ManifestStatus, Rule, Slot};
 use uuid::Uuid;
 
-/// A schedule, whether it is there or only what it has made.
+/// Schedule, or the manifests of a deleted one.
 #[derive(Debug, Default)]
 pub(super) struct ScheduleRecord {
     pub(super) rule_state: RuleState,
     pub(super) horizon: Option<Horizon>,
-    /// What is known of its manifests, by cluster.
+    /// Statuses of its manifests, by cluster.
     pub(super) manifests: HashMap<Uuid, Vec<(Uuid, ManifestStatus)>>,
-    /// The clusters that it is for.
+    /// Clusters that it selects.
     pub(super) matched: HashSet<Uuid>,
     pub(super) dirty: Dirty,
-    /// What was last told of it.
-    pub(super) told: Option<ScheduleStatus>,
-    /// What the present pass did.
+    /// Status that was last written.
+    pub(super) published: Option<ScheduleStatus>,
+    /// Manifests created in the current pass.
     pub(super) created: u64,
+    /// Manifests withdrawn in the current pass.
     pub(super) cancelled: u64,
 }
 
-/// What there is of a schedule.
+/// Rule of a schedule, if it has one.
 #[derive(Debug, Default)]
 pub(super) enum RuleState {
-    /// It is there.
+    /// The schedule exists.
     Valid(Box<Rule>),
-    /// It is there but cannot be read; what it has made is left alone until somebody mends it.
+    /// The schedule exists but is invalid; its manifests are unchanged until it is corrected.
     Invalid(String),
-    /// It is not there: whatever it has made is no longer wanted.
+    /// The schedule does not exist: its pending manifests are withdrawn.
     #[default]
     Deleted,
 }
 
-/// What must be decided anew.
+/// Clusters to decide again.
 #[derive(Debug)]
 pub(super) enum Dirty {
-    /// Everything.
+    /// All clusters.
     All,
     /// These clusters.
     Some(HashSet<Uuid>),
@@ -64,8 +65,8 @@ impl Dirty {
 }
 
 impl ScheduleRecord {
-    /// Brings the periods that count up to date; when they are others now, all is to be decided anew.
-    pub(super) fn roll(&mut self, now: Timestamp) {
+    /// Advances the periods to `now`; if they change, all clusters are dirty.
+    pub(super) fn advance(&mut self, now: Timestamp) {
         let RuleState::Valid(rule) = &self.rule_state else { return };
         if let Some(horizon) = &mut self.horizon
             && horizon.boundary.is_none_or(|at| at > now)
@@ -76,37 +77,38 @@ impl ScheduleRecord {
         }
         let mut horizon = rule.horizon(now);
         if !rule.enabled {
-            horizon.boundary = None; // nothing begins
+            horizon.boundary = None; // a disabled schedule starts no period
         }
         self.horizon = Some(horizon);
         self.dirty = Dirty::All;
     }
 
-    /// What is known of one manifest.
-    pub(super) fn known(&self, cluster: Uuid, manifest: Uuid) -> Option<ManifestStatus> {
-        self.manifests.get(&cluster)?.iter().find(|(id, _)| *id == manifest).map(|(_, known)| *known)
+    /// Cached status of a manifest.
+    pub(super) fn status(&self, cluster: Uuid, manifest: Uuid) -> Option<ManifestStatus> {
+        self.manifests.get(&cluster)?.iter().find(|(id, _)| *id == manifest).map(|(_, status)| *status)
     }
 
-    pub(super) fn learn(&mut self, cluster: Uuid, manifest: Uuid, status: ManifestStatus) {
-        let known = self.manifests.entry(cluster).or_default();
-        match known.iter_mut().find(|(id, _)| *id == manifest) {
+    pub(super) fn set_status(&mut self, cluster: Uuid, manifest: Uuid, status: ManifestStatus) {
+        let statuses = self.manifests.entry(cluster).or_default();
+        match statuses.iter_mut().find(|(id, _)| *id == manifest) {
             Some((_, old)) => *old = status,
-            None => known.push((manifest, status)),
+            None => statuses.push((manifest, status)),
         }
     }
 
-    /// Forgets what need not be known any more: what is neither waiting nor wanted. Which manifests these are.
-    pub(super) fn tidy(&mut self, cluster: Uuid, wanted: &[Slot]) -> Vec<Uuid> {
-        let Some(known) = self.manifests.get_mut(&cluster) else { return Vec::new() };
+    /// Removes the statuses of manifests that are neither pending nor desired; returns those manifests.
+    pub(super) fn forget_obsolete(&mut self, cluster: Uuid, desired: &[Slot]) -> Vec<Uuid> {
+        let Some(statuses) = self.manifests.get_mut(&cluster) else { return Vec::new() };
         let mut forgotten = Vec::new();
-        known.retain(|(id, known)| {
-            let stays = matches!(known, ManifestStatus::Fresh(_)) || wanted.iter().any(|slot| slot.id == *id);
+        statuses.retain(|(id, status)| {
+            let stays =
+                matches!(status, ManifestStatus::Fresh(_)) || desired.iter().any(|slot| slot.id == *id);
             if !stays {
                 forgotten.push(*id);
             }
             stays
         });
-        if known.is_empty() {
+        if statuses.is_empty() {
             self.manifests.remove(&cluster);
         }
         forgotten

@@ -24,7 +24,7 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>
         async move {
             let report = approve(&cx.link, &policy).await?;
             let left: Vec<String> =
-                report.left.iter().map(|(name, why)| format!("{name} left: {why}\n")).collect();
+                report.left.iter().map(|(name, reason)| format!("{name} left: {reason}\n")).collect();
             let approved = report.approved.iter().map(|name| format!("{name} approved\n"));
             let message = format!("{} requests approved, {} left", report.approved.len(), left.len());
             let log = approved.chain(left).collect();

@@ -20,7 +20,7 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>
     vec![
         Step::action(STEPS[0], |cx: Arc<ClusterContext>, _| async move {
             let version = facts::version(&cx.link).await?;
-            Ok(StepOutcome::with_message(format!("the API server answers; it is {version}")))
+            Ok(StepOutcome::with_message(format!("the API server is reachable; version {version}")))
         }),
         Step::action(STEPS[1], |cx: Arc<ClusterContext>, _| async move { nodes(&cx).await }),
         Step::action(STEPS[2], |cx: Arc<ClusterContext>, _| async move { critical_pods(&cx).await }),
@@ -38,81 +38,85 @@ async fn nodes(cx: &ClusterContext) -> Result<StepOutcome, StepError> {
     if nodes.is_empty() {
         return Ok(found("there are no nodes", vec!["the cluster has no nodes".to_owned()]));
     }
-    let wrong = nodes.iter().filter(|node| !node.ready).map(|node| {
-        let why =
+    let problems = nodes.iter().filter(|node| !node.ready).map(|node| {
+        let condition =
             node.conditions.get("Ready").map(|(status, reason)| format!(" (Ready is {status}, {reason})"));
-        format!("node {} is not ready{}", node.name, why.unwrap_or_default())
+        format!("node {} is not ready{}", node.name, condition.unwrap_or_default())
     });
-    let wrong: Vec<String> = wrong.collect();
-    Ok(found(&format!("{} of {} nodes are ready", nodes.len() - wrong.len(), nodes.len()), wrong))
+    let problems: Vec<String> = problems.collect();
+    Ok(found(&format!("{} of {} nodes are ready", nodes.len() - problems.len(), nodes.len()), problems))
 }
 
 async fn critical_pods(cx: &ClusterContext) -> Result<StepOutcome, StepError> {
     let pods = facts::critical_pods_not_ready(&cx.link).await?;
-    let wrong: Vec<String> =
-        pods.iter().map(|(pod, why)| format!("pod {pod} is not ready ({why})")).collect();
-    Ok(found(&format!("{} critical pods are not ready", wrong.len()), wrong))
+    let problems: Vec<String> =
+        pods.iter().map(|(pod, reason)| format!("pod {pod} is not ready ({reason})")).collect();
+    Ok(found(&format!("{} critical pods are not ready", problems.len()), problems))
 }
 
 async fn operators(cx: &ClusterContext) -> Result<StepOutcome, StepError> {
     let Some(operators) = facts::operators(&cx.link).await? else {
         return Ok(StepOutcome::with_message("the cluster has no ClusterOperators"));
     };
-    let wrong = operators.iter().filter(|it| !it.available || it.degraded).map(|it| {
-        let how = if it.available { "is degraded" } else { "is not available" };
-        let words = if it.message.is_empty() { String::new() } else { format!(": {}", it.message) };
-        format!("operator {} {how}{words}", it.name)
+    let problems = operators.iter().filter(|it| !it.available || it.degraded).map(|it| {
+        let state = if it.available { "is degraded" } else { "is not available" };
+        let detail = if it.message.is_empty() { String::new() } else { format!(": {}", it.message) };
+        format!("operator {} {state}{detail}", it.name)
     });
-    let wrong: Vec<String> = wrong.collect();
-    Ok(found(&format!("{} of {} operators are well", operators.len() - wrong.len(), operators.len()), wrong))
+    let problems: Vec<String> = problems.collect();
+    Ok(found(
+        &format!("{} of {} operators are healthy", operators.len() - problems.len(), operators.len()),
+        problems,
+    ))
 }
 
 async fn certificates(cx: &ClusterContext, days: i64) -> Result<StepOutcome, StepError> {
     let certificates = facts::certificates(&cx.link).await?;
-    let wrong = ending(&certificates, cx.clock.now(), days);
+    let problems = expiring(&certificates, cx.clock.now(), days);
     let first = match certificates.earliest_end() {
-        Some(end) => format!("the first certificate ends at {end}"),
-        None => "no certificates are used".to_owned(),
+        Some(end) => format!("the first certificate expires at {end}"),
+        None => "the connection uses no certificates".to_owned(),
     };
-    Ok(found(&first, wrong))
+    Ok(found(&first, problems))
 }
 
-/// The certificates that do not hold for so many days more.
-fn ending(certificates: &CertificateFacts, now: Timestamp, days: i64) -> Vec<String> {
+/// Problems of certificates that expire within `days` days.
+fn expiring(certificates: &CertificateFacts, now: Timestamp, days: i64) -> Vec<String> {
     let until = now.saturating_add(SignedDuration::from_hours(days * 24)).unwrap_or(Timestamp::MAX);
-    let both = [
+    let certificates = [
         ("the API server's certificate", &certificates.serving),
-        ("our client certificate", &certificates.client),
+        ("the client certificate", &certificates.client),
     ];
-    let wrong = both.iter().filter_map(|(what, validity)| {
+    let problems = certificates.iter().filter_map(|(what, validity)| {
         let end = validity.as_ref()?.not_after;
         match (end < now, end < until) {
-            (true, _) => Some(format!("{what} ended at {end}")),
-            (false, true) => Some(format!("{what} ends at {end}, within {days} days")),
+            (true, _) => Some(format!("{what} expired at {end}")),
+            (false, true) => Some(format!("{what} expires at {end}, within {days} days")),
             (false, false) => None,
         }
     });
-    wrong.collect()
+    problems.collect()
 }
 
-fn found(message: &str, wrong: Vec<String>) -> StepOutcome {
-    let more = wrong.len().saturating_sub(NAMED_MAX);
-    let mut told: Vec<String> = wrong.into_iter().take(NAMED_MAX).collect();
+fn found(message: &str, problems: Vec<String>) -> StepOutcome {
+    let more = problems.len().saturating_sub(NAMED_MAX);
+    let mut named: Vec<String> = problems.into_iter().take(NAMED_MAX).collect();
     if more > 0 {
-        told.push(format!("and {more} more like this"));
+        named.push(format!("and {more} more"));
     }
-    StepOutcome { message: Some(message.to_owned()), memory: json!({"wrong": told}), log: None }
+    StepOutcome { message: Some(message.to_owned()), memory: json!({"wrong": named}), log: None }
 }
 
-/// All that was found, or that there was nothing.
+/// Fails with the problems of all steps, if there are any.
 fn verdict(memory: &Map<String, Value>) -> Result<StepOutcome, StepError> {
-    let wrong = STEPS.iter().filter_map(|step| memory.get(*step)?.get("wrong")?.as_array()).flatten();
-    let wrong: Vec<&str> = wrong.filter_map(Value::as_str).collect();
-    match wrong.as_slice() {
-        [] => Ok(StepOutcome::with_message("the cluster is well")),
-        wrong => {
-            Err(StepError::terminal("Unhealthy", format!("the cluster is not well: {}", wrong.join("; "))))
-        }
+    let problems = STEPS.iter().filter_map(|step| memory.get(*step)?.get("wrong")?.as_array()).flatten();
+    let problems: Vec<&str> = problems.filter_map(Value::as_str).collect();
+    match problems.as_slice() {
+        [] => Ok(StepOutcome::with_message("the cluster is healthy")),
+        problems => Err(StepError::terminal(
+            "Unhealthy",
+            format!("the cluster is unhealthy: {}", problems.join("; ")),
+        )),
     }
 }
 
@@ -121,19 +125,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verdict_names_every_trouble() {
+    fn the_verdict_names_every_problem() {
         let memory = json!({"nodes-ready": {"wrong": ["node a is not ready"]}, "critical-pods": {"wrong": []},
-            "certificates": {"wrong": ["our client certificate ends soon"]}});
+            "certificates": {"wrong": ["the client certificate expires soon"]}});
         let error = verdict(memory.as_object().unwrap()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the cluster is not well: node a is not ready; our client certificate ends soon"
+            "the cluster is unhealthy: node a is not ready; the client certificate expires soon"
         );
         assert!(verdict(&Map::new()).is_ok());
     }
 
     #[test]
-    fn certificates_that_end_soon_are_named() {
+    fn certificates_that_expire_soon_are_named() {
         let until = |end: &str| {
             let (not_before, not_after) = (Timestamp::UNIX_EPOCH, end.parse().unwrap());
             Some(kubelink::certificate::Validity { subject: String::new(), not_before, not_after })
@@ -142,23 +146,23 @@ mod tests {
             serving: until("2026-03-01T00:00:00Z"),
             client: until("2026-02-01T00:00:00Z"),
         };
-        let at = |now: &str, days| ending(&facts, now.parse().unwrap(), days);
+        let at = |now: &str, days| expiring(&facts, now.parse().unwrap(), days);
         assert!(at("2026-01-01T00:00:00Z", 14).is_empty());
         assert_eq!(
             at("2026-01-20T00:00:00Z", 14),
-            ["our client certificate ends at 2026-02-01T00:00:00Z, within 14 days"]
+            ["the client certificate expires at 2026-02-01T00:00:00Z, within 14 days"]
         );
-        assert_eq!(at("2026-02-20T00:00:00Z", 5), ["our client certificate ended at 2026-02-01T00:00:00Z"]);
+        assert_eq!(at("2026-02-20T00:00:00Z", 5), ["the client certificate expired at 2026-02-01T00:00:00Z"]);
         assert_eq!(at("2026-02-20T00:00:00Z", 14).len(), 2);
         assert!(
-            ending(&CertificateFacts { serving: None, client: None }, Timestamp::UNIX_EPOCH, 14).is_empty()
+            expiring(&CertificateFacts { serving: None, client: None }, Timestamp::UNIX_EPOCH, 14).is_empty()
         );
     }
 
     #[test]
-    fn a_thousand_troubles_are_a_sentence_and_a_number() {
+    fn a_thousand_problems_are_shortened_to_a_number() {
         let found = found("x", (0..1000).map(|n| format!("node {n}")).collect());
         assert_eq!(found.memory["wrong"].as_array().unwrap().len(), NAMED_MAX + 1);
-        assert_eq!(found.memory["wrong"][NAMED_MAX], "and 980 more like this");
+        assert_eq!(found.memory["wrong"][NAMED_MAX], "and 980 more");
     }
 }

@@ -43,10 +43,10 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Result<Vec<Step<ClusterC
     let mut cycle_step =
         Step::wait(STEPS[1], TIME_LIMIT.duration(), move |cx: Arc<ClusterContext>, step: StepContext| {
             let cycle = cycling.clone();
-            async move { cycle.look(&cx, &step).await }
+            async move { cycle.poll(&cx, &step).await }
         });
     if let Body::Wait { interval, .. } = &mut cycle_step.body {
-        // A look that found pods left has waited for them by itself.
+        // A poll that finds remaining pods waits for them itself.
         *interval = Duration::from_millis(10);
     }
     let cycle_step = cycle_step
@@ -55,7 +55,7 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Result<Vec<Step<ClusterC
 }
 
 impl Cycle {
-    /// The nodes, by name.
+    /// Nodes of the selection, ordered by name.
     async fn nodes(&self, cx: &ClusterContext) -> Result<Vec<Node>, StepError> {
         let api: Api<Node> = Api::all(cx.link.client());
         let params = match &self.parameters.nodes {
@@ -64,8 +64,8 @@ impl Cycle {
                     .get_opt(name)
                     .await
                     .map_err(|error| cx.link.failed("read", format!("node {name}"), error))?;
-                let none = || StepError::terminal("NotFound", format!("there is no node {name}"));
-                return Ok(vec![found.ok_or_else(none)?]);
+                let missing = || StepError::terminal("NotFound", format!("node {name} not found"));
+                return Ok(vec![found.ok_or_else(missing)?]);
             }
             NodeSelection::Labels(selector) => ListParams::default().labels(selector),
         };
@@ -85,21 +85,21 @@ impl Cycle {
         Ok(StepOutcome::with_message(format!("{} nodes: {}", names.len(), short(&names))))
     }
 
-    /// Goes on with the first node that this run is not done with.
-    async fn look(&self, cx: &ClusterContext, step: &StepContext) -> Result<PollStatus, StepError> {
+    /// Continues with the first node that this run has not cycled.
+    async fn poll(&self, cx: &ClusterContext, step: &StepContext) -> Result<PollStatus, StepError> {
         let holder = cx.holder(step);
         let nodes = self.nodes(cx).await?;
         let is_done = |node: &&Node| node.annotations().get(CYCLED_BY) == Some(&holder.id);
-        // One that was marked and not uncordoned, because whoever did it was lost in between.
+        // Marked but still cordoned: the worker crashed between the two.
         for node in nodes.iter().filter(is_done) {
             uncordon(&cx.link, &node.name_any(), &holder.id).await?;
         }
         let Some(node) = nodes.iter().find(|node| !is_done(node)).map(ResourceExt::name_any) else {
-            // One that was in hand may have lost its label, and is then no longer among them.
+            // A node that was being drained may have lost its label, and is then not in the selection.
             uncordon_all(cx, step).await?;
             let names: Vec<String> = nodes.iter().map(ResourceExt::name_any).collect();
             return Ok(PollStatus::Done(StepOutcome::with_message(format!(
-                "{} nodes were cycled: {}",
+                "{} nodes cycled: {}",
                 names.len(),
                 short(&names)
             ))));
@@ -122,15 +122,15 @@ impl Cycle {
         let target = Target::typed::<Node>(None, &node);
         let mark = json!({"metadata": {"annotations": {CYCLED_BY: holder.id}}});
         patch(&cx.link, &target, &Change::Merge(mark), None).await?;
-        let end = match uncordon(&cx.link, &node, &holder.id).await? {
-            UncordonResult::Now | UncordonResult::Before => "takes pods again",
-            UncordonResult::ByOther(_) => "was cordoned by someone else and stays so",
+        let state = match uncordon(&cx.link, &node, &holder.id).await? {
+            UncordonResult::Now | UncordonResult::Before => "is schedulable again",
+            UncordonResult::ByOther(_) => "was cordoned by someone else and stays cordoned",
         };
         let done = nodes.iter().filter(is_done).count() + 1;
-        Ok(PollStatus::Waiting(format!("{done} of {} nodes are done; node {node} {end}", nodes.len())))
+        Ok(PollStatus::Waiting(format!("{done} of {} nodes cycled; node {node} {state}", nodes.len())))
     }
 
-    /// Since when a node is in hand.
+    /// Time at which the drain of a node started.
     fn since(&self, node: &str) -> Instant {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match &*current {
@@ -140,14 +140,14 @@ impl Cycle {
     }
 }
 
-/// Uncordons whatever this run has cordoned.
+/// Uncordons all nodes that this run has cordoned.
 async fn uncordon_all(cx: &ClusterContext, step: &StepContext) -> Result<Option<String>, StepError> {
     let holder = cx.holder(step);
-    let ours = cordoned_by(&cx.link, &holder.id).await?;
-    for node in &ours {
+    let nodes = cordoned_by(&cx.link, &holder.id).await?;
+    for node in &nodes {
         uncordon(&cx.link, node, &holder.id).await?;
     }
-    Ok((!ours.is_empty()).then(|| format!("uncordoned {}", short(&ours))))
+    Ok((!nodes.is_empty()).then(|| format!("uncordoned {}", short(&nodes))))
 }
 
 fn short(names: &[String]) -> String {

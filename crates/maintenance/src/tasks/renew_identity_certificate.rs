@@ -11,7 +11,7 @@ pub(super) fn steps() -> Vec<Step<ClusterContext>> {
     vec![Step::action(STEPS[0], |cx: Arc<ClusterContext>, step: StepContext| async move {
         let ensured = ensure_identity_certificate(cx.managed()?, step.hold, cx.clock.now()).await?;
         let Some((renewal, until)) = ensured else {
-            let message = "the cluster works as a service principal; its identity has no certificate";
+            let message = "the cluster uses a service principal; its identity has no certificate";
             return Ok(StepOutcome::with_message(message));
         };
         let renewal = match renewal {
@@ -20,7 +20,7 @@ pub(super) fn steps() -> Vec<Step<ClusterContext>> {
             Renewal::Verified => "verified",
         };
         Ok(StepOutcome::with_message(format!(
-            "the certificate of the cluster's identity was {renewal}; it is good until {until}"
+            "the certificate of the cluster's identity was {renewal}; it is valid until {until}"
         )))
     })]
 }

@@ -9,35 +9,37 @@ use steps::ClusterContext;
 use steps::credentials::{ManagedCluster, carry_certificates, configure_api_server, configure_ingress};
 use steps::engine::{Step, StepContext, StepError, StepOutcome};
 
-const UNMANAGED: &str = "the domain is the customer's own, and so are its certificates";
+const UNMANAGED: &str = "the customer manages the domain and its certificates";
 
 pub(super) fn steps() -> Vec<Step<ClusterContext>> {
     vec![
         Step::action(STEPS[0], |cx: Arc<ClusterContext>, step: StepContext| async move {
             match managed(&cx)? {
-                Some(ours) => Ok(StepOutcome::with_message(
-                    carry_certificates(ours, &cx.link, step.hold, step.clock.now()).await?,
+                Some(cluster) => Ok(StepOutcome::with_message(
+                    carry_certificates(cluster, &cx.link, step.hold, step.clock.now()).await?,
                 )),
                 None => Ok(StepOutcome::with_message(UNMANAGED)),
             }
         }),
         Step::action(STEPS[1], |cx: Arc<ClusterContext>, _| async move {
             match managed(&cx)? {
-                Some(ours) => Ok(StepOutcome::with_message(configure_api_server(ours, &cx.link).await?)),
+                Some(cluster) => {
+                    Ok(StepOutcome::with_message(configure_api_server(cluster, &cx.link).await?))
+                }
                 None => Ok(StepOutcome::with_message(UNMANAGED)),
             }
         }),
         Step::action(STEPS[2], |cx: Arc<ClusterContext>, _| async move {
             match managed(&cx)? {
-                Some(ours) => Ok(StepOutcome::with_message(configure_ingress(ours, &cx.link).await?)),
+                Some(cluster) => Ok(StepOutcome::with_message(configure_ingress(cluster, &cx.link).await?)),
                 None => Ok(StepOutcome::with_message(UNMANAGED)),
             }
         }),
     ]
 }
 
-/// The cluster, if its domain and so its certificates are managed by us.
+/// The cluster, if Shipshape manages its domain and certificates.
 fn managed(cx: &ClusterContext) -> Result<Option<&ManagedCluster>, StepError> {
-    let ours = cx.managed()?;
-    Ok(ours.provisioned.is_domain_managed().then_some(ours))
+    let cluster = cx.managed()?;
+    Ok(cluster.provisioned.is_domain_managed().then_some(cluster))
 }

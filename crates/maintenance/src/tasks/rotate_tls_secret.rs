@@ -1,7 +1,7 @@
 //! `rotate-tls-secret`: puts a new certificate and key into a TLS Secret, from another Secret of the same cluster.
 //!
-//! The key is named by reference and never by value: manifests, their history and the audit log are read by many. What was
-//! there before is kept in the cluster until the end, so that it can be put back. See
+//! The parameters reference the key and never contain it, because many can read manifests, their history and the audit log. A
+//! backup of the previous pair stays in the cluster until the end, so that an undo can restore it. See
 //! `docs/decisions/0008-state-of-built-in-tasks.md`.
 
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use steps::kinds::still_waiting;
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
-/// On the Secret that holds what was there before: whose it is.
-const KEPT_BY: &str = "shipshape.dev/kept-by";
-/// How long a look at a rollout takes before the cluster is asked anew.
-const LOOK: Duration = Duration::from_secs(20);
+/// Annotation of the backup Secret: the run that created it.
+const BACKUP_OF_RUN: &str = "shipshape.dev/kept-by";
+/// Duration of one poll of a rollout.
+const ROLLOUT_POLL: Duration = Duration::from_secs(20);
 
 /// The requests that a run makes about a Secret.
 trait SecretRequests {
@@ -90,15 +90,15 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Result<Vec<Step<ClusterC
     }
     Ok(vec![
         Step::action(STEPS[0], on!(check)),
-        Step::action(STEPS[1], on!(keep)).undo(on!(forget_kept, undo)),
-        Step::action(STEPS[2], on!(rotate)).undo(on!(put_back, undo)),
+        Step::action(STEPS[1], on!(back_up)).undo(on!(undo_back_up, undo)),
+        Step::action(STEPS[2], on!(rotate)).undo(on!(restore, undo)),
         Step::wait(STEPS[3], Duration::from_secs(90 * 60), on!(restart)),
-        Step::action(STEPS[4], on!(forget)),
+        Step::action(STEPS[4], on!(remove_backup)),
     ])
 }
 
 impl Rotation {
-    /// The Secret that holds the previous certificate and key until the run ends.
+    /// Secret with the previous certificate and key, until the run ends.
     fn backup(&self) -> SecretRef {
         SecretRef {
             namespace: self.parameters.target.namespace.clone(),
@@ -106,38 +106,38 @@ impl Rotation {
         }
     }
 
-    /// The new certificate and key, if they are fit.
+    /// The new certificate and key, after validation.
     async fn new_pair(
         &self,
         cx: &ClusterContext,
     ) -> Result<(ServerCertificate, ByteString, ByteString), StepError> {
         let source = self.parameters.source.get(cx).await?;
-        let refuse = |why: String| {
-            StepError::terminal("BadCertificate", format!("{}: {why}", self.parameters.source.label()))
+        let invalid = |cause: String| {
+            StepError::terminal("BadCertificate", format!("{}: {cause}", self.parameters.source.label()))
         };
         let data = source.data.unwrap_or_default();
-        let part = |name: &str| data.get(name).cloned().ok_or_else(|| refuse(format!("it has no {name}")));
+        let part = |name: &str| data.get(name).cloned().ok_or_else(|| invalid(format!("it has no {name}")));
         let (certificate, key) = (part(CERTIFICATE)?, part(KEY)?);
-        let leaf = pair(&certificate.0, &key.0).map_err(|why| refuse(why.to_owned()))?;
-        self.judge(&leaf, cx.clock.now()).map_err(refuse)?;
+        let leaf = pair(&certificate.0, &key.0).map_err(|cause| invalid(cause.to_owned()))?;
+        self.validate(&leaf, cx.clock.now()).map_err(invalid)?;
         Ok((leaf, certificate, key))
     }
 
-    fn judge(&self, leaf: &ServerCertificate, now: jiff::Timestamp) -> Result<(), String> {
+    fn validate(&self, leaf: &ServerCertificate, now: jiff::Timestamp) -> Result<(), String> {
         let validity = &leaf.validity;
         if self.parameters.fingerprint.as_ref().is_some_and(|wanted| *wanted != leaf.fingerprint) {
             return Err(format!(
-                "its certificate has the fingerprint {}, which is not the one given",
+                "the fingerprint of its certificate is {}, not the one in the parameters",
                 leaf.fingerprint
             ));
         }
         if validity.not_before > now {
-            return Err(format!("its certificate does not hold before {}", validity.not_before));
+            return Err(format!("its certificate is not valid before {}", validity.not_before));
         }
         let needed = now.saturating_add(SignedDuration::from_hours(24 * self.parameters.minimum_days));
         if needed.is_ok_and(|needed| validity.not_after < needed) {
             return Err(format!(
-                "its certificate ends at {}, within {} days",
+                "its certificate expires at {}, within {} days",
                 validity.not_after, self.parameters.minimum_days
             ));
         }
@@ -145,11 +145,12 @@ impl Rotation {
             .parameters
             .dns_names
             .iter()
-            .find(|name| !leaf.dns_names.iter().any(|held| covers(held, name)))
+            .find(|name| !leaf.dns_names.iter().any(|pattern| covers(pattern, name)))
         {
-            Some(missing) => {
-                Err(format!("its certificate is not for {missing}; it is for {}", leaf.dns_names.join(", ")))
-            }
+            Some(missing) => Err(format!(
+                "its certificate does not cover {missing}; it covers {}",
+                leaf.dns_names.join(", ")
+            )),
             None => Ok(()),
         }
     }
@@ -157,56 +158,60 @@ impl Rotation {
     async fn check(&self, cx: &ClusterContext, _: &StepContext) -> Result<StepOutcome, StepError> {
         let (leaf, _, _) = self.new_pair(cx).await?;
         self.parameters.target.get(cx).await?;
-        let message =
-            format!("the certificate of {} holds until {}", leaf.validity.subject, leaf.validity.not_after);
+        let message = format!(
+            "the certificate of {} is valid until {}",
+            leaf.validity.subject, leaf.validity.not_after
+        );
         let memory = json!({"fingerprint": leaf.fingerprint});
         Ok(StepOutcome { message: Some(message), memory, log: None })
     }
 
-    async fn keep(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
-        let (kept, holder) = (self.backup(), cx.holder(step).id);
+    async fn back_up(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
+        let (backup, holder) = (self.backup(), cx.holder(step).id);
         let target = self.parameters.target.get(cx).await?;
-        if let Some(found) = kept.find(cx).await? {
-            match found.annotations().get(KEPT_BY) {
-                // Of a run that was cut off before its end; what it kept is older than what is there now.
+        if let Some(found) = backup.find(cx).await? {
+            match found.annotations().get(BACKUP_OF_RUN) {
+                // Left by a run that was interrupted; its backup is older than the current pair.
                 Some(other) if *other != holder => self.remove(cx, step).await?,
                 Some(_) => {
                     return Ok(StepOutcome::with_message(format!(
-                        "what was there is kept in {}",
-                        kept.label()
+                        "the previous certificate is backed up in {}",
+                        backup.label()
                     )));
                 }
                 None => {
-                    let why =
-                        format!("{} is there and is not ours; what was there cannot be kept", kept.label());
-                    return Err(StepError::terminal("NameTaken", why));
+                    let message = format!(
+                        "{} exists and is not a backup of this task; rename or delete it",
+                        backup.label()
+                    );
+                    return Err(StepError::terminal("NameTaken", message));
                 }
             }
         }
         let metadata = ObjectMeta {
-            name: Some(kept.name.clone()),
-            namespace: Some(kept.namespace.clone()),
-            annotations: Some([(KEPT_BY.to_owned(), holder)].into()),
+            name: Some(backup.name.clone()),
+            namespace: Some(backup.namespace.clone()),
+            annotations: Some([(BACKUP_OF_RUN.to_owned(), holder)].into()),
             ..ObjectMeta::default()
         };
         let copy = Secret { metadata, data: target.data, ..Secret::default() };
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let made = kept.api(cx).create(&params, &copy).await;
-        made.map_err(|error| unquoted(cx.link.failed("create", kept.label(), error)))?;
-        Ok(StepOutcome::with_message(format!("what was there is kept in {}", kept.label())))
+        let created = backup.api(cx).create(&params, &copy).await;
+        created.map_err(|error| redacted(cx.link.failed("create", backup.label(), error)))?;
+        Ok(StepOutcome::with_message(format!("the previous certificate is backed up in {}", backup.label())))
     }
 
     async fn rotate(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
         let (leaf, certificate, key) = self.new_pair(cx).await?;
         let checked = step.memory.get(STEPS[0]).and_then(|it| it.get("fingerprint")).and_then(Value::as_str);
         if checked.is_some_and(|checked| checked != leaf.fingerprint) {
-            let why = format!("{} changed after it was checked", self.parameters.source.label());
-            return Err(StepError::terminal("BadCertificate", why));
+            let message = format!("{} changed after it was checked", self.parameters.source.label());
+            return Err(StepError::terminal("BadCertificate", message));
         }
         let changed = self.write(cx, &certificate, &key).await?;
-        let what = if changed { "holds the new certificate" } else { "held it already" };
+        let result = if changed { "now has the new certificate" } else { "already had the new certificate" };
         Ok(StepOutcome::with_message(format!(
-            "{} {what}, {}",
+            "{} {result}, {}",
             self.parameters.target.label(),
             leaf.fingerprint
         )))
@@ -221,27 +226,29 @@ impl Rotation {
         let target =
             Target::typed::<Secret>(Some(&self.parameters.target.namespace), &self.parameters.target.name);
         let change = Change::Merge(json!({"data": {CERTIFICATE: certificate, KEY: key}}));
-        patch(&cx.link, &target, &change, None).await.map_err(unquoted)
+        patch(&cx.link, &target, &change, None).await.map_err(redacted)
     }
 
-    /// Puts the previous certificate back, if this run kept it.
-    async fn put_back(&self, cx: &ClusterContext, step: &StepContext) -> Result<Option<String>, StepError> {
-        let Some(kept) = self.backup().find(cx).await? else { return Ok(None) };
-        if kept.annotations().get(KEPT_BY) != Some(&cx.holder(step).id) {
+    /// Restores the previous certificate from the backup of this run.
+    async fn restore(&self, cx: &ClusterContext, step: &StepContext) -> Result<Option<String>, StepError> {
+        let Some(backup) = self.backup().find(cx).await? else { return Ok(None) };
+        if backup.annotations().get(BACKUP_OF_RUN) != Some(&cx.holder(step).id) {
             return Ok(None);
         }
-        let data = kept.data.unwrap_or_default();
+        let data = backup.data.unwrap_or_default();
         let (Some(certificate), Some(key)) = (data.get(CERTIFICATE), data.get(KEY)) else { return Ok(None) };
         let changed = self.write(cx, certificate, key).await?;
         Ok(changed
-            .then(|| format!("{} holds the previous certificate again", self.parameters.target.label())))
+            .then(|| format!("restored the previous certificate in {}", self.parameters.target.label())))
     }
 
     async fn restart(&self, cx: &ClusterContext, step: &StepContext) -> Result<PollStatus, StepError> {
         for WorkloadRef { kind, namespace, name } in &self.parameters.restart {
             let workload = workload(*kind);
             restart(&cx.link, workload, namespace, name, &cx.run(step)).await?;
-            if let Err(error) = rollout(&cx.link, workload, namespace, name, LOOK, &cx.progress(step)).await {
+            if let Err(error) =
+                rollout(&cx.link, workload, namespace, name, ROLLOUT_POLL, &cx.progress(step)).await
+            {
                 return still_waiting(error);
             }
         }
@@ -251,31 +258,31 @@ impl Rotation {
         ))))
     }
 
-    async fn forget(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
-        self.remove_ours(cx, step).await?;
-        Ok(StepOutcome::with_message("the previous certificate is no longer kept"))
+    async fn remove_backup(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
+        self.remove_own_backup(cx, step).await?;
+        Ok(StepOutcome::with_message("removed the backup of the previous certificate"))
     }
 
-    async fn forget_kept(
+    async fn undo_back_up(
         &self,
         cx: &ClusterContext,
         step: &StepContext,
     ) -> Result<Option<String>, StepError> {
-        self.remove_ours(cx, step).await?;
+        self.remove_own_backup(cx, step).await?;
         Ok(None)
     }
 
-    async fn remove_ours(&self, cx: &ClusterContext, step: &StepContext) -> Result<(), StepError> {
+    async fn remove_own_backup(&self, cx: &ClusterContext, step: &StepContext) -> Result<(), StepError> {
         let Some(found) = self.backup().find(cx).await? else { return Ok(()) };
-        match found.annotations().get(KEPT_BY) == Some(&cx.holder(step).id) {
+        match found.annotations().get(BACKUP_OF_RUN) == Some(&cx.holder(step).id) {
             true => self.remove(cx, step).await,
             false => Ok(()),
         }
     }
 
     async fn remove(&self, cx: &ClusterContext, step: &StepContext) -> Result<(), StepError> {
-        let kept = self.backup();
-        let target = Target::typed::<Secret>(Some(&kept.namespace), &kept.name);
+        let backup = self.backup();
+        let target = Target::typed::<Secret>(Some(&backup.namespace), &backup.name);
         delete(&cx.link, &target, &DeleteOptions::default(), &cx.progress(step)).await?;
         Ok(())
     }
@@ -289,19 +296,19 @@ fn workload(kind: WorkloadKind) -> Workload {
     }
 }
 
-/// Whether a name of a certificate is this name, or a wildcard for it.
-fn covers(held: &str, name: &str) -> bool {
-    if held.eq_ignore_ascii_case(name) {
+/// Whether a DNS name of a certificate equals this name or is a wildcard for it.
+fn covers(pattern: &str, name: &str) -> bool {
+    if pattern.eq_ignore_ascii_case(name) {
         return true;
     }
-    let (Some(parent), Some((_, rest))) = (held.strip_prefix("*."), name.split_once('.')) else {
+    let (Some(parent), Some((_, rest))) = (pattern.strip_prefix("*."), name.split_once('.')) else {
         return false;
     };
     parent.eq_ignore_ascii_case(rest)
 }
 
-/// An API server's words about an invalid Secret may quote it.
-fn unquoted(mut error: LinkError) -> StepError {
+/// Removes the message of the API server about an invalid Secret, which may quote it.
+fn redacted(mut error: LinkError) -> StepError {
     if let Failure::Invalid { message, .. } = &mut error.failure {
         "the message is hidden because it may quote the Secret".clone_into(message);
     }
@@ -313,10 +320,10 @@ mod tests {
     use super::*;
 
     fn rotation(more: Value) -> Rotation {
-        let mut given =
+        let mut parameters =
             json!({"source": {"namespace": "a", "name": "new"}, "target": {"namespace": "a", "name": "web"}});
-        given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        Rotation { parameters: RotateTlsSecretParameters::read(given.as_object().unwrap()).unwrap() }
+        parameters.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Rotation { parameters: RotateTlsSecretParameters::read(parameters.as_object().unwrap()).unwrap() }
     }
 
     fn leaf() -> ServerCertificate {
@@ -334,28 +341,28 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_is_not_the_one_that_is_meant_is_refused() {
-        let judged = |more: Value, now: &str| rotation(more).judge(&leaf(), now.parse().unwrap()).err();
-        assert_eq!(judged(json!({}), "2026-02-01T00:00:00Z"), None);
-        assert_eq!(judged(json!({"fingerprint": "AB:".repeat(31) + "AB"}), "2026-02-01T00:00:00Z"), None);
+    fn an_unexpected_certificate_is_rejected() {
+        let validate = |more: Value, now: &str| rotation(more).validate(&leaf(), now.parse().unwrap()).err();
+        assert_eq!(validate(json!({}), "2026-02-01T00:00:00Z"), None);
+        assert_eq!(validate(json!({"fingerprint": "AB:".repeat(31) + "AB"}), "2026-02-01T00:00:00Z"), None);
         assert!(
-            judged(json!({"fingerprint": "cd".repeat(32)}), "2026-02-01T00:00:00Z")
+            validate(json!({"fingerprint": "cd".repeat(32)}), "2026-02-01T00:00:00Z")
                 .unwrap()
-                .contains("not the one given")
+                .contains("not the one in the parameters")
         );
-        assert!(judged(json!({}), "2025-12-01T00:00:00Z").unwrap().contains("does not hold before"));
-        assert!(judged(json!({}), "2026-02-28T12:00:00Z").unwrap().contains("within 1 days"));
+        assert!(validate(json!({}), "2025-12-01T00:00:00Z").unwrap().contains("is not valid before"));
+        assert!(validate(json!({}), "2026-02-28T12:00:00Z").unwrap().contains("within 1 days"));
         assert!(
-            judged(json!({"minimumDays": 60}), "2026-02-01T00:00:00Z").unwrap().contains("within 60 days")
+            validate(json!({"minimumDays": 60}), "2026-02-01T00:00:00Z").unwrap().contains("within 60 days")
         );
         assert_eq!(
-            judged(json!({"dnsNames": ["web.example", "x.apps.example"]}), "2026-02-01T00:00:00Z"),
+            validate(json!({"dnsNames": ["web.example", "x.apps.example"]}), "2026-02-01T00:00:00Z"),
             None
         );
-        let missing = judged(json!({"dnsNames": ["a.b.apps.example"]}), "2026-02-01T00:00:00Z").unwrap();
+        let missing = validate(json!({"dnsNames": ["a.b.apps.example"]}), "2026-02-01T00:00:00Z").unwrap();
         assert_eq!(
             missing,
-            "its certificate is not for a.b.apps.example; it is for web.example, *.apps.example"
+            "its certificate does not cover a.b.apps.example; it covers web.example, *.apps.example"
         );
     }
 }

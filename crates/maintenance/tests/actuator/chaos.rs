@@ -13,7 +13,7 @@ use api::clock::{Clock as _, SystemClock};
 use api::doc::{Cluster, Manifest, MissedPolicy, ResultCode, Schedule, ScheduleState, SpreadBy};
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::Timestamp;
-use maintenance::trial;
+use maintenance::fixture;
 use serde_json::json;
 use store::{
     AuditContext, Completion, CompletionOutcome, Keyring, ListOptions, Options, PAGE_MAX, Store, StoreError,
@@ -75,12 +75,12 @@ impl Site {
         Some(Site { _database: database, _directory: directory, url, key_file, log, store })
     }
 
-    fn hand(&self, role: &str) -> ChildProcess {
-        self.hand_for(role, LEASE)
+    fn start(&self, role: &str) -> ChildProcess {
+        self.start_with_lease(role, LEASE)
     }
 
-    fn hand_for(&self, role: &str, lease: Duration) -> ChildProcess {
-        let mut command = Command::new(example_path("hand").unwrap());
+    fn start_with_lease(&self, role: &str, lease: Duration) -> ChildProcess {
+        let mut command = Command::new(example_path("test_process").unwrap());
         command
             .arg(role)
             .arg(&self.url)
@@ -97,7 +97,7 @@ impl Site {
         let mut write = Transaction::new();
         for index in 0..clusters {
             let id = Uuid::now_v7();
-            let mut cluster = trial::cluster(&format!("c{index}"));
+            let mut cluster = fixture::cluster(&format!("c{index}"));
             cluster.labels.insert("scheduled".to_owned(), (index < SCHEDULED).to_string());
             write = write.create::<Cluster>(id, &cluster, &by).unwrap();
             ids.push(id);
@@ -106,7 +106,7 @@ impl Site {
         self.store.set_budget("fleet", Some(FLEET), None).await.unwrap();
         let now = SystemClock.now();
         let asked: Vec<_> = (0..manifests)
-            .map(|index| trial::manifest(Uuid::now_v7(), ids[index % clusters], Uuid::from_u128(1), now))
+            .map(|index| fixture::manifest(Uuid::now_v7(), ids[index % clusters], Uuid::from_u128(1), now))
             .map(|manifest| (manifest, vec!["fleet".to_owned()]))
             .collect();
         for block in asked.chunks(500) {
@@ -161,7 +161,7 @@ impl Site {
     }
 }
 
-/// A line that a hand wrote.
+/// Line that a test process wrote.
 struct Line {
     what: String,
     pid: u32,
@@ -196,25 +196,25 @@ fn nothing_is_lost_and_nothing_doubled_when_actuators_and_schedulers_are_killed(
 }
 
 #[test]
-fn what_a_process_hands_back_goes_on_elsewhere_at_once_and_nothing_runs_twice() {
+fn released_work_continues_in_another_process_at_once_and_no_step_runs_twice() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let Some(site) = Site::new().await else { return };
         let ids = site.fill(20, 200).await;
-        // With the usual lease: what is not handed back but taken over, a minute later, is at its second attempt.
-        let mut hands = Vec::new();
+        // With the usual lease: work that is taken over a minute later instead of released is at its second attempt.
+        let mut processes = Vec::new();
         for already in [0, 20] {
-            let mut hand = site.hand_for("actuator", store::LEASE);
-            assert_eq!(hand.line(Duration::from_secs(60)).unwrap(), "ready");
+            let mut process = site.start_with_lease("actuator", store::LEASE);
+            assert_eq!(process.line(Duration::from_secs(60)).unwrap(), "ready");
             let begun = || lines(&std::fs::read_to_string(&site.log).unwrap_or_default()).len() > already;
             testkit::wait_until("it is at work", Duration::from_secs(60), || begun().then_some(())).unwrap();
-            hands.push(hand);
+            processes.push(process);
         }
-        let [mut one, mut other] = <[ChildProcess; 2]>::try_from(hands).unwrap();
+        let [mut one, mut other] = <[ChildProcess; 2]>::try_from(processes).unwrap();
         one.terminate().unwrap();
         let status = one.wait(Duration::from_secs(30)).unwrap();
         assert!(status.success(), "{status}");
-        assert_eq!(one.line(Duration::from_secs(1)).unwrap(), "handed back");
+        assert_eq!(one.line(Duration::from_secs(1)).unwrap(), "stopped");
         let begun = Instant::now();
         while site.ended(&ids).await < ids.len() {
             assert!(begun.elapsed() < 2 * store::LEASE, "not everything comes to its end");
@@ -244,9 +244,9 @@ async fn kill_at_random(site: &Site, clusters: usize, manifests: usize) {
     let asked = site.fill(clusters, manifests).await;
     site.schedule(ScheduleState::Enabled).await;
     let roles = [["actuator"; ACTUATORS].as_slice(), &["scheduler"; SCHEDULERS]].concat();
-    let mut hands: Vec<ChildProcess> = roles.iter().map(|role| site.hand(role)).collect();
-    for hand in &mut hands {
-        assert_eq!(hand.line(Duration::from_secs(60)).unwrap(), "ready");
+    let mut processes: Vec<ChildProcess> = roles.iter().map(|role| site.start(role)).collect();
+    for process in &mut processes {
+        assert_eq!(process.line(Duration::from_secs(60)).unwrap(), "ready");
     }
     let mut killed = HashSet::new();
     let begun = Instant::now();
@@ -268,9 +268,9 @@ async fn kill_at_random(site: &Site, clusters: usize, manifests: usize) {
                 2 => ACTUATORS + chosen % SCHEDULERS,
                 _ => chosen % ACTUATORS,
             };
-            killed.insert(hands[nth].pid());
-            hands[nth].kill9().unwrap();
-            hands[nth] = site.hand(roles[nth]);
+            killed.insert(processes[nth].pid());
+            processes[nth].kill9().unwrap();
+            processes[nth] = site.start(roles[nth]);
         }
     }
     // What is not begun of the schedules is withdrawn, and the rest comes to its end.
@@ -284,9 +284,9 @@ async fn kill_at_random(site: &Site, clusters: usize, manifests: usize) {
         assert!(begun.elapsed() < limit, "{queue:?}, {} kills", killed.len());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    for hand in &mut hands {
-        hand.close_input();
-        let status = hand.wait(Duration::from_secs(40)).unwrap();
+    for process in &mut processes {
+        process.close_input();
+        let status = process.wait(Duration::from_secs(40)).unwrap();
         assert!(status.success(), "{status}");
     }
     let all = site.manifests().await;

@@ -1,8 +1,8 @@
-//! The actuator as a whole: how it behaves, simulated faults by the thousand, and real processes that are killed.
+//! Tests of the actuator: its behaviour, simulated faults, and processes that are killed.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "clippy takes only functions marked #[test] for tests, not what they stand on"
+    reason = "clippy recognises only functions marked #[test] as tests, not their helpers"
 )]
 
 mod behaviour;

@@ -11,8 +11,8 @@ use api::doc::{Document, Manifest, MissedPolicy, Schedule, ScheduleState, Spread
 use api::work::{Ending, WorkKind, WorkState};
 use jiff::{SignedDuration, Timestamp};
 use maintenance::actuator::{self, Assignment, Config};
+use maintenance::fixture::{self, ScriptedTasks};
 use maintenance::scheduler;
-use maintenance::trial::{self, ScriptedTasks};
 use planner::plan::{FleetRecords, PlanInput, PlanRequest, compute};
 use planner::task::Catalogue;
 use proptest::prelude::*;
@@ -127,7 +127,7 @@ async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
     let mut clusters = Vec::new();
     for number in 0..fleet.clusters {
         let uuid = Uuid::from_u128(0xc105 + number as u128);
-        write = write.create(uuid, &trial::cluster(&format!("c{number}")), &by).unwrap();
+        write = write.create(uuid, &fixture::cluster(&format!("c{number}")), &by).unwrap();
         clusters.push(uuid);
     }
     for (number, seconds) in TASKS.into_iter().enumerate() {
@@ -151,7 +151,7 @@ async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
         let manifest = Manifest {
             priority: order.priority,
             run_before: now + SignedDuration::from_secs(i64::from(order.window)),
-            ..trial::manifest(Uuid::from_u128(0xea57_0000 + number as u128), cluster, task(order.task), now)
+            ..fixture::manifest(Uuid::from_u128(0xea57_0000 + number as u128), cluster, task(order.task), now)
         };
         let budgets = vec!["fleet".to_owned(), format!("task/{}", manifest.task_id)];
         store.manifests().create(&[(manifest, budgets)], &by).await.unwrap();
@@ -192,7 +192,12 @@ async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
         let manifest = Manifest {
             priority: order.priority,
             run_before: from + SignedDuration::from_secs(i64::from(order.window)),
-            ..trial::manifest(Uuid::from_u128(0x0bde_0000 + number as u128), cluster, task(order.task), from)
+            ..fixture::manifest(
+                Uuid::from_u128(0x0bde_0000 + number as u128),
+                cluster,
+                task(order.task),
+                from,
+            )
         };
         let budgets = vec!["fleet".to_owned(), format!("task/{}", manifest.task_id)];
         store.manifests().create(&[(manifest, budgets)], &by).await.unwrap();
@@ -359,7 +364,7 @@ async fn compare(fleet: Fleet) -> Result<(), TestCaseError> {
     let mut happened = run_for_real(&store, &clock).await;
     happened.retain(|_, work| !at_work.contains(&work.id));
     let ids: HashMap<String, String> = (0..fleet.clusters)
-        .map(|it| (trial::cluster(&format!("c{it}")).id, Uuid::from_u128(0xc105 + it as u128).to_string()))
+        .map(|it| (fixture::cluster(&format!("c{it}")).id, Uuid::from_u128(0xc105 + it as u128).to_string()))
         .collect();
     for entry in &foretold.entries {
         let named = entry.schedule.clone().or(entry.manifest.map(|it| it.to_string())).unwrap_or_default();

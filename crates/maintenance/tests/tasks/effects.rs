@@ -58,7 +58,7 @@ async fn cluster_health_names_every_trouble_and_changes_nothing() {
     real.nodes_are_ready(&link).await;
     let well = done("cluster-health", &json!({}), &link).await;
     assert_eq!(well.state, WorkState::Completed, "{}", well.message());
-    assert_eq!(well.message(), "the cluster is well");
+    assert_eq!(well.message(), "the cluster is healthy");
 
     let nodes: Api<Node> = Api::all(link.client());
     create(&nodes, json!({"metadata": {"name": "never-ready"}})).await;
@@ -67,7 +67,7 @@ async fn cluster_health_names_every_trouble_and_changes_nothing() {
     assert_eq!((ill.state, ill.code().as_str()), (WorkState::Failed, "Unhealthy"));
     let message = ill.message();
     assert!(message.contains("node never-ready is not ready"), "{message}");
-    assert!(ill.told().contains("the first certificate ends at"), "{}", ill.told());
+    assert!(ill.told().contains("the first certificate expires at"), "{}", ill.told());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,8 +105,11 @@ async fn cycle_nodes_empties_each_node_of_a_pool_in_turn_and_leaves_the_cordons_
     nodes.cordon("cycle-2").await.unwrap();
     let end = done("cycle-nodes", &json!({"selector": "pool=cycle", "nodeTimeout": "2m"}), &link).await;
     assert_eq!(end.state, WorkState::Completed, "{}", end.told());
-    assert_eq!(end.message(), "2 nodes were cycled: cycle-1, cycle-2");
-    assert!(!is_cordoned(&node(&link, "cycle-1").await), "the node that we cordoned takes pods again");
+    assert_eq!(end.message(), "2 nodes cycled: cycle-1, cycle-2");
+    assert!(
+        !is_cordoned(&node(&link, "cycle-1").await),
+        "the node that the task cordoned is schedulable again"
+    );
     assert!(is_cordoned(&node(&link, "cycle-2").await), "the person's cordon stands");
     nodes.uncordon("cycle-2").await.unwrap();
     let after = pods(&link, &namespace).await;

@@ -64,7 +64,9 @@ async fn rotate_tls_secret_takes_the_new_pair_over_and_tells_nobody_the_key() {
             .contains("is not for other.example")
     );
     assert!(
-        refused("incoming", json!({"fingerprint": "ab".repeat(32)})).await.contains("is not the one given")
+        refused("incoming", json!({"fingerprint": "ab".repeat(32)}))
+            .await
+            .contains("not the one in the parameters")
     );
     assert!(refused("absent", json!({})).await.contains("there is no Secret"));
     assert_eq!(certificate_in(&api, "web").await, new.0);

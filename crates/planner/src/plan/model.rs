@@ -90,7 +90,7 @@ pub(super) fn doubtful(seen: &PlanInput, now: Timestamp, to: Timestamp) -> Vec<U
         let mut near = rule.horizon(now);
         near.periods.retain(|it| it.at <= to);
         for (member, _) in &seen.clusters {
-            let slots = rule.wanted(&near, member).into_iter();
+            let slots = rule.desired_slots(&near, member).into_iter();
             found.extend(slots.filter(|it| it.create && !live.contains(&it.id)).map(|it| it.id));
         }
     }
@@ -198,7 +198,7 @@ impl<'a> Builder<'a> {
             if is_cancelled() {
                 return;
             }
-            let slots = rule.wanted(&horizon, member);
+            let slots = rule.desired_slots(&horizon, member);
             if slots.is_empty() {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! What a schedule wants: for each period of its calendar and each cluster that it selects, one manifest.
 //!
 //! [`check()`] makes a stored schedule of what somebody sent, or says why not. [`Rule`] is a schedule that has been read;
-//! [`Rule::horizon`] are the periods that count at an instant, [`Rule::wanted`] the slots of one cluster in them, and
+//! [`Rule::horizon`] are the periods that count at an instant, [`Rule::desired_slots`] the slots of one cluster in them, and
 //! [`decide()`] what must be written so that the pending manifests are the wanted ones. [`preview()`] shows the same slots by
 //! the same function.
 

@@ -29,7 +29,7 @@ pub fn preview<'a>(
         }
         matched += 1;
         if shown.len() < clusters {
-            let slots = enabled.wanted(&horizon, member);
+            let slots = enabled.desired_slots(&horizon, member);
             let run_after =
                 slots.iter().filter(|slot| slot.create).map(|slot| slot.run_after.as_second()).collect();
             shown.push(PreviewCluster { id: member.path.clone(), run_after });

@@ -124,7 +124,7 @@ impl Rule {
     }
 
     /// The slots that a cluster has in these periods; none when the rule is not for it or is disabled.
-    pub fn wanted(&self, horizon: &Horizon, member: &Member) -> Vec<Slot> {
+    pub fn desired_slots(&self, horizon: &Horizon, member: &Member) -> Vec<Slot> {
         if !self.enabled || !self.selects(member) {
             return Vec::new();
         }

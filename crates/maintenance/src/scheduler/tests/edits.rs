@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 use uuid::Uuid;
 
 use super::super::Scheduler;
-use super::fixture::{TestScheduler, block_on, by, calendar_at, cluster, daily, turn};
+use super::fixture::{TestScheduler, block_on, by, calendar_at, cluster, daily, reconcile};
 
 #[derive(Debug, Clone)]
 enum Edit {
@@ -157,7 +157,7 @@ impl Model {
                 let horizon = rule.horizon(now);
                 for uuid in self.clusters.values() {
                     let cluster = test.cluster(*uuid).await.document;
-                    for slot in rule.wanted(&horizon, &Member::new(*uuid, &cluster, None, None)) {
+                    for slot in rule.desired_slots(&horizon, &Member::new(*uuid, &cluster, None, None)) {
                         may.insert(slot.id);
                         if slot.create {
                             must.insert(slot.id);
@@ -194,10 +194,10 @@ fn hold_after_every_edit(cases: u32, test: impl AsyncFn() -> Option<TestSchedule
             let mut scheduler = test.scheduler().await;
             for edit in edits {
                 model.apply(&test, &mut scheduler, edit).await;
-                turn(&mut scheduler).await;
+                reconcile(&mut scheduler).await;
                 model.check(&test).await;
                 // A second pass finds nothing to do.
-                assert_eq!(turn(&mut scheduler).await, (0, 0));
+                assert_eq!(reconcile(&mut scheduler).await, (0, 0));
             }
         });
         Ok(())

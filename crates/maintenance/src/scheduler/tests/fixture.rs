@@ -1,4 +1,4 @@
-//! Where the tests stand: a store of either engine, a clock that is moved by hand, clusters and schedules.
+//! Fixture: a store of either engine, a manual clock, clusters and schedules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ pub(super) struct TestScheduler {
     pub(super) store: Store,
     pub(super) options: Options,
     pub(super) clock: Arc<ManualClock>,
-    _place: Place,
+    _storage: Storage,
 }
 
-enum Place {
+enum Storage {
     Directory(#[expect(dead_code, reason = "removed when dropped")] tempfile::TempDir),
     Database(#[expect(dead_code, reason = "dropped when dropped")] postgres::TestDatabase),
 }
@@ -34,7 +34,7 @@ impl TestScheduler {
     pub(super) async fn sqlite() -> TestScheduler {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(directory.path().join("store.db"));
-        TestScheduler::open(location, Place::Directory(directory)).await
+        TestScheduler::open(location, Storage::Directory(directory)).await
     }
 
     pub(super) async fn postgres() -> Option<TestScheduler> {
@@ -43,19 +43,19 @@ impl TestScheduler {
             return None;
         };
         let database = server.database().unwrap();
-        Some(TestScheduler::open(database.url().parse().unwrap(), Place::Database(database)).await)
+        Some(TestScheduler::open(database.url().parse().unwrap(), Storage::Database(database)).await)
     }
 
-    async fn open(location: Location, place: Place) -> TestScheduler {
+    async fn open(location: Location, storage: Storage) -> TestScheduler {
         let truth: SharedClock = Arc::new(SystemClock);
         let options = Options::new(location, Keyring::ephemeral().unwrap(), truth);
         let store = Store::open(options.clone()).await.unwrap();
-        // The scheduler's clock is moved; the store's goes its way.
-        TestScheduler { store, options, clock: ManualClock::at(SystemClock.now()), _place: place }
+        // The clock of the scheduler is manual; that of the store is real.
+        TestScheduler { store, options, clock: ManualClock::at(SystemClock.now()), _storage: storage }
     }
 
-    /// The store as another process has it; on SQLite, which is for one process, the same.
-    pub(super) async fn another(&self) -> Store {
+    /// The store as opened by another process; on SQLite, which supports one process, the same.
+    pub(super) async fn open_another(&self) -> Store {
         match self.options.location {
             Location::Postgres(_) => Store::open(self.options.clone()).await.unwrap(),
             Location::Sqlite(_) => self.store.clone(),
@@ -67,7 +67,7 @@ impl TestScheduler {
         Deps { store, clock, metrics: Metrics::default(), owner: Uuid::new_v4(), timing: Timing::default() }
     }
 
-    /// A scheduler that has just begun.
+    /// Scheduler that has read the feed once.
     pub(super) async fn scheduler(&self) -> Scheduler {
         opened(&self.deps(self.store.clone())).await
     }
@@ -106,7 +106,7 @@ impl TestScheduler {
         pending
     }
 
-    /// The clusters for which a schedule has something pending.
+    /// Clusters with pending manifests of a schedule.
     pub(super) async fn clusters_of(&self, schedule: &str) -> BTreeSet<Uuid> {
         self.pending(schedule).await.into_iter().map(|work| work.lane).collect()
     }
@@ -116,30 +116,30 @@ impl TestScheduler {
     }
 }
 
-/// Learns, decides and writes, as a turn of the service does. How much was made and withdrawn.
-pub(super) async fn turn(scheduler: &mut Scheduler) -> (usize, usize) {
+/// Reads the feed and runs a pass, as the service does. Returns the numbers of created and withdrawn manifests.
+pub(super) async fn reconcile(scheduler: &mut Scheduler) -> (usize, usize) {
     catch_up(scheduler).await;
     scheduler.pass().await.unwrap()
 }
 
-/// A scheduler that has listed everything.
+/// Scheduler that has listed everything.
 pub(super) async fn opened(deps: &Deps) -> Scheduler {
     let mut scheduler = Scheduler::new(deps);
-    scheduler.follow().await.unwrap();
+    scheduler.follow_feed().await.unwrap();
     scheduler
 }
 
-/// Learns all that was written up to now. PostgreSQL shows a change in the feed only when no older transaction runs
-/// on the whole server, those of other tests included: so a mark is written, and looked for.
+/// Reads all changes up to now. PostgreSQL shows a change in the feed only when no older transaction runs on the whole
+/// server, including those of other tests; so this writes a marker and waits for it.
 pub(super) async fn catch_up(scheduler: &mut Scheduler) {
-    let mark = api::doc::Version {
+    let marker = api::doc::Version {
         version: Uuid::new_v4().to_string(),
         openshift_pullspec: String::new(),
         installer_pullspec: None,
         enabled: false,
         default: false,
     };
-    let (uuid, _) = scheduler.deps.store.versions().create(&mark, &by()).await.unwrap();
+    let (uuid, _) = scheduler.deps.store.versions().create(&marker, &by()).await.unwrap();
     let mut from = scheduler.feed.position().unwrap();
     loop {
         let page = scheduler.deps.store.feed_after(from, 1000).await.unwrap();
@@ -149,7 +149,7 @@ pub(super) async fn catch_up(scheduler: &mut Scheduler) {
         from = page.next;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    scheduler.follow().await.unwrap();
+    scheduler.follow_feed().await.unwrap();
 }
 
 pub(super) fn by() -> AuditContext {
@@ -178,7 +178,7 @@ pub(super) fn cluster(name: &str) -> Cluster {
     }
 }
 
-/// A schedule for ring 1 whose next period begins two hours from `now`, and then every day.
+/// Schedule for ring 1 whose next period starts two hours after `now`, and then every day.
 pub(super) fn daily(id: &str, now: Timestamp) -> Schedule {
     Schedule {
         id: id.to_owned(),
@@ -217,7 +217,7 @@ pub(super) fn short_or_long<T>(short: T, long: T) -> T {
     if std::env::var_os("SHIPSHAPE_SOAK").is_some() { long } else { short }
 }
 
-/// One test, on both engines; afterwards every promise of the store is verified.
+/// Runs a test on both engines; afterwards checks the invariants of the store.
 macro_rules! on_both_engines {
     ($(#[$meta:meta])* async fn $name:ident($test:ident: &TestScheduler) $body:block) => {
         $(#[$meta])*

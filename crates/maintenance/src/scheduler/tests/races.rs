@@ -7,7 +7,7 @@ use jiff::{SignedDuration, ToSpan};
 
 use super::super::Scheduler;
 use super::fixture::{
-    TestScheduler, calendar_at, catch_up, cluster, daily, on_both_engines, opened, short_or_long, turn,
+    TestScheduler, calendar_at, catch_up, cluster, daily, on_both_engines, opened, reconcile, short_or_long,
 };
 
 on_both_engines! {
@@ -22,7 +22,7 @@ on_both_engines! {
             schedule.look_forward_count = 2;
             schedules.push(schedule);
         }
-        let deps = [test.deps(test.store.clone()), test.deps(test.another().await)];
+        let deps = [test.deps(test.store.clone()), test.deps(test.open_another().await)];
         let mut racers = Vec::new();
         for deps in &deps {
             racers.push(opened(deps).await);
@@ -53,7 +53,7 @@ on_both_engines! {
         // When both have seen all that the other did, they agree.
         for _ in 0..3 {
             for scheduler in [&mut *one, &mut *other] {
-                turn(scheduler).await;
+                reconcile(scheduler).await;
             }
         }
         let mut seen = HashSet::new();
@@ -68,6 +68,6 @@ on_both_engines! {
             }
         }
         // One that begins anew has nothing to add.
-        assert_eq!(turn(&mut test.scheduler().await).await, (0, 0));
+        assert_eq!(reconcile(&mut test.scheduler().await).await, (0, 0));
     }
 }

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use store::Topic;
 use tokio_util::sync::CancellationToken;
 
-use super::super::{LEASE, Scheduler, run, turn};
+use super::super::{LEASE, Scheduler, reconcile, run};
 use super::fixture::{TestScheduler, cluster, daily, on_both_engines};
 
 /// Waits until so much is pending of a schedule.
@@ -33,7 +33,7 @@ on_both_engines! {
         test.import(&cluster("one")).await;
         test.put(&daily("nightly", test.now())).await;
         pending(test, "nightly", 1).await;
-        services.spawn(run(test.deps(test.another().await), second.clone()));
+        services.spawn(run(test.deps(test.open_another().await), second.clone()));
         test.import(&cluster("two")).await;
         pending(test, "nightly", 2).await;
         // The next period begins: the service looks at the clock at least every few seconds.
@@ -66,12 +66,12 @@ on_both_engines! {
         test.import(&cluster("one")).await;
         test.put(&daily("nightly", test.now())).await;
         let mut scheduler = Scheduler::new(&deps);
-        turn(&mut scheduler).await.unwrap();
+        reconcile(&mut scheduler).await.unwrap();
         pending(test, "nightly", 1).await;
         // A position of another generation of the store, and a cluster that is only found by listing.
         scheduler.feed = test.store.follow_feed(["schedule"]).from_position("999-0-1".parse().unwrap());
         test.import(&cluster("two")).await;
-        turn(&mut scheduler).await.unwrap();
+        reconcile(&mut scheduler).await.unwrap();
         pending(test, "nightly", 2).await;
     }
 }

@@ -1,4 +1,4 @@
-//! One seed: a small fleet, its manifests, its actuators, and all that befalls them.
+//! One seed: a small fleet, its manifests, its actuators, and the events that disturb them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use api::doc::{Cluster, Manifest};
 use api::work::{Ending, WorkKind};
 use jiff::{SignedDuration, Timestamp};
 use maintenance::actuator::{self, Assignment, Config, Deps, Metrics};
-use maintenance::trial::{self, ScriptedTasks};
+use maintenance::fixture::{self, ScriptedTasks};
 use serde_json::json;
 use steps::engine::StepError;
 use store::{
@@ -27,14 +27,14 @@ use super::random::Random;
 use super::script;
 use super::world::World;
 
-/// So many things befall each fleet.
+/// Number of events per fleet.
 const EVENTS: u64 = 16;
-/// After the last of them everything must come to its end within this time.
-const CALM: Duration = Duration::from_secs(4 * 60 * 60);
-/// So long after the last of them the kill switch is put back: what is asked to end has come to its end by then.
-const STOPPED: Duration = Duration::from_secs(30 * 60);
+/// Time after the last event within which all work must finish.
+const SETTLE_TIME: Duration = Duration::from_secs(4 * 60 * 60);
+/// Time after the last event at which the budget of 0 is lifted: cancelled work has finished by then.
+const STOP_TIME: Duration = Duration::from_secs(30 * 60);
 
-/// What a seed brought.
+/// Counts of the events of a seed.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) crashes: u64,
@@ -68,8 +68,8 @@ impl Tally {
         self.ended.iter_mut().zip(other.ended).for_each(|(all, it)| *all += it);
     }
 
-    /// Whether everything that can happen did happen.
-    pub(super) fn is_telling(&self) -> bool {
+    /// Whether every kind of event happened often enough.
+    pub(super) fn is_representative(&self) -> bool {
         let all = [
             self.crashes,
             self.shutdowns,
@@ -87,12 +87,12 @@ impl Tally {
     }
 }
 
-/// A fleet, and all that happens to it.
+/// Simulated fleet.
 pub(super) struct Fleet {
     pub(super) store: Store,
     pub(super) world: Arc<World>,
     pub(super) manifests: Vec<Manifest>,
-    /// Work whose end was asked for while it ran, and when.
+    /// Running work that was cancelled, and when.
     pub(super) asked: Vec<(Uuid, Timestamp)>,
     pub(super) operations: Vec<Uuid>,
     pub(super) tally: Tally,
@@ -100,13 +100,13 @@ pub(super) struct Fleet {
     clock: Arc<JumpingClock>,
     faults: Arc<Faults>,
     random: Random,
-    crew: Vec<Option<Worker>>,
+    actuators: Vec<Option<Worker>>,
     limit: Option<u32>,
-    /// Whether somebody has pulled the kill switch.
+    /// Whether the fleet budget is 0.
     stopped: bool,
 }
 
-/// One actuator, as a process that can die.
+/// Actuator that can crash.
 struct Worker {
     task: JoinSet<()>,
     shutdown: CancellationToken,
@@ -127,24 +127,24 @@ pub(super) async fn simulate(seed: u64) -> Result<Tally, String> {
                 () = tokio::time::sleep_until(until) => break,
             }
         }
-        fleet.befall().await;
-        fleet.staff();
+        fleet.inject_event().await;
+        fleet.start_actuators();
     }
     fleet.faults.switch(false);
     fleet.clock.jump_to(0);
-    fleet.staff();
+    fleet.start_actuators();
     let calm = Instant::now();
     while !fleet.is_over().await {
-        if calm.elapsed() > CALM {
-            fleet.world.wrong("not everything came to its end".to_owned());
+        if calm.elapsed() > SETTLE_TIME {
+            fleet.world.wrong("not all work finished".to_owned());
             break;
         }
         sleep(Duration::from_secs(30)).await;
-        if fleet.stopped && calm.elapsed() > STOPPED {
+        if fleet.stopped && calm.elapsed() > STOP_TIME {
             fleet.stopped = false;
             let _ = fleet.store.set_budget("fleet", fleet.limit, None).await;
         }
-        // What housekeeping does.
+        // As housekeeping does.
         let _ = fleet.store.expire(None, 1000).await;
     }
     fleet.end().await;
@@ -168,8 +168,8 @@ impl Fleet {
         let shared: SharedClock = clock.clone();
         let options =
             Options::new(Location::Sqlite(":memory:".into()), Keyring::ephemeral().unwrap(), shared);
-        let disturbance = Some(faults.disturbance());
-        let options = Options { write_mode: WriteMode::Inline, fault_injector: disturbance, ..options };
+        let fault_injector = Some(faults.injector());
+        let options = Options { write_mode: WriteMode::Inline, fault_injector, ..options };
         let store = Store::open(options).await.unwrap();
         let world = World::new();
         world.store.set(store.clone()).unwrap();
@@ -177,7 +177,7 @@ impl Fleet {
         let mut clusters = Vec::new();
         let mut write = Transaction::new();
         for index in 0..2 + random.below(3) {
-            let (id, document) = (random.uuid(), trial::cluster(&format!("c{index}")));
+            let (id, document) = (random.uuid(), fixture::cluster(&format!("c{index}")));
             write = write.create::<Cluster>(id, &document, &by).unwrap();
             clusters.push(id);
         }
@@ -194,7 +194,7 @@ impl Fleet {
             let cluster = clusters[usize::try_from(random.below(clusters.len() as u64)).unwrap()];
             let from =
                 clock.now() + SignedDuration::from_millis(i64::try_from(random.below(90_000)).unwrap());
-            let mut manifest = trial::manifest(random.uuid(), cluster, Uuid::from_u128(1), from);
+            let mut manifest = fixture::manifest(random.uuid(), cluster, Uuid::from_u128(1), from);
             let window = if random.happens(150) { 3_000 } else { 60_000 + random.below(900_000) };
             manifest.run_before = from + SignedDuration::from_millis(i64::try_from(window).unwrap());
             manifests.push(manifest);
@@ -212,11 +212,11 @@ impl Fleet {
             clock,
             faults,
             random,
-            crew: vec![None, None],
+            actuators: vec![None, None],
             limit: limited,
             stopped: false,
         };
-        fleet.staff();
+        fleet.start_actuators();
         fleet
     }
 
@@ -224,10 +224,10 @@ impl Fleet {
         &from[usize::try_from(self.random.below(from.len() as u64)).unwrap()]
     }
 
-    /// Starts the actuators that are not there.
-    fn staff(&mut self) {
-        for index in 0..self.crew.len() {
-            let there = self.crew[index].as_mut().is_some_and(|it| it.task.try_join_next().is_none());
+    /// Starts the actuators that do not run.
+    fn start_actuators(&mut self) {
+        for index in 0..self.actuators.len() {
+            let there = self.actuators[index].as_mut().is_some_and(|it| it.task.try_join_next().is_none());
             if there {
                 continue;
             }
@@ -236,7 +236,7 @@ impl Fleet {
             self.world.slots.lock().unwrap().insert(owner, slots);
             let faults = self.faults.clone();
             let plan = move |assignment: Assignment<'_>| match faults.hiccup() {
-                true => Err(StepError::transient("Simulated", "the plan cannot be made now")),
+                true => Err(StepError::transient("Simulated", "the plan cannot be built now")),
                 false => script::plan(assignment),
             };
             let deps = Deps {
@@ -255,28 +255,28 @@ impl Fleet {
                 }
             });
             self.world.log(format!("actuator {owner} starts"));
-            self.crew[index] = Some(Worker { task, shutdown, owner });
+            self.actuators[index] = Some(Worker { task, shutdown, owner });
         }
     }
 
-    /// One of the actuators dies in the middle of whatever it does.
+    /// Crashes one of the actuators at an arbitrary point.
     fn crash(&mut self) {
-        let index = usize::try_from(self.random.below(self.crew.len() as u64)).unwrap();
-        if let Some(worker) = self.crew[index].take() {
+        let index = usize::try_from(self.random.below(self.actuators.len() as u64)).unwrap();
+        if let Some(worker) = self.actuators[index].take() {
             self.world.log(format!("actuator {} dies", worker.owner));
             self.tally.crashes += 1;
             drop(worker.task);
         }
     }
 
-    /// Something happens.
-    async fn befall(&mut self) {
+    /// Injects one random event.
+    async fn inject_event(&mut self) {
         let by = AuditContext::service("simulation");
         match self.random.below(13) {
             0..3 => self.crash(),
             3 => {
-                let index = usize::try_from(self.random.below(self.crew.len() as u64)).unwrap();
-                if let Some(worker) = &self.crew[index] {
+                let index = usize::try_from(self.random.below(self.actuators.len() as u64)).unwrap();
+                if let Some(worker) = &self.actuators[index] {
                     self.world.log(format!("actuator {} is shut down", worker.owner));
                     self.tally.shutdowns += 1;
                     worker.shutdown.cancel();
@@ -290,7 +290,7 @@ impl Fleet {
                     self.world.log(format!("operation {id} for {lane}"));
                     self.tally.operations += 1;
                 }
-                // A refused answer may hide a write that happened.
+                // A failed response may hide a write that happened.
                 self.operations.push(id);
             }
             9 => {
@@ -306,7 +306,7 @@ impl Fleet {
             11 => {
                 let limit = if self.stopped { self.limit } else { Some(0) };
                 self.world.log(format!("the fleet's limit is to be {limit:?}"));
-                // A refused answer may hide a write that happened: it counts as stopped until it surely is not.
+                // A failed response may hide a write that happened: the fleet counts as stopped until a write surely lifted it.
                 let is_lifted = self.store.set_budget("fleet", limit, None).await.is_ok() && self.stopped;
                 self.stopped = !is_lifted;
                 self.tally.stops += u64::from(self.stopped);
@@ -345,7 +345,7 @@ impl Fleet {
 
     /// Shuts everything down in order.
     async fn end(&mut self) {
-        for worker in self.crew.iter_mut().filter_map(Option::take) {
+        for worker in self.actuators.iter_mut().filter_map(Option::take) {
             worker.shutdown.cancel();
             let Worker { mut task, .. } = worker;
             let begun = Instant::now();

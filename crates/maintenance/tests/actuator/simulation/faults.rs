@@ -1,4 +1,4 @@
-//! What goes wrong with the store, and when somebody dies of it.
+//! Faults of the store, and crashes at its writes.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,16 +12,16 @@ use tokio::time::Instant;
 
 use super::random::Random;
 
-/// What goes wrong.
+/// Seeded faults.
 #[derive(Debug)]
 pub(super) struct Faults {
     random: Random,
     on: AtomicBool,
     outage: Mutex<Option<Instant>>,
-    /// Rung when an actuator is to die at this very write.
+    /// Notified when an actuator is to crash at this write.
     pub(super) crash: Notify,
     pub(super) refused: AtomicU64,
-    /// How often a plan could not be made.
+    /// Number of plans that could not be built.
     pub(super) hiccups: AtomicU64,
 }
 
@@ -44,33 +44,33 @@ impl Faults {
         }
     }
 
-    /// Whether a plan cannot be made this time.
+    /// Whether building a plan fails this time.
     pub(super) fn hiccup(&self) -> bool {
         let hiccup = self.on.load(Ordering::SeqCst) && self.random.happens(80);
         self.hiccups.fetch_add(u64::from(hiccup), Ordering::SeqCst);
         hiccup
     }
 
-    /// No read or write succeeds until then.
+    /// Fails every read and write until `end`.
     pub(super) fn outage_until(&self, end: Instant) {
         *self.outage.lock().unwrap() = Some(end);
     }
 
-    pub(super) fn disturbance(self: &Arc<Faults>) -> FaultInjector {
+    pub(super) fn injector(self: &Arc<Faults>) -> FaultInjector {
         let faults = self.clone();
-        FaultInjector::new(move |moment| faults.at(moment))
+        FaultInjector::new(move |point| faults.at(point))
     }
 
-    fn at(&self, moment: FaultPoint) -> Result<(), StoreError> {
+    fn at(&self, point: FaultPoint) -> Result<(), StoreError> {
         if !self.on.load(Ordering::SeqCst) {
             return Ok(());
         }
-        if moment != FaultPoint::Read && self.random.happens(4) {
+        if point != FaultPoint::Read && self.random.happens(4) {
             self.crash.notify_one();
         }
         let outage = self.outage.lock().unwrap().is_some_and(|end| Instant::now() < end);
-        // During an outage nothing is read or written; at other times an answer may be lost.
-        if (outage && moment != FaultPoint::AfterWrite) || self.random.happens(5) {
+        // During an outage nothing is read or written; at other times a response may be lost.
+        if (outage && point != FaultPoint::AfterWrite) || self.random.happens(5) {
             self.refused.fetch_add(1, Ordering::SeqCst);
             return Err(StoreError::Unavailable { what: "simulated".to_owned(), source: None });
         }
@@ -78,7 +78,7 @@ impl Faults {
     }
 }
 
-/// The clock that the store goes by: the virtual one, wrong by up to five seconds, which change.
+/// Clock of the store: the virtual one with an error of up to five seconds that changes.
 #[derive(Debug)]
 pub(super) struct JumpingClock {
     truth: VirtualClock,

@@ -1,4 +1,4 @@
-//! What must be so when everything is over.
+//! Invariants that must hold at the end of a simulation.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use store::{Completion, CompletionOutcome, StoreError, WorkView};
 use super::driver::Fleet;
 use super::script;
 
-/// A wish for the end of running work is met within this, crashes and outages included: a lease, a take-over, an outage, the
-/// longest undo, and the longest rest of work whose plan could not be made. No kill switch makes it longer.
+/// Longest time from a request to cancel running work to its end, including crashes and outages: a lease, a takeover, an
+/// outage, the longest undo, and the longest backoff of work whose plan could not be built. A budget of 0 does not extend it.
 const CANCEL_TIME: Duration = Duration::from_secs(1200);
 
-/// Adds what is wrong to what the world found.
+/// Records the violated invariants.
 pub(super) async fn judge(fleet: &mut Fleet) {
     let works = fleet.store.works(fleet.manifests.iter().map(|it| it.id).collect()).await.unwrap_or_default();
     for work in &works {
-        one(fleet, work).await;
+        check_work(fleet, work).await;
     }
     stale_fences(fleet).await;
     for budget in fleet.store.budgets().await.unwrap_or_default() {
@@ -36,7 +36,7 @@ pub(super) async fn judge(fleet: &mut Fleet) {
     }
 }
 
-async fn one(fleet: &mut Fleet, work: &WorkView) {
+async fn check_work(fleet: &mut Fleet, work: &WorkView) {
     let world = fleet.world.clone();
     let log = fleet.store.entries(work.id, None, 1000).await.unwrap_or_default();
     let events: Vec<EntryEvent> = log.iter().map(|(_, entry)| entry.event).collect();
@@ -60,38 +60,42 @@ async fn one(fleet: &mut Fleet, work: &WorkView) {
         None => return world.wrong(format!("{} is {}", work.id, work.state)),
     }
     if events.last() != Some(&EntryEvent::Finished) {
-        world.wrong(format!("{} does not end with its end: {events:?}", work.id));
+        world.wrong(format!("{} does not end with a Finished entry: {events:?}", work.id));
     }
     if let Some(started) = work.started {
         let late = work.run_before.is_some_and(|before| started >= before);
         if late || started < work.run_after {
-            world.wrong(format!("{} was begun at {started}, outside its window", work.id));
+            world.wrong(format!("{} started at {started}, outside its window", work.id));
         }
     }
     for (_, asked) in fleet.asked.iter().filter(|(id, _)| *id == work.id) {
         let took = work.finished.map(|finished| finished.duration_since(*asked).unsigned_abs());
         if took.is_none_or(|took| took > CANCEL_TIME) {
-            world.wrong(format!("{} ended {took:?} after somebody asked for it", work.id));
+            world.wrong(format!("{} finished {took:?} after the request to cancel it", work.id));
         }
     }
-    steps_of(fleet, work);
+    check_steps(fleet, work);
 }
 
-/// No step was begun twice under one fence; what was begun by work that did not come to its end is undone.
-fn steps_of(fleet: &Fleet, work: &WorkView) {
+/// Checks that no step started twice under one fence, and that the started steps of failed or cancelled work were undone.
+fn check_steps(fleet: &Fleet, work: &WorkView) {
     let world = &fleet.world;
-    let manifest = fleet.manifests.iter().find(|it| it.id == work.id).expect("it is one of ours");
+    let manifest = fleet
+        .manifests
+        .iter()
+        .find(|it| it.id == work.id)
+        .expect("all work of the simulation has a manifest");
     let seen = world.seen();
     let begun: Vec<_> = seen.begun.iter().filter(|((id, _), _)| *id == work.id).collect();
     let mut wrong = Vec::new();
     for ((_, step), fences) in &begun {
         let twice: Vec<_> = fences.iter().filter(|(_, times)| **times > 1).collect();
         if !twice.is_empty() {
-            wrong.push(format!("step {step} of {} was begun again under the same fence: {twice:?}", work.id));
+            wrong.push(format!("step {step} of {} started again under the same fence: {twice:?}", work.id));
         }
     }
     let code = work.result.as_ref().and_then(|it| it.code.as_ref()).map_or("", ResultCode::as_str);
-    // Work that is cancelled while it rests ends where it is.
+    // Work that is cancelled while it is pending finishes without undo.
     let undone_by_engine = work.result.as_ref().is_some_and(|it| it.undone.is_some());
     let undone = match work.state {
         WorkState::Failed | WorkState::RetriesExceeded => code != "UnknownTask",
@@ -100,7 +104,7 @@ fn steps_of(fleet: &Fleet, work: &WorkView) {
     };
     if undone {
         let journal = Journal::default();
-        let cluster = maintenance::trial::cluster("any");
+        let cluster = maintenance::fixture::cluster("any");
         let assignment = Assignment {
             manifest,
             cluster: manifest.cluster,
@@ -111,10 +115,8 @@ fn steps_of(fleet: &Fleet, work: &WorkView) {
         let undoable = script::plan(assignment).map(|plan| script::undoable(&plan)).unwrap_or_default();
         for ((_, step), _) in begun.iter().filter(|((_, step), _)| undoable.contains(step)) {
             if !seen.undone.contains_key(&(work.id, step.clone())) {
-                wrong.push(format!(
-                    "step {step} of {} was begun and is not undone: {:?}",
-                    work.id, work.result
-                ));
+                wrong
+                    .push(format!("step {step} of {} started and is not undone: {:?}", work.id, work.result));
             }
         }
     }
@@ -122,18 +124,18 @@ fn steps_of(fleet: &Fleet, work: &WorkView) {
     wrong.into_iter().for_each(|it| world.wrong(it));
 }
 
-/// No hold of the past can write anything any more.
+/// Checks that no expired lease can write.
 async fn stale_fences(fleet: &Fleet) {
-    let holds = fleet.world.seen().holds.clone();
-    for hold in holds {
-        match fleet.store.checkpoint(hold, "late", json!({})).await {
+    let leases = fleet.world.seen().holds.clone();
+    for lease in leases {
+        match fleet.store.checkpoint(lease, "late", json!({})).await {
             Err(StoreError::LostLease { .. }) => {}
-            other => fleet.world.wrong(format!("a stale hold wrote: {other:?}")),
+            other => fleet.world.wrong(format!("an expired lease wrote: {other:?}")),
         }
-        let end = Completion::new(hold, api::work::Ending::Completed, json!({}));
+        let end = Completion::new(lease, api::work::Ending::Completed, json!({}));
         match fleet.store.complete(&[end]).await {
-            Ok(fates) if fates == [CompletionOutcome::Lost] => {}
-            other => fleet.world.wrong(format!("a stale hold ended its work: {other:?}")),
+            Ok(outcomes) if outcomes == [CompletionOutcome::Lost] => {}
+            other => fleet.world.wrong(format!("an expired lease completed its work: {other:?}")),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A deterministic simulation: virtual time, an inline store in memory, seeded faults. Several actuators work manifests while
-//! they are killed, shut down and cut off, while people cancel, customers' operations arrive and the clock jumps; and the
-//! invariants hold at every step and at the end.
+//! Deterministic simulation: virtual time, an inline store in memory, seeded faults. Several actuators run manifests while they
+//! crash, shut down and lose the store, while manifests are cancelled, operations arrive and the clock jumps. The invariants must
+//! hold at every step and at the end.
 //!
 //! A failing seed is printed; `SHIPSHAPE_SEED=n` runs that one alone, with its log. `SHIPSHAPE_SEEDS=n` runs n of them.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use driver::{Tally, simulate};
 
-/// In every run; the soak runs more.
+/// Seeds in every test run; the soak runs more.
 const SEEDS: u64 = 1000;
 
 #[expect(clippy::disallowed_methods, reason = "a test's switch, not a setting of the product")]
@@ -24,7 +24,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// One seed on a runtime of its own, with time that leaps.
+/// Runs one seed on its own runtime with paused time.
 fn run(seed: u64) -> Result<Tally, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -35,7 +35,7 @@ fn run(seed: u64) -> Result<Tally, String> {
 }
 
 #[test]
-fn the_invariants_hold_under_every_fault_that_a_seed_brings() {
+fn the_invariants_hold_under_the_faults_of_every_seed() {
     if let Some(seed) = setting("SHIPSHAPE_SEED") {
         match run(seed) {
             Ok(tally) => println!("{}\n{tally:?}", tally.log.join("\n")),
@@ -48,9 +48,9 @@ fn the_invariants_hold_under_every_fault_that_a_seed_brings() {
     let next = AtomicU64::new(0);
     let wrong = Mutex::new(Vec::new());
     let all = Mutex::new(Tally::default());
-    let hands = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     std::thread::scope(|scope| {
-        for _ in 0..hands {
+        for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::SeqCst);
@@ -69,7 +69,7 @@ fn the_invariants_hold_under_every_fault_that_a_seed_brings() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let all = all.into_inner().unwrap();
     println!("{all:?}");
-    assert!(seeds < SEEDS || all.is_telling(), "the seeds bring too little: {all:?}");
+    assert!(seeds < SEEDS || all.is_representative(), "the seeds cover too few events: {all:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The plans of the simulation: what a manifest's steps do follows from its id.
+//! Plans of the simulation, derived from the ids of manifests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use super::random::Random;
 use super::world::World;
 
-/// What an action does after it took effect.
+/// Result of an action after it took effect.
 #[derive(Debug, Clone, Copy)]
-enum Act {
-    Ends,
+enum ActionResult {
+    Succeeds,
     Fails { kind: StepErrorKind, times: u32 },
 }
 
@@ -29,7 +29,7 @@ pub(super) fn plan(assignment: Assignment<'_>) -> Result<Plan<World>, StepError>
     Ok(steps.fold(Plan::new(), Plan::step))
 }
 
-/// The names of the steps of a manifest's plan that can be undone.
+/// Names of the steps with an undo.
 pub(super) fn undoable(plan: &Plan<World>) -> Vec<String> {
     plan.steps.iter().filter(|step| step.undo.is_some()).map(|step| step.name.clone()).collect()
 }
@@ -41,17 +41,17 @@ fn step(name: &'static str, random: &Random) -> Step<World> {
         _ => random.millis(45_000),
     };
     let mut step = match random.below(10) {
-        0..4 => action(name, takes, Act::Ends),
+        0..4 => action(name, takes, ActionResult::Succeeds),
         4..7 => waiting(name, 1 + random.below(4)),
         7 => {
             let times = 1 + u32::try_from(random.below(2)).unwrap_or(0);
-            action(name, takes, Act::Fails { kind: StepErrorKind::Transient, times })
+            action(name, takes, ActionResult::Fails { kind: StepErrorKind::Transient, times })
         }
-        8 => action(name, takes, Act::Fails { kind: StepErrorKind::Unreachable, times: 1 }),
+        8 => action(name, takes, ActionResult::Fails { kind: StepErrorKind::Unreachable, times: 1 }),
         _ if random.happens(300) => {
-            action(name, takes, Act::Fails { kind: StepErrorKind::Terminal, times: u32::MAX })
+            action(name, takes, ActionResult::Fails { kind: StepErrorKind::Terminal, times: u32::MAX })
         }
-        _ => action(name, takes, Act::Ends),
+        _ => action(name, takes, ActionResult::Succeeds),
     };
     step.safe_point = random.happens(800);
     if random.happens(200) {
@@ -67,34 +67,36 @@ fn step(name: &'static str, random: &Random) -> Step<World> {
                 return Err(StepError::new(StepErrorKind::Unreachable, "Simulated", "no answer"));
             }
             world.undone(&cx);
-            Ok(Some(format!("{} was taken back", cx.step)))
+            Ok(Some(format!("{} was undone", cx.step)))
         });
     }
     step
 }
 
-fn action(name: &'static str, takes: Duration, act: Act) -> Step<World> {
+fn action(name: &'static str, takes: Duration, result: ActionResult) -> Step<World> {
     Step::action(name, move |world: Arc<World>, cx: StepContext| async move {
         let _here = world.enter(&cx, false).await;
         if !takes.is_zero() {
             sleep(takes).await;
         }
-        match act {
-            Act::Fails { kind, times } if world.fails(&cx, times) => {
-                Err(StepError::new(kind, "Simulated", "as it was written"))
+        match result {
+            ActionResult::Fails { kind, times } if world.fails(&cx, times) => {
+                Err(StepError::new(kind, "Simulated", "scripted failure"))
             }
-            Act::Ends | Act::Fails { .. } => Ok(StepOutcome::with_message(format!("{} is done", cx.step))),
+            ActionResult::Succeeds | ActionResult::Fails { .. } => {
+                Ok(StepOutcome::with_message(format!("{} is done", cx.step)))
+            }
         }
     })
 }
 
-fn waiting(name: &'static str, looks: u64) -> Step<World> {
+fn waiting(name: &'static str, polls: u64) -> Step<World> {
     Step::wait(name, Duration::from_secs(120), move |world: Arc<World>, cx: StepContext| async move {
         let _here = world.at_work(cx.hold, true);
         sleep(Duration::from_millis(5)).await;
-        let times = u32::try_from(looks).unwrap_or(1);
+        let times = u32::try_from(polls).unwrap_or(1);
         Ok(if world.fails(&cx, times) {
-            PollStatus::Waiting("for more looks".to_owned())
+            PollStatus::Waiting("waiting for more polls".to_owned())
         } else {
             PollStatus::Done(StepOutcome::default())
         })

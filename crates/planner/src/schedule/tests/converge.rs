@@ -48,7 +48,7 @@ struct Shelf {
 impl Shelf {
     fn pass(&mut self, rule: &Rule, member: &Member, now: Timestamp) {
         let known: Vec<(Uuid, ManifestStatus)> = self.known.iter().map(|(id, known)| (*id, *known)).collect();
-        let wanted = rule.wanted(&rule.horizon(now), member);
+        let wanted = rule.desired_slots(&rule.horizon(now), member);
         let changes = decide(&known, &wanted, now);
         for id in changes.withdraw {
             self.known.insert(id, ManifestStatus::Superseded);
@@ -127,7 +127,7 @@ proptest! {
             let member = Member::new(Uuid::from_u128(5), &cluster, None, None);
             shelf.pass(&rule, &member, now);
             // What is pending is wanted, as it is wanted, and everything that is to be made is there unless it is taken.
-            let wanted = rule.wanted(&rule.horizon(now), &member);
+            let wanted = rule.desired_slots(&rule.horizon(now), &member);
             for id in shelf.pending() {
                 let slot = wanted.iter().find(|slot| slot.id == id);
                 prop_assert!(slot.is_some(), "{id} is pending at {now} but not wanted");

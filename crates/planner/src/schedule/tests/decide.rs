@@ -7,7 +7,7 @@ const NOW: &str = "2026-03-01T12:00:00Z";
 
 fn slot() -> Slot {
     let rule = rule(&schedule());
-    rule.wanted(&rule.horizon(at(NOW)), &member("cluster1"))[0]
+    rule.desired_slots(&rule.horizon(at(NOW)), &member("cluster1"))[0]
 }
 
 fn fresh(slot: &Slot) -> Window {

@@ -20,7 +20,7 @@ fn a_preview_shows_what_the_scheduler_makes() {
     // The same slots, by the rule itself; the missed one is not the preview's, which begins now.
     let rule = rule(&schedule);
     let made: Vec<i64> = rule
-        .wanted(&rule.horizon(now), &fleet[0])
+        .desired_slots(&rule.horizon(now), &fleet[0])
         .iter()
         .filter(|slot| slot.create && slot.period > now)
         .map(|slot| slot.run_after.as_second())

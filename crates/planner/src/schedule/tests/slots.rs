@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 fn wanted(schedule: &Schedule, now: &str) -> Vec<Slot> {
     let rule = rule(schedule);
-    rule.wanted(&rule.horizon(at(now)), &member("cluster1"))
+    rule.desired_slots(&rule.horizon(at(now)), &member("cluster1"))
 }
 
 /// When the slots may begin, and whether each is made when it is not there.
@@ -76,9 +76,9 @@ fn a_missed_period_is_made_up_for_once_by_those_who_were_there() {
     let mut late = cluster("cluster1");
     late.created_at = at("2026-03-05T03:00:00Z");
     let late = super::Member::new(Uuid::from_u128(1), &late, None, None);
-    assert!(!rule.wanted(&rule.horizon(at(now)), &late)[0].create);
+    assert!(!rule.desired_slots(&rule.horizon(at(now)), &late)[0].create);
     let changed = super::Rule::read(&schedule, at("2026-03-05T03:00:00Z")).unwrap();
-    assert!(!changed.wanted(&changed.horizon(at(now)), &member("cluster1"))[0].create);
+    assert!(!changed.desired_slots(&changed.horizon(at(now)), &member("cluster1"))[0].create);
     // Rare calendars are looked for far back, but not beyond the time for which it is known what was made.
     schedule.calendars = vec!["*-2-10".to_owned()];
     assert_eq!(times(&wanted(&schedule, now))[0], ("2026-02-10T00:00:00Z".to_owned(), true));
@@ -93,7 +93,7 @@ fn nothing_is_wanted_of_clusters_that_are_not_selected_or_not_there() {
     let count = |change: &dyn Fn(&mut api::doc::Cluster)| {
         let mut cluster = cluster("cluster1");
         change(&mut cluster);
-        rule.wanted(&horizon, &super::Member::new(Uuid::from_u128(1), &cluster, None, None)).len()
+        rule.desired_slots(&horizon, &super::Member::new(Uuid::from_u128(1), &cluster, None, None)).len()
     };
     assert_eq!(count(&|_| {}), 1);
     assert_eq!(count(&|it| it.location = "eastus".to_owned()), 0);
@@ -138,7 +138,7 @@ fn ids_depend_on_schedule_period_and_cluster_and_on_nothing_else() {
 fn a_manifest_names_its_schedule_and_the_budgets_that_count_it() {
     let rule = rule(&schedule());
     let member = member("cluster1");
-    let slot = rule.wanted(&rule.horizon(at("2026-03-01T12:00:00Z")), &member)[0];
+    let slot = rule.desired_slots(&rule.horizon(at("2026-03-01T12:00:00Z")), &member)[0];
     let (manifest, budgets) = rule.manifest(&slot, &member);
     assert_eq!((manifest.id, manifest.cluster), (slot.id, member.uuid));
     assert_eq!(manifest.created_by_schedule.as_deref(), Some("nightly"));

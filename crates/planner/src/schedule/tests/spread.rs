@@ -57,7 +57,7 @@ fn spread_by_schedule_gives_a_cluster_another_place_in_each() {
         (schedule.id, schedule.spread_by, schedule.schedule_across) =
             (id.to_owned(), spread_by, "12h".to_owned());
         let rule = rule(&schedule);
-        rule.wanted(&rule.horizon(super::at("2026-03-01T12:00:00Z")), &member("cluster1"))[0].run_after
+        rule.desired_slots(&rule.horizon(super::at("2026-03-01T12:00:00Z")), &member("cluster1"))[0].run_after
     };
     assert_eq!(slot("a", SpreadBy::Cluster), slot("b", SpreadBy::Cluster));
     assert_ne!(slot("a", SpreadBy::Schedule), slot("b", SpreadBy::Schedule));

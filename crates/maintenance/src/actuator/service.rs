@@ -1,4 +1,4 @@
-//! What the parts of one actuator share, and what its crew does for its living.
+//! State of an actuator, and its implementation of the work handler.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use super::reachability::UnreachableClusters;
 use super::work::{self, ManifestFacts};
 use super::{Deps, LEASE_PREFIX, Metrics, Tasks, reachability};
 
-/// Who writes, in entries and in the audit log.
+/// Name of the service in entries and the audit log.
 pub(super) const SERVICE: &str = "actuator";
-/// The same as an entry's actor.
+/// Actor of entries.
 pub(super) const ACTOR: &str = "service:actuator";
 
-/// What the parts of one actuator share.
+/// State that the background tasks and runs of an actuator share.
 #[derive(Debug)]
-pub(super) struct Crew<T> {
+pub(super) struct Actuator<T> {
     pub(super) pool: WorkerPool,
     pub(super) store: Store,
     pub(super) tasks: Arc<T>,
@@ -29,11 +29,11 @@ pub(super) struct Crew<T> {
     pub(super) metrics: Metrics,
     pub(super) durations: Durations,
     pub(super) breaker: Breaker,
-    pub(super) away: UnreachableClusters,
+    pub(super) unreachable_clusters: UnreachableClusters,
 }
 
-impl<T> Crew<T> {
-    pub(super) fn new(deps: Deps<T>) -> (Crew<T>, CompletionQueue) {
+impl<T> Actuator<T> {
+    pub(super) fn new(deps: Deps<T>) -> (Actuator<T>, CompletionQueue) {
         let Deps { store, tasks, clock, metrics, config, owner } = deps;
         let settings = Settings {
             kind: WorkKind::Manifest,
@@ -43,14 +43,17 @@ impl<T> Crew<T> {
             timing: config.timing,
             owner,
         };
-        let (pool, ends) = WorkerPool::new(store.clone(), settings);
-        let (durations, breaker, away) =
+        let (pool, completions) = WorkerPool::new(store.clone(), settings);
+        let (durations, breaker, unreachable_clusters) =
             (Durations::default(), Breaker::default(), UnreachableClusters::default());
-        (Crew { pool, store, tasks, clock, metrics, durations, breaker, away }, ends)
+        (
+            Actuator { pool, store, tasks, clock, metrics, durations, breaker, unreachable_clusters },
+            completions,
+        )
     }
 }
 
-impl<T: Tasks> WorkHandler for Crew<T> {
+impl<T: Tasks> WorkHandler for Actuator<T> {
     type Facts = ManifestFacts;
 
     fn pool(&self) -> &WorkerPool {
@@ -58,9 +61,9 @@ impl<T: Tasks> WorkHandler for Crew<T> {
     }
 
     async fn read(&self, claimed: &[ClaimedWork]) -> Result<Vec<ManifestFacts>, StoreError> {
-        let holds: Vec<WorkLease> = claimed.iter().map(|it| it.lease).collect();
-        let briefs = self.store.manifests().summaries(&holds).await?;
-        Ok(briefs.into_iter().map(ManifestFacts::new).collect())
+        let leases: Vec<WorkLease> = claimed.iter().map(|it| it.lease).collect();
+        let summaries = self.store.manifests().summaries(&leases).await?;
+        Ok(summaries.into_iter().map(ManifestFacts::new).collect())
     }
 
     async fn run(&self, attempt: &Attempt, facts: &mut ManifestFacts) -> RunOutcome {
@@ -71,10 +74,10 @@ impl<T: Tasks> WorkHandler for Crew<T> {
         work::complete(self, attempt, facts, completion).await
     }
 
-    async fn released(&self, facts: &ManifestFacts, yielding: &Release, reason: WaitingCode) {
-        self.metrics.handed_back(reason);
+    async fn released(&self, facts: &ManifestFacts, release: &Release, reason: WaitingCode) {
+        self.metrics.released(reason);
         if reason == WaitingCode::Unreachable {
-            Box::pin(reachability::unreachable(self, &facts.brief, yielding)).await;
+            Box::pin(reachability::record_unreachable(self, &facts.summary, release)).await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! For tests: tasks that follow a script, and the nouns that they need.
+//! Fixtures for tests: scripted tasks, clusters and manifests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,32 +11,32 @@ use uuid::Uuid;
 
 use crate::actuator::{Assignment, ClusterProbe, PreparedTask, Tasks};
 
-/// Makes the plan of a manifest.
+/// Builds the plan of a manifest.
 pub type Script<C> = Box<dyn Fn(Assignment<'_>) -> Result<Plan<C>, StepError> + Send + Sync>;
-/// Answers for a cluster.
-pub type Answer = Box<dyn Fn(Uuid) -> Result<ClusterProbe, StepError> + Send + Sync>;
+/// Result of probing a cluster.
+pub type ProbeScript = Box<dyn Fn(Uuid) -> Result<ClusterProbe, StepError> + Send + Sync>;
 
-/// Tasks that follow a script, on clusters that are not there.
+/// Tasks whose plans a script builds, on clusters that do not exist.
 pub struct ScriptedTasks<C> {
-    /// What all steps are given.
+    /// Context of all steps.
     pub context: Arc<C>,
-    /// Makes the plan of a manifest.
+    /// Builds the plan of a manifest.
     pub script: Script<C>,
-    /// Answers for a cluster.
-    pub answer: Answer,
-    /// How long a cluster takes to answer.
-    pub takes: Box<dyn Fn(Uuid) -> Duration + Send + Sync>,
+    /// Result of probing a cluster.
+    pub probe: ProbeScript,
+    /// Duration of probing a cluster.
+    pub probe_duration: Box<dyn Fn(Uuid) -> Duration + Send + Sync>,
 }
 
 impl<C> ScriptedTasks<C> {
-    /// Tasks that follow `script`, on clusters that answer.
+    /// Tasks with plans by `script`, on reachable clusters.
     pub fn new(
         context: Arc<C>,
         script: impl Fn(Assignment<'_>) -> Result<Plan<C>, StepError> + Send + Sync + 'static,
     ) -> ScriptedTasks<C> {
-        let answer = |_| Ok(ClusterProbe { version: "v1.0.0".to_owned() });
-        let takes = Box::new(|_| Duration::ZERO);
-        ScriptedTasks { context, script: Box::new(script), answer: Box::new(answer), takes }
+        let probe = |_| Ok(ClusterProbe { version: "v1.0.0".to_owned() });
+        let probe_duration = Box::new(|_| Duration::ZERO);
+        ScriptedTasks { context, script: Box::new(script), probe: Box::new(probe), probe_duration }
     }
 }
 
@@ -49,7 +49,7 @@ impl<C> fmt::Debug for ScriptedTasks<C> {
 impl<C: Send + Sync + 'static> Tasks for ScriptedTasks<C> {
     type Context = C;
 
-    async fn ready(&self, assignment: Assignment<'_>) -> Result<PreparedTask<C>, StepError> {
+    async fn prepare(&self, assignment: Assignment<'_>) -> Result<PreparedTask<C>, StepError> {
         let plan = (self.script)(assignment)?;
         let context = self.context.clone();
         Ok(PreparedTask { task: "scripted".to_owned(), version: 1, definition: None, plan, context })
@@ -59,16 +59,16 @@ impl<C: Send + Sync + 'static> Tasks for ScriptedTasks<C> {
         Some("scripted".to_owned())
     }
 
-    async fn contact(&self, cluster: Uuid, _: &Cluster) -> Result<ClusterProbe, StepError> {
-        let takes = (self.takes)(cluster);
-        if !takes.is_zero() {
-            tokio::time::sleep(takes).await;
+    async fn probe(&self, cluster: Uuid, _: &Cluster) -> Result<ClusterProbe, StepError> {
+        let duration = (self.probe_duration)(cluster);
+        if !duration.is_zero() {
+            tokio::time::sleep(duration).await;
         }
-        (self.answer)(cluster)
+        (self.probe)(cluster)
     }
 }
 
-/// A cluster that was imported under that name.
+/// Imported cluster with this name.
 pub fn cluster(name: &str) -> Cluster {
     let group = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/imported";
     Cluster {
@@ -89,12 +89,12 @@ pub fn cluster(name: &str) -> Cluster {
     }
 }
 
-/// A cluster under that name which is being changed: nobody asks by himself whether it answers.
-pub fn changing(name: &str) -> Cluster {
+/// Cluster with this name that is being updated, so that the actuator does not probe it by itself.
+pub fn updating_cluster(name: &str) -> Cluster {
     Cluster { imported: false, provisioning_state: ProvisioningState::Updating, ..cluster(name) }
 }
 
-/// A manifest for that cluster, due at `from` and for an hour.
+/// Manifest of a cluster with a window of one hour from `from`.
 pub fn manifest(id: Uuid, cluster: Uuid, task: Uuid, from: Timestamp) -> Manifest {
     Manifest {
         id,
@@ -106,7 +106,7 @@ pub fn manifest(id: Uuid, cluster: Uuid, task: Uuid, from: Timestamp) -> Manifes
         run_after: from,
         run_before: from.saturating_add(SignedDuration::from_hours(1)).unwrap_or(Timestamp::MAX),
         parameters: serde_json::Map::new(),
-        created_by: "trial".to_owned(),
+        created_by: "test".to_owned(),
         status_text: String::new(),
     }
 }

@@ -1,8 +1,8 @@
-//! An actuator or a scheduler that a test starts and kills. The actuator works manifests of three steps, and writes what each
-//! step does to a file that all of them share. It ends in order by SIGTERM and when its input does, so it never outlives a
-//! test that was itself killed.
+//! Actuator or scheduler process that a test starts and kills. The actuator runs manifests of three steps, and each step appends
+//! lines to a file that all processes share. It shuts down gracefully on SIGTERM and at the end of its input, so it never outlives
+//! a test that was killed.
 //!
-//! `hand actuator|scheduler URL KEYFILE LOG LEASE_MS`
+//! `test_process actuator|scheduler URL KEYFILE LOG LEASE_MS`
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -13,44 +13,44 @@ use std::time::Duration;
 use anyhow::bail;
 use api::clock::SystemClock;
 use maintenance::actuator::{self, Config};
+use maintenance::fixture::ScriptedTasks;
 use maintenance::scheduler;
-use maintenance::trial::ScriptedTasks;
 use steps::engine::{Plan, PollStatus, Step, StepContext, StepError, StepOutcome};
 use store::{Keyring, Options, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// What all hands write to; one line is one write, so that lines of several processes do not mix.
+/// File that all processes append to; each line is one write, so that lines do not mix.
 struct Log(File);
 
 impl Log {
-    fn say(&self, what: &str, cx: &StepContext) -> Result<(), StepError> {
+    fn append(&self, event: &str, cx: &StepContext) -> Result<(), StepError> {
         let (pid, hold) = (std::process::id(), cx.hold);
         let line =
-            format!("{what} {pid} {} {} {} {} {}\n", hold.lane, hold.owner, hold.fence, hold.work, cx.step);
+            format!("{event} {pid} {} {} {} {} {}\n", hold.lane, hold.owner, hold.fence, hold.work, cx.step);
         let written = (&self.0).write_all(line.as_bytes());
         written.map_err(|error| StepError::terminal("Log", "the log cannot be written").with_source(error))
     }
 }
 
-fn work(name: &'static str, takes: Duration) -> Step<Log> {
+fn step(name: &'static str, takes: Duration) -> Step<Log> {
     Step::action(name, move |log: Arc<Log>, cx| async move {
-        log.say("begin", &cx)?;
+        log.append("begin", &cx)?;
         tokio::time::sleep(takes).await;
-        log.say("end", &cx)?;
+        log.append("end", &cx)?;
         Ok(StepOutcome::default())
     })
 }
 
 fn plan() -> Plan<Log> {
     let wait = Step::wait("three", Duration::from_secs(60), |log: Arc<Log>, cx| async move {
-        log.say("look", &cx)?;
+        log.append("look", &cx)?;
         Ok(PollStatus::Done(StepOutcome::default()))
     });
     Plan::new()
-        .step(work("one", Duration::from_millis(150)))
-        .step(work("two", Duration::from_millis(50)))
+        .step(step("one", Duration::from_millis(150)))
+        .step(step("two", Duration::from_millis(50)))
         .step(wait)
 }
 
@@ -81,39 +81,39 @@ fn scheduler(store: Store, lease: Duration) -> scheduler::Deps {
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [role, url, key_file, log, lease] = arguments.as_slice() else {
-        bail!("usage: hand actuator|scheduler URL KEYFILE LOG LEASE_MS")
+        bail!("usage: test_process actuator|scheduler URL KEYFILE LOG LEASE_MS")
     };
     let keyring = Keyring::read(Path::new(key_file))?;
     let store = Store::open(Options::new(url.parse()?, keyring, Arc::new(SystemClock))).await?;
     let lease = Duration::from_millis(lease.parse()?);
     let mut terminate = signal(SignalKind::terminate())?;
     println!("ready");
-    let over = CancellationToken::new();
-    let ends = over.clone();
-    // The input ends when the test closes it, or is gone.
+    let shutdown = CancellationToken::new();
+    let input_closed = shutdown.clone();
+    // The input ends when the test closes it or exits.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        ends.cancel();
+        input_closed.cancel();
     });
-    let told = async {
+    let terminated = async {
         terminate.recv().await;
-        over.cancel();
+        shutdown.cancel();
         std::future::pending::<()>().await;
     };
     let serve = async {
         match role.as_str() {
             "actuator" => {
                 let log = Log(OpenOptions::new().append(true).create(true).open(log)?);
-                Ok(actuator::run(actuator(store, log, lease), over.clone()).await?)
+                Ok(actuator::run(actuator(store, log, lease), shutdown.clone()).await?)
             }
-            "scheduler" => Ok(scheduler::run(scheduler(store, lease), over.clone()).await?),
+            "scheduler" => Ok(scheduler::run(scheduler(store, lease), shutdown.clone()).await?),
             other => bail!("{other} is neither actuator nor scheduler"),
         }
     };
     tokio::select! {
-        ended = serve => ended?,
-        () = told => {}
+        result = serve => result?,
+        () = terminated => {}
     }
-    println!("handed back");
+    println!("stopped");
     Ok(())
 }
