@@ -9,9 +9,9 @@ use crate::OperationTiming;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// How many operations it works at once.
+    /// Highest number of concurrent operations.
     pub slots: usize,
-    /// How long it holds what it claims. No setting: all processes must agree; tests that kill processes are in a hurry.
+    /// Timing of leases. Not configurable, because all processes must agree; tests that kill processes shorten it.
     #[serde(skip)]
     pub timing: Timing,
     /// Intervals and timeouts of operations; they follow from how often the configuration polls the cloud.
@@ -20,7 +20,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// An operation mostly waits for the cloud; a hundred keep a small process busy.
+    /// 100 slots: an operation mostly waits for the cloud.
     fn default() -> Config {
         Config { slots: 100, timing: Timing::default(), operation_timing: OperationTiming::default() }
     }

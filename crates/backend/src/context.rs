@@ -1,4 +1,4 @@
-//! What the steps of an operation are given.
+//! The context of an operation's steps.
 
 use std::sync::OnceLock;
 
@@ -9,25 +9,25 @@ use uuid::Uuid;
 
 use crate::OperationTiming;
 
-/// What the steps of an operation are given, made anew for each claim.
+/// The context of an operation's steps, created for each claim.
 #[derive(Debug)]
 pub struct Context {
-    /// The cloud, the store, the way to the cluster, the clock.
+    /// The cloud, the store, the connection to the cluster, the clock.
     pub life: Lifecycle,
-    /// Who installs.
+    /// The installer.
     pub installer: SharedInstaller,
-    /// How long is waited for what others do.
+    /// Intervals and timeouts of waits.
     pub timing: OperationTiming,
-    /// Which release of this service works.
+    /// Release of this service.
     pub release: String,
-    /// Names that are drawn follow from this and the cluster, so that a world can be replayed.
+    /// Seed of generated names, so that a simulation can be replayed.
     pub seed: u64,
-    /// Since when rights have been seen to be missing, by this holder.
+    /// Time at which this worker first found permissions missing.
     denied_since: OnceLock<Instant>,
 }
 
 impl Context {
-    /// A context.
+    /// Creates a context.
     pub fn new(
         life: Lifecycle,
         installer: SharedInstaller,
@@ -38,14 +38,13 @@ impl Context {
         Context { life, installer, timing, release: release.to_owned(), seed, denied_since: OnceLock::new() }
     }
 
-    /// Whether rights that are missing may still be on their way: the first time they are seen to be missing, and for a while
-    /// after it.
-    pub(crate) fn may_still_spread(&self) -> bool {
+    /// Whether missing permissions may still propagate: until the propagation timeout after they were first found missing.
+    pub(crate) fn may_still_propagate(&self) -> bool {
         self.denied_since.get_or_init(Instant::now).elapsed() < self.timing.propagation_timeout
     }
 
-    /// Small letters and digits that belong to this cluster and purpose: the same for every repetition.
-    pub(crate) fn draw(&self, purpose: &str, length: usize) -> String {
+    /// Lowercase letters and digits derived from cluster and purpose; every repetition returns the same.
+    pub(crate) fn derive_suffix(&self, purpose: &str, length: usize) -> String {
         const LETTERS: &[u8; 31] = b"23456789abcdefghjkmnpqrstuvwxyz";
         let mut name = self.seed.to_be_bytes().to_vec();
         name.extend_from_slice(purpose.as_bytes());

@@ -15,11 +15,11 @@ pub(crate) const MASTERS: u32 = 3;
 const MASTER_DISK_GB: u32 = 1024;
 
 /// The installation request for a cluster; the same for every repetition. Only versions of OpenShift 4 can be installed.
-pub(crate) fn request(ours: &ClusterSnapshot) -> Result<InstallRequest, StepError> {
-    let spec = ours.spec();
+pub(crate) fn request(snapshot: &ClusterSnapshot) -> Result<InstallRequest, StepError> {
+    let spec = snapshot.spec();
     let version = &spec.version;
     if !version.parse::<Semver>().is_ok_and(|it| it.minor_name().starts_with("4.")) {
-        return Err(StepError::terminal("NoInstaller", format!("nobody installs version {version}")));
+        return Err(StepError::terminal("NoInstaller", format!("no installer supports version {version}")));
     }
     let master_subnet = resource_id(&spec.master.subnet_id)?;
     let workers: Result<Vec<MachinePool>, StepError> = spec
@@ -36,14 +36,14 @@ pub(crate) fn request(ours: &ClusterSnapshot) -> Result<InstallRequest, StepErro
         })
         .collect();
     Ok(InstallRequest {
-        cluster: ours.read.uuid,
-        name: ours.document().name.clone(),
-        infra_id: ours.infra_id()?.to_owned(),
-        location: ours.document().location.clone(),
+        cluster: snapshot.read.uuid,
+        name: snapshot.document().name.clone(),
+        infra_id: snapshot.infra_id()?.to_owned(),
+        location: snapshot.document().location.clone(),
         version: version.clone(),
-        domain: ours.domain.clone(),
-        group: ours.group()?,
-        zones: ours.record().zones.clone(),
+        domain: snapshot.domain.clone(),
+        group: snapshot.group()?,
+        zones: snapshot.record().zones.clone(),
         masters: MachinePool {
             name: "master".to_owned(),
             count: MASTERS,
@@ -52,7 +52,7 @@ pub(crate) fn request(ours: &ClusterSnapshot) -> Result<InstallRequest, StepErro
             subnet: master_subnet,
         },
         workers: workers?,
-        load_balancer: names::internal_load_balancer(ours)?,
+        load_balancer: names::internal_load_balancer(snapshot)?,
     })
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn failure(installation: &Installation) -> Option<StepError> {
     Some(customer.into_iter().fold(terminal, StepError::with_customer_error))
 }
 
-/// The word for a verb, in logs and metrics.
-pub(crate) fn verb_word(verb: Verb) -> &'static str {
+/// The name of a verb in logs and metrics.
+pub(crate) fn verb_name(verb: Verb) -> &'static str {
     match verb {
         Verb::Create => "Create",
         Verb::Update => "Update",

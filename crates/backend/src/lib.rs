@@ -1,15 +1,15 @@
-//! The backend: carries out what customers ask of their clusters (create, update, delete) and removes the clusters of
-//! subscriptions that are deleted; opens and closes what is billed.
+//! The backend: runs the operations that customers request for their clusters (create, update, delete), removes the clusters of
+//! deleted subscriptions, and opens and closes billing records.
 //!
-//! It claims lanes of kind operation, walks the plan of each, and writes the end of an operation, its cluster's state and the
-//! end of its work together, under the fence. Any number of backends may run. A customer's operation goes before all
-//! maintenance of its cluster: the queue sees to that.
+//! It claims lanes of kind operation, runs the plan of each, and writes the completion of the operation, its cluster's state and
+//! the completion of the work in one transaction under the fence. Any number of backends may run. The queue runs a customer's
+//! operation before all maintenance of its cluster.
 //!
-//! What is not here: the frontend's part (to validate, to answer, to enqueue) and how a cluster is maintained.
+//! It neither validates requests and enqueues them (`frontend`) nor maintains clusters (`maintenance`).
 
+mod completion;
 mod config;
 mod context;
-mod ending;
 mod installer;
 mod metrics;
 mod operation_timing;

@@ -1,4 +1,4 @@
-//! What a backend counts.
+//! Metrics of a backend.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use prometheus_client::registry::Registry;
 use steps::engine::WaitingCode;
 use store::QueueView;
 
-/// What a backend counts; clones share it.
+/// Metrics of a backend; clones share their values.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    operations: Family<Outcome, Counter>,
-    durations: Family<Verb, Histogram, fn() -> Histogram>,
+    operations: Family<OutcomeLabels, Counter>,
+    durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
     attempts: Histogram,
-    handed_back: Family<Reason, Counter>,
+    released: Family<ReasonLabels, Counter>,
     running: Gauge,
     due: Gauge,
     pending: Gauge,
@@ -29,18 +29,18 @@ pub struct Metrics {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct OutcomeLabels {
     verb: &'static str,
     outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Verb {
+struct VerbLabels {
     verb: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
+struct ReasonLabels {
     reason: &'static str,
 }
 
@@ -48,9 +48,9 @@ impl Default for Metrics {
     fn default() -> Metrics {
         Metrics {
             operations: Family::default(),
-            durations: Family::new_with_constructor(lengths),
+            durations: Family::new_with_constructor(duration_histogram),
             attempts: Histogram::new([1.0, 2.0, 3.0, 4.0, 5.0, 10.0]),
-            handed_back: Family::default(),
+            released: Family::default(),
             running: Gauge::default(),
             due: Gauge::default(),
             pending: Gauge::default(),
@@ -61,55 +61,51 @@ impl Default for Metrics {
     }
 }
 
-fn lengths() -> Histogram {
+fn duration_histogram() -> Histogram {
     Histogram::new([1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0])
 }
 
 impl Metrics {
-    /// Makes them visible.
+    /// Registers the metrics.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "operations",
-            "Operations that ended, by verb and outcome",
-            self.operations.clone(),
-        );
+        registry.register("operations", "Finished operations, by verb and outcome", self.operations.clone());
         registry.register(
             "duration_seconds",
-            "From the request to the end of operations, by verb",
+            "Time from request to completion of operations, by verb",
             self.durations.clone(),
         );
-        registry.register("attempts", "Attempts of ended operations", self.attempts.clone());
+        registry.register("attempts", "Attempts of finished operations", self.attempts.clone());
         registry.register(
             "operations_handed_back",
-            "Operations given back to be continued later, by reason",
-            self.handed_back.clone(),
+            "Operations released to be continued later, by reason",
+            self.released.clone(),
         );
-        registry.register("running", "Operations that this backend works", self.running.clone());
-        registry.register("queue_due", "Clusters whose operation is due and not begun", self.due.clone());
+        registry.register("running", "Operations that this backend runs", self.running.clone());
+        registry.register("queue_due", "Clusters whose operation is due and not started", self.due.clone());
         registry.register("queue_pending", "Operations that wait", self.pending.clone());
         registry.register(
             "oldest_due_seconds",
-            "How long the operation that has waited longest has been due",
+            "Time since the oldest waiting operation became due",
             self.oldest_due.clone(),
         );
         registry.register("takeovers", "Operations taken over from lost backends", self.taken_over.clone());
         registry.register("lost", "Operations whose lease this backend lost", self.lost.clone());
     }
 
-    pub(crate) fn ended(&self, verb: &'static str, outcome: &'static str, attempt: i32, took: Duration) {
-        self.operations.get_or_create(&Outcome { verb, outcome }).inc();
+    pub(crate) fn finished(&self, verb: &'static str, outcome: &'static str, attempt: i32, took: Duration) {
+        self.operations.get_or_create(&OutcomeLabels { verb, outcome }).inc();
         self.attempts.observe(f64::from(attempt));
-        self.durations.get_or_create(&Verb { verb }).observe(took.as_secs_f64());
+        self.durations.get_or_create(&VerbLabels { verb }).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn handed_back(&self, why: WaitingCode) {
-        self.handed_back.get_or_create(&Reason { reason: why.as_str() }).inc();
+    pub(crate) fn released(&self, reason: WaitingCode) {
+        self.released.get_or_create(&ReasonLabels { reason: reason.as_str() }).inc();
     }
 
-    /// Counts one more as running until the answer is dropped.
-    pub(crate) fn running(&self) -> Running {
+    /// Counts an operation as running until the guard is dropped.
+    pub(crate) fn running(&self) -> RunningGuard {
         self.running.inc();
-        Running(self.running.clone())
+        RunningGuard(self.running.clone())
     }
 
     pub(crate) fn queue(&self, queue: &QueueView, now: Timestamp) {
@@ -121,10 +117,10 @@ impl Metrics {
     }
 }
 
-/// One operation that is being worked.
-pub(crate) struct Running(Gauge);
+/// Counts an operation as running while it exists.
+pub(crate) struct RunningGuard(Gauge);
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

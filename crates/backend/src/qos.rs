@@ -1,19 +1,19 @@
-//! One line of the log for each operation that ended: the input of service level objectives.
+//! One log line for each finished operation: the input of service level objectives.
 
 use std::time::Duration;
 
 use api::doc::Operation;
 
-use crate::ending::result_type;
-use crate::installer::verb_word;
+use crate::completion::result_type;
+use crate::installer::verb_name;
 
-/// Tells of an operation that ended.
-pub(crate) fn tell(operation: &Operation, attempt: i32, took: Duration) {
+/// Logs a finished operation.
+pub(crate) fn log_operation(operation: &Operation, attempt: i32, took: Duration) {
     let error = operation.error.as_ref();
     let result = result_type(error);
     let code = error.map(|it| it.code.as_str()).unwrap_or_default();
     let details = error.map(|it| it.message.as_str()).unwrap_or_default();
-    let verb = verb_word(operation.verb);
+    let verb = verb_name(operation.verb);
     let lasted = operation.end_time.map(|end| end.duration_since(operation.start_time).as_millis());
     tracing::info!(
         LOGKIND = "asyncqos",
@@ -28,7 +28,7 @@ pub(crate) fn tell(operation: &Operation, attempt: i32, took: Duration) {
         attempt,
         duration_ms = u64::try_from(lasted.unwrap_or(0)).unwrap_or(0),
         attempt_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        "{verb} of {} ended: {result}",
+        "{verb} of {} finished: {result}",
         operation.cluster_path
     );
 }

@@ -1,4 +1,4 @@
-//! The service: its parts, how it begins and how it ends.
+//! The service: its dependencies, start and shutdown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,47 +22,47 @@ use uuid::Uuid;
 use crate::work::{self, Facts};
 use crate::{Config, Context, Metrics};
 
-/// What every backend's named lease begins with; its owner follows.
+/// Prefix of a backend's named lease; its owner follows.
 pub const LEASE_PREFIX: &str = "backend/";
-/// Who writes, in entries and in the audit log.
+/// Name of the service in entries and in the audit log.
 pub(crate) const SERVICE: &str = "backend";
-/// Between two looks at the queue for the metrics: about as often as somebody reads them.
-const SURVEY_EVERY: Duration = Duration::from_secs(15);
+/// Interval between two updates of the queue metrics: about as often as they are scraped.
+const QUEUE_METRICS_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What a backend is made of.
+/// Dependencies of a backend.
 #[derive(Debug)]
 pub struct Deps {
-    /// Where the work is.
+    /// The store.
     pub store: Store,
     /// The cloud.
     pub cloud: Cloud,
-    /// Who installs.
+    /// The installer.
     pub installer: SharedInstaller,
-    /// What this service has for itself in the cloud.
+    /// The service's own resources in the cloud.
     pub service: Arc<Service>,
     /// Connections to clusters.
     pub connections: Arc<ClusterConnections>,
     /// The clock.
     pub clock: SharedClock,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
     /// The settings.
     pub config: Config,
-    /// This process, to the store; fresh at every start.
+    /// Identity of this process in the store; new at every start.
     pub owner: Uuid,
-    /// Which release this is.
+    /// Release of this service.
     pub release: String,
-    /// Names that are drawn follow from it.
+    /// Seed of generated names.
     pub seed: u64,
 }
 
-/// Why a backend ended unasked.
+/// Why a backend stopped without a shutdown request.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// One of its parts ended by itself.
-    #[error("the backend's {part} ended unasked")]
-    Ended {
-        /// Which.
+    /// A background task stopped.
+    #[error("the backend's {part} stopped unexpectedly")]
+    Stopped {
+        /// Name of the task.
         part: &'static str,
         /// The panic, if it was one.
         #[source]
@@ -70,9 +70,9 @@ pub enum Error {
     },
 }
 
-/// Works operations until it is told to stop; then hands back what it holds at the next safe point, within 30 s.
+/// Runs operations until shutdown is requested; then releases its operations at their next safe points, within 30 s.
 ///
-/// Dropping the future is as a crash: everything stops at once and the leases run out.
+/// Dropping the future has the effect of a crash: everything stops at once and the leases expire.
 pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
     let (owner, slots) = (deps.owner, deps.config.slots);
     let settings = Settings {
@@ -85,17 +85,18 @@ pub async fn run(deps: Deps, shutdown: CancellationToken) -> Result<(), Error> {
     };
     let (pool, ends) = WorkerPool::new(deps.store.clone(), settings);
     let backend = Arc::new(Backend { pool, deps });
-    let over = CancellationToken::new();
-    let parts: Vec<BackgroundTask> = vec![("survey", survey(backend.clone(), over.clone()).boxed())];
-    tracing::info!(backend.id = %owner, "Backend {owner} takes up to {slots} operations");
-    serve(backend, ends, parts, over, shutdown)
+    let stop = CancellationToken::new();
+    let metrics = update_queue_metrics(backend.clone(), stop.clone()).boxed();
+    let tasks: Vec<BackgroundTask> = vec![("queue metrics", metrics)];
+    tracing::info!(backend.id = %owner, "Backend {owner} runs up to {slots} operations");
+    serve(backend, ends, tasks, stop, shutdown)
         .await
-        .map_err(|UnexpectedExit { part, source }| Error::Ended { part, source })?;
-    tracing::info!(backend.id = %owner, "Backend {owner} has handed back what it held");
+        .map_err(|UnexpectedExit { part, source }| Error::Stopped { part, source })?;
+    tracing::info!(backend.id = %owner, "Backend {owner} released its operations");
     Ok(())
 }
 
-/// What the parts of one backend share.
+/// State shared by the tasks of a backend.
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub(crate) pool: WorkerPool,
@@ -103,7 +104,7 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// What the steps of an operation on a cluster are given. For a subscription's removal it is the subscription.
+    /// The context of the steps of an operation. For the removal of a subscription, `cluster` is the subscription.
     pub(crate) fn context(&self, cluster: Uuid) -> Context {
         let deps = &self.deps;
         let life = Lifecycle {
@@ -141,7 +142,7 @@ impl WorkHandler for Backend {
     }
 
     async fn released(&self, _: &Facts, _: &Release, reason: WaitingCode) {
-        self.deps.metrics.handed_back(reason);
+        self.deps.metrics.released(reason);
     }
 
     fn taken_over(&self, count: u64) {
@@ -153,7 +154,7 @@ impl WorkHandler for Backend {
     }
 }
 
-/// What a claimed piece of work is about.
+/// The documents of claimed work.
 fn facts(documents: &HashMap<Uuid, StoredDocument>, claimed: &ClaimedWork) -> Facts {
     let lane = documents.get(&claimed.lease.lane);
     if lane.is_some_and(|it| it.kind == Subscription::KIND) {
@@ -161,28 +162,28 @@ fn facts(documents: &HashMap<Uuid, StoredDocument>, claimed: &ClaimedWork) -> Fa
     }
     let operation = read::<Operation>(documents.get(&claimed.lease.work));
     match (operation, read::<Cluster>(lane)) {
-        // What this release does not understand is there all the same, and another release may understand it.
-        (Err(why), _) | (_, Err(why)) => Facts::Unreadable { why },
+        // Another release may be able to read the document.
+        (Err(message), _) | (_, Err(message)) => Facts::Unreadable { message },
         (Ok(Some(operation)), Ok(Some(cluster))) => Facts::Cluster { operation, cluster },
         (Ok(operation), Ok(_)) => Facts::Gone { operation },
     }
 }
 
-/// A document of that kind; none when there is none. Why it is not understood, in a sentence.
+/// Deserializes a document of this kind, if there is one. The error is a message.
 fn read<T: Document>(stored: Option<&StoredDocument>) -> Result<Option<Box<T>>, String> {
     let Some(stored) = stored.filter(|it| it.kind == T::KIND) else { return Ok(None) };
     T::deserialize(&stored.body)
         .map(|it| Some(Box::new(it)))
-        .map_err(|error| format!("this release does not understand the {} {}: {error}", T::KIND, stored.uuid))
+        .map_err(|error| format!("this release cannot read the {} {}: {error}", T::KIND, stored.uuid))
 }
 
-/// Looks at the queue again and again, for the metrics.
-async fn survey(backend: Arc<Backend>, over: CancellationToken) {
+/// Updates the queue metrics periodically.
+async fn update_queue_metrics(backend: Arc<Backend>, stop: CancellationToken) {
     loop {
         if let Ok(queue) = backend.deps.store.queue(WorkKind::Operation).await {
             backend.deps.metrics.queue(&queue, backend.deps.clock.now());
         }
-        if over.run_until_cancelled(sleep(SURVEY_EVERY)).await.is_none() {
+        if stop.run_until_cancelled(sleep(QUEUE_METRICS_INTERVAL)).await.is_none() {
             return;
         }
     }

@@ -15,45 +15,46 @@ use steps::worker::Attempt;
 use store::{AuditContext, ClusterOutcome, Completion, CompletionOutcome, StoreError};
 use tokio::time::sleep;
 
-use crate::ending::{close, result_type};
-use crate::installer::verb_word;
+use crate::completion::{finish_operation, result_type};
+use crate::installer::verb_name;
 use crate::service::{Backend, SERVICE};
 use crate::{Context, plan, qos};
 
-/// Who works, as an entry's actor.
+/// Actor of the entries of an operation.
 const ACTOR: &str = "service:backend";
-/// What is never given up: a removal, because nobody wants to keep what was to be removed (its steps say when a customer must
-/// make way first), and a subscription's, because nobody would ask again.
-const FOR_EVER: i32 = i32::MAX;
-/// What is known of a piece of work when it begins.
+/// Attempts of removals: those of a cluster fail only if the customer blocks them (see `plan::error_policy`), and those of a
+/// subscription never, because nobody could request them again.
+const ATTEMPTS_UNLIMITED: i32 = i32::MAX;
+
+/// The documents of claimed work.
 #[derive(Debug)]
 pub(crate) enum Facts {
     /// An operation on a cluster.
     Cluster {
-        /// What was asked.
+        /// The operation.
         operation: Box<Operation>,
         /// The cluster.
         cluster: Box<Cluster>,
     },
-    /// A subscription whose clusters go.
+    /// The removal of a subscription's clusters.
     Subscription,
-    /// What it was for is gone.
+    /// The cluster no longer exists.
     Gone {
-        /// What was asked, if that is known.
+        /// The operation, if it still exists.
         operation: Option<Box<Operation>>,
     },
-    /// What it is about is there, and this release does not understand it.
+    /// A document exists that this release cannot read.
     Unreadable {
-        /// In a sentence.
-        why: String,
+        /// Why it cannot be read.
+        message: String,
     },
 }
 
 impl Facts {
     fn verb(&self) -> &'static str {
         match self {
-            Facts::Cluster { operation, .. } => verb_word(operation.verb),
-            Facts::Gone { operation: Some(operation) } => verb_word(operation.verb),
+            Facts::Cluster { operation, .. } => verb_name(operation.verb),
+            Facts::Gone { operation: Some(operation) } => verb_name(operation.verb),
             Facts::Subscription => "RemoveSubscription",
             Facts::Gone { operation: None } | Facts::Unreadable { .. } => "Unknown",
         }
@@ -79,9 +80,9 @@ pub(crate) async fn complete(
         (None, _) => "ServerError",
     };
     let tries = attempt.claimed.attempt;
-    backend.deps.metrics.ended(facts.verb(), outcome, tries, took);
+    backend.deps.metrics.finished(facts.verb(), outcome, tries, took);
     if let Some(operation) = finished {
-        qos::tell(&operation, tries, attempt.started.elapsed());
+        qos::log_operation(&operation, tries, attempt.started.elapsed());
     }
     true
 }
@@ -92,30 +93,30 @@ pub(crate) async fn run_plan(backend: &Backend, attempt: &Attempt, facts: &Facts
     let Attempt { claimed, control, .. } = attempt;
     let journal = Journal::read(claimed.checkpoint.as_ref());
     let deps = &backend.deps;
-    let refused = async |journal: Journal, refusal: PlanError| {
+    let finish_early = async |journal: Journal, error: PlanError| {
         let (store, clock) = (&deps.store, deps.clock.clone());
-        finish_without_plan(store, claimed, journal, control.clone(), clock, ACTOR, &refusal).await
+        finish_without_plan(store, claimed, journal, control.clone(), clock, ACTOR, &error).await
     };
     let timing = deps.config.operation_timing;
     let (plan, attempts_max): (Plan<Context>, i32) = match facts {
         Facts::Cluster { operation, cluster } => {
             let attempts_max = match operation.verb {
-                Verb::Delete => FOR_EVER,
+                Verb::Delete => ATTEMPTS_UNLIMITED,
                 Verb::Create | Verb::Update | Verb::AdminUpdate => ATTEMPTS_MAX,
             };
-            (plan::of(operation.verb, cluster, timing), attempts_max)
+            (plan::for_verb(operation.verb, cluster, timing), attempts_max)
         }
-        Facts::Subscription => (plan::remove_subscription(timing), FOR_EVER),
+        Facts::Subscription => (plan::remove_subscription(timing), ATTEMPTS_UNLIMITED),
         Facts::Gone { .. } => {
-            let (code, message) = (ResultCode::CLUSTER_GONE, "the cluster is gone".to_owned());
-            return refused(journal, PlanError::Gone { code, message }).await;
+            let (code, message) = (ResultCode::CLUSTER_GONE, "the cluster no longer exists".to_owned());
+            return finish_early(journal, PlanError::Gone { code, message }).await;
         }
-        Facts::Unreadable { why } => {
-            let error = StepError::new(StepErrorKind::Precondition, "Unreadable", why.clone());
-            return refused(journal, PlanError::Unsupported(error)).await;
+        Facts::Unreadable { message } => {
+            let error = StepError::new(StepErrorKind::Precondition, "Unreadable", message.clone());
+            return finish_early(journal, PlanError::Unsupported(error)).await;
         }
     };
-    let order = RunRequest {
+    let request = RunRequest {
         store: &deps.store,
         claimed,
         plan: &plan,
@@ -126,10 +127,10 @@ pub(crate) async fn run_plan(backend: &Backend, attempt: &Attempt, facts: &Facts
         actor: ACTOR,
         attempts_max,
     };
-    run(order).await
+    run(request).await
 }
 
-/// Writes an end. The operation as it ended, for work that has one; nothing at all when the work was lost.
+/// Writes the completion of work. Returns the finished operation, if the work has one; `None` if the lease was lost.
 async fn finish(
     backend: &Backend,
     control: &RunControl,
@@ -172,7 +173,7 @@ async fn finish(
     }
 }
 
-/// Operation, cluster and work end together, under the fence.
+/// Writes operation, cluster and completed work in one transaction under the fence.
 async fn write(
     backend: &Backend,
     operation: &Operation,
@@ -185,7 +186,7 @@ async fn write(
     let cluster = store.clusters().get(operation.cluster).await?;
     let cluster = cluster.ok_or(StoreError::Gone { uuid: operation.cluster })?;
     let now = backend.deps.clock.now();
-    let closed = close(
+    let finished = finish_operation(
         &read.document,
         &cluster.document,
         completion.ending,
@@ -193,13 +194,13 @@ async fn write(
         now,
         &backend.deps.release,
     );
-    let end = match &closed.cluster {
+    let outcome = match &finished.cluster {
         Some(after) => ClusterOutcome::Updated(&cluster, after),
         None => ClusterOutcome::Deleted(&cluster),
     };
-    store.operations().finish(&read, &closed.operation, end, completion.clone(), &by).await?;
-    if closed.operation.error.is_some() {
-        // The customer is told less than this; it is for who looks after the service.
+    store.operations().finish(&read, &finished.operation, outcome, completion.clone(), &by).await?;
+    if finished.operation.error.is_some() {
+        // The log has more details than the customer's error.
         tracing::warn!(
             operation.id = %operation.id,
             cluster.id = %operation.cluster,
@@ -209,5 +210,5 @@ async fn write(
             operation.cluster_path
         );
     }
-    Ok(closed.operation)
+    Ok(finished.operation)
 }

@@ -1,4 +1,4 @@
-//! The group that we manage for a cluster, and what is in it before there are machines.
+//! The managed resource group of a cluster, and its resources that the machines require.
 
 use std::sync::Arc;
 
@@ -15,79 +15,81 @@ use uuid::Uuid;
 use super::{done, identities, names};
 use crate::Context;
 
-/// What the cluster's principal is in its group.
+/// Role of the cluster's service principal in its group.
 const CONTRIBUTOR: &str = "Contributor";
 
-/// The group, managed on the cluster's behalf. One that is there already is its customer's, with what is in it.
+/// Ensures the managed resource group. Rejects an existing group, because it belongs to the customer.
 pub(crate) async fn resource_group(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let put = group_put(&ours)?;
+    let snapshot = cx.life.snapshot().await?;
+    let put = group_request(&snapshot)?;
     let taken = || {
         let group = put.id.name();
-        let message = format!(
-            "The resource group '{group}' already exists; it must be one that is made for the cluster."
-        );
+        let message = format!("The resource group '{group}' already exists. Name one that does not exist.");
         let target = Some("properties.clusterProfile.resourceGroupId");
         user_error("ClusterResourceGroupAlreadyExists", message, target)
     };
     match cx.life.cloud.infrastructure.get(&put.id).await? {
-        Some(found) if !is_own_group(&ours, &found) => return Err(taken()),
+        Some(found) if !is_own_group(&snapshot, &found) => return Err(taken()),
         _ => {}
     }
     match ensure(&*cx.life.cloud.infrastructure, std::slice::from_ref(&put)).await {
-        // One that is not seen yet.
+        // The group exists, but the cloud does not show it yet.
         Err(error) if *error.code() == ResultCode::CONFLICT => Err(taken()),
-        look => look,
+        status => status,
     }
 }
 
-/// The group as it is made.
-pub(crate) fn group_put(ours: &ClusterSnapshot) -> Result<ResourceRequest, StepError> {
-    let managed_by = Some(ours.document().id.clone());
-    let put = put(ours, ours.group()?, Properties::ResourceGroup { managed_by });
-    Ok(ResourceRequest { tags: ours.provisioned.tags.clone(), ..put })
+/// The request that creates the group.
+pub(crate) fn group_request(snapshot: &ClusterSnapshot) -> Result<ResourceRequest, StepError> {
+    let managed_by = Some(snapshot.document().id.clone());
+    let put = put(snapshot, snapshot.group()?, Properties::ResourceGroup { managed_by });
+    Ok(ResourceRequest { tags: snapshot.provisioned.tags.clone(), ..put })
 }
 
-/// Whether a group that was found is managed for the cluster.
-pub(crate) fn is_own_group(ours: &ClusterSnapshot, found: &Resource) -> bool {
+/// Whether a group is managed on behalf of the cluster.
+pub(crate) fn is_own_group(snapshot: &ClusterSnapshot, found: &Resource) -> bool {
     let Properties::ResourceGroup { managed_by } = &found.properties else { return false };
-    managed_by.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&ours.document().id))
+    managed_by.as_ref().is_some_and(|it| it.eq_ignore_ascii_case(&snapshot.document().id))
 }
 
-fn put(ours: &ClusterSnapshot, id: ResourceId, properties: Properties) -> ResourceRequest {
+fn put(snapshot: &ClusterSnapshot, id: ResourceId, properties: Properties) -> ResourceRequest {
     ResourceRequest {
         id,
-        location: ours.document().location.clone(),
+        location: snapshot.document().location.clone(),
         tags: [].into(),
         properties,
         token: None,
     }
 }
 
-/// Everything that the machines stand on: storage, security group, addresses, load balancers, roles.
+/// Ensures the resources that the machines require: storage, security group, addresses, load balancers, roles.
 pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let look = ensure(&*cx.life.cloud.infrastructure, &template(&ours)?).await?;
-    if let PollStatus::Done(_) = &look {
-        assign(&cx, &ours).await?;
-        record_outbound(&cx, &step, &ours).await?;
+    let snapshot = cx.life.snapshot().await?;
+    let status = ensure(&*cx.life.cloud.infrastructure, &template(&snapshot)?).await?;
+    if let PollStatus::Done(_) = &status {
+        assign(&cx, &snapshot).await?;
+        record_outbound(&cx, &step, &snapshot).await?;
     }
-    Ok(look)
+    Ok(status)
 }
 
-/// What the machines stand on, in the order in which it is made.
-fn template(ours: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
-    let spec = ours.spec();
+/// The resources that the machines require, in the order of their creation.
+fn template(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
+    let spec = snapshot.spec();
     let containers = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
     let account = |purpose: &str, names: &[&str]| -> Result<ResourceRequest, StepError> {
         let properties =
             Properties::StorageAccount { containers: containers(names), allowed_subnets: Vec::new() };
-        Ok(put(ours, names::storage_account(ours, purpose)?, properties))
+        Ok(put(snapshot, names::storage_account(snapshot, purpose)?, properties))
     };
     let mut all =
         vec![account("cluster", &["ignition", "aro"])?, account("imageregistry", &["image-registry"])?];
     if spec.network.preconfigured_nsg == Switch::Disabled {
-        all.push(put(ours, names::security_group(ours)?, Properties::SecurityGroup { rules: rules(ours) }));
+        all.push(put(
+            snapshot,
+            names::security_group(snapshot)?,
+            Properties::SecurityGroup { rules: rules(snapshot) },
+        ));
     }
     let master = resource_id(&spec.master.subnet_id)?;
     let internal = Properties::LoadBalancer {
@@ -101,12 +103,12 @@ fn template(ours: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
         backends: Vec::new(),
         outbound: Vec::new(),
     };
-    all.push(put(ours, names::internal_load_balancer(ours)?, internal));
-    all.extend(public_part(ours)?);
+    all.push(put(snapshot, names::internal_load_balancer(snapshot)?, internal));
+    all.extend(public_resources(snapshot)?);
     Ok(all)
 }
 
-fn rules(ours: &ClusterSnapshot) -> Vec<SecurityRule> {
+fn rules(snapshot: &ClusterSnapshot) -> Vec<SecurityRule> {
     let rule = |name: &str, priority, port| SecurityRule {
         name: name.to_owned(),
         priority,
@@ -114,21 +116,21 @@ fn rules(ours: &ClusterSnapshot) -> Vec<SecurityRule> {
         source: "*".to_owned(),
         port,
     };
-    match ours.spec().api_visibility {
+    match snapshot.spec().api_visibility {
         Visibility::Public => vec![rule("apiserver_in", 120, 6443)],
         Visibility::Private => Vec::new(),
     }
 }
 
 /// Whether the cluster has a public load balancer.
-fn has_public_part(ours: &ClusterSnapshot) -> bool {
-    let spec = ours.spec();
+fn has_public_load_balancer(snapshot: &ClusterSnapshot) -> bool {
+    let spec = snapshot.spec();
     spec.api_visibility == Visibility::Public || spec.network.outbound_type == OutboundType::Loadbalancer
 }
 
-/// How many public addresses its traffic leaves from.
-fn outbound_count(ours: &ClusterSnapshot) -> u32 {
-    let network = &ours.spec().network;
+/// Number of public addresses for outbound traffic.
+fn outbound_count(snapshot: &ClusterSnapshot) -> u32 {
+    let network = &snapshot.spec().network;
     match network.outbound_type {
         OutboundType::Loadbalancer => network.managed_outbound_ips.unwrap_or(1).max(1),
         OutboundType::UserDefinedRouting => 0,
@@ -136,22 +138,22 @@ fn outbound_count(ours: &ClusterSnapshot) -> u32 {
 }
 
 /// The public load balancer with its addresses.
-fn public_part(ours: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
-    if !has_public_part(ours) {
+fn public_resources(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
+    if !has_public_load_balancer(snapshot) {
         return Ok(Vec::new());
     }
-    let outbound = match outbound_count(ours) {
+    let outbound = match outbound_count(snapshot) {
         0 => Vec::new(),
-        count => names::outbound_addresses(ours, count)?,
+        count => names::outbound_addresses(snapshot, count)?,
     };
     let mut addresses = outbound.clone();
-    let api = names::api_address(ours)?;
+    let api = names::api_address(snapshot)?;
     if !addresses.contains(&api) {
         addresses.push(api.clone());
     }
     let mut all: Vec<ResourceRequest> =
-        addresses.into_iter().map(|id| put(ours, id, Properties::PublicIp { address: None })).collect();
-    let ports = match ours.spec().api_visibility {
+        addresses.into_iter().map(|id| put(snapshot, id, Properties::PublicIp { address: None })).collect();
+    let ports = match snapshot.spec().api_visibility {
         Visibility::Public => vec![6443],
         Visibility::Private => Vec::new(),
     };
@@ -163,72 +165,77 @@ fn public_part(ours: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError
         ports,
     };
     let properties = Properties::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound };
-    all.push(put(ours, names::load_balancer(ours)?, properties));
+    all.push(put(snapshot, names::load_balancer(snapshot)?, properties));
     Ok(all)
 }
 
-/// What the cluster's principal, or the platform's identities, may do in its group.
+/// Ensures the role assignments of the service principal or the platform's identities on the group.
 pub(crate) async fn assign_roles(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     assign(&cx, &cx.life.snapshot().await?).await?;
     done()
 }
 
-async fn assign(cx: &Context, ours: &ClusterSnapshot) -> Result<(), StepError> {
-    let mut wanted = identities::platform_roles(cx, ours).await?;
-    let principal = ours.record().service_principal_object_id.clone();
+async fn assign(cx: &Context, snapshot: &ClusterSnapshot) -> Result<(), StepError> {
+    let mut wanted = identities::platform_roles(cx, snapshot).await?;
+    let principal = snapshot.record().service_principal_object_id.clone();
     wanted.extend(principal.map(|principal| (principal, CONTRIBUTOR.to_owned())));
     if wanted.is_empty() {
         return Ok(());
     }
-    // The name follows from what it says, so that a repetition is the same one and another principal gets another.
-    let named = |principal: &str, role: &str| {
+    // The name is derived from role and principal, so that a repetition replaces the assignment, and another principal gets another.
+    let assignment_name = |principal: &str, role: &str| {
         Uuid::new_v5(&cx.life.cluster(), format!("{role}/{principal}").as_bytes()).to_string()
     };
-    let scope = ours.group()?;
-    let given = cx.life.cloud.identities.role_assignments(&scope).await?;
+    let scope = snapshot.group()?;
+    let existing = cx.life.cloud.identities.role_assignments(&scope).await?;
     for (principal, role) in &wanted {
-        let (name, scope) = (named(principal, role), scope.clone());
+        let (name, scope) = (assignment_name(principal, role), scope.clone());
         let (principal, role) = (principal.clone(), role.clone());
         cx.life.cloud.identities.assign_role(&RoleAssignment { name, principal, role, scope }).await?;
     }
-    // A principal that was replaced keeps nothing. What others gave has other names, and stays.
-    let is_ours = |it: &RoleAssignment| it.name == named(&it.principal, &it.role);
+    // Revoke the roles of a replaced principal. Assignments of others have other names, and remain.
+    let is_own = |it: &RoleAssignment| it.name == assignment_name(&it.principal, &it.role);
     let is_wanted = |it: &RoleAssignment| wanted.contains(&(it.principal.clone(), it.role.clone()));
-    for old in given.into_iter().filter(|it| is_ours(it) && !is_wanted(it)) {
+    for old in existing.into_iter().filter(|it| is_own(it) && !is_wanted(it)) {
         cx.life.cloud.identities.revoke_role(&old.scope, &old.name).await?;
     }
     Ok(())
 }
 
-async fn record_outbound(cx: &Context, step: &StepContext, ours: &ClusterSnapshot) -> Result<(), StepError> {
-    let ids = match outbound_count(ours) {
+async fn record_outbound(
+    cx: &Context,
+    step: &StepContext,
+    snapshot: &ClusterSnapshot,
+) -> Result<(), StepError> {
+    let ids = match outbound_count(snapshot) {
         0 => Vec::new(),
-        count => names::outbound_addresses(ours, count)?,
+        count => names::outbound_addresses(snapshot, count)?,
     };
     let ids: Vec<String> = ids.into_iter().map(String::from).collect();
     cx.life.record(step.hold, |record| record.effective_outbound_ips.clone_from(&ids)).await?;
     Ok(())
 }
 
-/// As many public addresses for outgoing traffic as are wanted; those that are too many go after the load balancer has let go
-/// of them.
+/// Ensures the desired number of public addresses for outbound traffic. Surplus addresses are removed after the load balancer no
+/// longer uses them.
 pub(crate) async fn reconcile_outbound(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
+    let snapshot = cx.life.snapshot().await?;
     if let waiting @ PollStatus::Waiting(_) =
-        ensure(&*cx.life.cloud.infrastructure, &public_part(&ours)?).await?
+        ensure(&*cx.life.cloud.infrastructure, &public_resources(&snapshot)?).await?
     {
         return Ok(waiting);
     }
-    let wanted = names::outbound_addresses(&ours, outbound_count(&ours))?;
-    // What the cloud holds, not what is recorded: an update that failed made more than it recorded.
-    let held = cx.life.cloud.infrastructure.list(&ours.group()?).await?.into_iter().map(|it| it.id);
-    let surplus: Vec<ResourceId> =
-        held.filter(|it| names::is_further_outbound_address(&ours, it) && !wanted.contains(it)).collect();
+    let wanted = names::outbound_addresses(&snapshot, outbound_count(&snapshot))?;
+    // From the cloud, not from the record: a failed update may have created more than it recorded.
+    let existing = cx.life.cloud.infrastructure.list(&snapshot.group()?).await?.into_iter().map(|it| it.id);
+    let surplus: Vec<ResourceId> = existing
+        .filter(|it| names::is_additional_outbound_address(&snapshot, it) && !wanted.contains(it))
+        .collect();
     if let waiting @ PollStatus::Waiting(_) =
         steps::lifecycle::resources::remove(&*cx.life.cloud.infrastructure, &surplus).await?
     {
         return Ok(waiting);
     }
-    record_outbound(&cx, &step, &ours).await?;
+    record_outbound(&cx, &step, &snapshot).await?;
     Ok(PollStatus::Done(StepOutcome::with_message(format!("{} addresses", wanted.len()))))
 }

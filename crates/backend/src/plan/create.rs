@@ -1,21 +1,27 @@
-//! How a cluster is made: both phases of the reference in one plan, for every step is remembered.
+//! The plan that creates a cluster: both phases of the reference in one plan, because every completed step is checkpointed.
 
 use steps::engine::Plan;
 
 use super::{
-    Drafting, base, identities, inside, installation, network, offerings, prepare, step_names, validate,
+    PlanBuilder, base, identities, in_cluster, installation, network, offerings, prepare, step_names,
+    validate,
 };
 use crate::{Context, OperationTiming};
 
-/// The plan that makes a cluster; `workload` when it works as managed identities.
+/// The plan that creates a cluster; `workload` if it uses managed identities.
 pub fn create(workload: bool, timing: OperationTiming) -> Plan<Context> {
-    Drafting::at(timing)
+    PlanBuilder::new(timing)
         .when(workload, |draft| {
             draft
                 .action(step_names::ENSURE_CLUSTER_MSI_CERTIFICATE, identities::ensure_cluster_certificate)
                 .action(step_names::PLATFORM_WORKLOAD_IDENTITY_IDS, identities::persist_platform_ids)
         })
-        .every(step_names::VALIDATE_RESOURCES, 15, timing.propagation_interval, validate::resources_of_new)
+        .wait_with_interval(
+            step_names::VALIDATE_RESOURCES,
+            15,
+            timing.propagation_interval,
+            validate::resources_before_create,
+        )
         .action(step_names::VALIDATE_ZONES, prepare::zones)
         .when(workload, |draft| {
             draft.action(step_names::CLUSTER_IDENTITY_IDS, identities::persist_cluster_ids)
@@ -28,44 +34,44 @@ pub fn create(workload: bool, timing: OperationTiming) -> Plan<Context> {
         .action(step_names::ENSURE_SSH_KEY, prepare::ssh_key)
         .action(step_names::ENSURE_STORAGE_SUFFIX, prepare::storage_suffix)
         .action(step_names::POPULATE_MTU_SIZE, prepare::mtu)
-        .until(step_names::CREATE_DNS, 10, network::zone)
+        .wait(step_names::CREATE_DNS, 10, network::zone)
         .when(workload, |draft| draft.action(step_names::CREATE_OIDC, identities::create_issuer))
-        .until(step_names::ENSURE_RESOURCE_GROUP, 10, base::resource_group)
-        .until(step_names::ENSURE_SERVICE_ENDPOINTS, 10, network::service_endpoints)
-        .until(step_names::SET_MASTER_SUBNET_POLICIES, 10, network::master_subnet_policies)
-        .until(step_names::DEPLOY_BASE_RESOURCE_TEMPLATE, 30, base::deploy)
+        .wait(step_names::ENSURE_RESOURCE_GROUP, 10, base::resource_group)
+        .wait(step_names::ENSURE_SERVICE_ENDPOINTS, 10, network::service_endpoints)
+        .wait(step_names::SET_MASTER_SUBNET_POLICIES, 10, network::master_subnet_policies)
+        .wait(step_names::DEPLOY_BASE_RESOURCE_TEMPLATE, 30, base::deploy)
         .when(workload, |draft| {
-            draft.until(step_names::FEDERATE_IDENTITY_CREDENTIALS, 10, identities::federate)
+            draft.wait(step_names::FEDERATE_IDENTITY_CREDENTIALS, 10, identities::federate)
         })
-        .until(step_names::ATTACH_NSGS, 10, network::attach_security_groups)
-        .until(step_names::UPDATE_API_IP_EARLY, 10, network::api_address)
-        .until(step_names::CREATE_OR_UPDATE_ROUTER_IP_EARLY, 10, network::ingress_address)
-        .until(step_names::CREATE_API_SERVER_PRIVATE_ENDPOINT, 10, network::private_endpoint)
-        .until(step_names::CREATE_CERTIFICATES, 30, prepare::certificates)
-        .action(step_names::RUN_INSTALLER, installation::order)
-        // The real limit is the deadline that the step before left; this one is for who waits without one.
-        .until(step_names::CLUSTER_INSTALLATION_COMPLETE, 120, installation::complete)
+        .wait(step_names::ATTACH_NSGS, 10, network::attach_security_groups)
+        .wait(step_names::UPDATE_API_IP_EARLY, 10, network::api_address)
+        .wait(step_names::CREATE_OR_UPDATE_ROUTER_IP_EARLY, 10, network::ingress_address)
+        .wait(step_names::CREATE_API_SERVER_PRIVATE_ENDPOINT, 10, network::private_endpoint)
+        .wait(step_names::CREATE_CERTIFICATES, 30, prepare::certificates)
+        .action(step_names::RUN_INSTALLER, installation::start)
+        // The step before records the effective deadline; this limit is for a checkpoint without one.
+        .wait(step_names::CLUSTER_INSTALLATION_COMPLETE, 120, installation::complete)
         .action(step_names::GENERATE_KUBECONFIGS, installation::kubeconfigs)
         .action(step_names::ENSURE_BILLING_RECORD, prepare::billing)
-        .until(step_names::API_SERVERS_READY, 30, inside::api_servers_ready)
-        .until(step_names::REMOVE_BOOTSTRAP, 15, installation::remove_bootstrap)
-        .until(step_names::API_SERVERS_READY_WITHOUT_BOOTSTRAP, 30, inside::api_servers_ready)
-        .action(step_names::CONFIGURE_CERTIFICATES, inside::certificates)
-        .action(step_names::CONFIGURE_API_SERVER_CERTIFICATE, inside::api_server_certificate)
-        .until(step_names::API_SERVERS_READY_WITH_CERTIFICATE, 30, inside::api_servers_ready)
-        .until(step_names::MINIMUM_WORKER_NODES_READY, 30, inside::minimum_worker_nodes_ready)
+        .wait(step_names::API_SERVERS_READY, 30, in_cluster::api_servers_ready)
+        .wait(step_names::REMOVE_BOOTSTRAP, 15, installation::remove_bootstrap)
+        .wait(step_names::API_SERVERS_READY_WITHOUT_BOOTSTRAP, 30, in_cluster::api_servers_ready)
+        .action(step_names::CONFIGURE_CERTIFICATES, in_cluster::certificates)
+        .action(step_names::CONFIGURE_API_SERVER_CERTIFICATE, in_cluster::api_server_certificate)
+        .wait(step_names::API_SERVERS_READY_WITH_CERTIFICATE, 30, in_cluster::api_servers_ready)
+        .wait(step_names::MINIMUM_WORKER_NODES_READY, 30, in_cluster::minimum_worker_nodes_ready)
         .action(step_names::UPDATE_CONSOLE_BRANDING, offerings::brand_console)
-        .until(step_names::OPERATOR_CONSOLE_READY, 20, inside::console_ready)
+        .wait(step_names::OPERATOR_CONSOLE_READY, 20, in_cluster::console_ready)
         .action(step_names::DISABLE_SAMPLES, offerings::disable_samples)
         .action(step_names::DISABLE_OPERATOR_HUB_SOURCES, offerings::disable_hub_sources)
-        .action(step_names::DISABLE_UPDATES, inside::disable_updates)
-        .until(step_names::CLUSTER_VERSION_READY, 30, inside::cluster_version_ready)
-        .action(step_names::CONFIGURE_PULL_SECRET, inside::pull_secret)
-        // Not every installer knows the credential.
-        .when(!workload, |draft| draft.action(step_names::UPDATE_OPENSHIFT_SECRET, inside::credentials))
-        .action(step_names::UPDATE_CLUSTER_DATA, inside::cluster_data)
-        .action(step_names::CONFIGURE_INGRESS_CERTIFICATE, inside::ingress_certificate)
-        .until(step_names::INGRESS_CONTROLLER_READY, 30, inside::ingress_controller_ready)
-        .until(step_names::CLUSTER_OPERATORS_HAVE_SETTLED, 30, inside::operators_have_settled)
-        .plan()
+        .action(step_names::DISABLE_UPDATES, in_cluster::disable_updates)
+        .wait(step_names::CLUSTER_VERSION_READY, 30, in_cluster::cluster_version_ready)
+        .action(step_names::CONFIGURE_PULL_SECRET, in_cluster::pull_secret)
+        // Not every installer writes the credential.
+        .when(!workload, |draft| draft.action(step_names::UPDATE_OPENSHIFT_SECRET, in_cluster::credentials))
+        .action(step_names::UPDATE_CLUSTER_DATA, in_cluster::cluster_data)
+        .action(step_names::CONFIGURE_INGRESS_CERTIFICATE, in_cluster::ingress_certificate)
+        .wait(step_names::INGRESS_CONTROLLER_READY, 30, in_cluster::ingress_controller_ready)
+        .wait(step_names::CLUSTER_OPERATORS_HAVE_SETTLED, 30, in_cluster::operators_have_settled)
+        .build()
 }

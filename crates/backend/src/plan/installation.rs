@@ -1,4 +1,5 @@
-//! The installer's part: ordered once, watched until its own deadline whoever watches, its keys taken over, its scaffold removed.
+//! Steps around the installer: request the installation once, wait for it until its deadline, store its credentials, remove the
+//! bootstrap machine. The deadline is independent of the worker that waits.
 
 use std::sync::Arc;
 
@@ -15,22 +16,22 @@ use steps::lifecycle::resources::{ensure, remove};
 use super::{done, step_names};
 use crate::{Context, installer};
 
-/// The step that leaves the deadline for the one that waits.
-const ORDERED_BY: StepName = step_names::RUN_INSTALLER;
+/// The step whose memory holds the deadline.
+const REQUESTED_BY: StepName = step_names::RUN_INSTALLER;
 
-/// Orders the installation. The deadline is left for whoever waits: it does not begin anew with another worker.
-pub(crate) async fn order(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
-    let ours = cx.life.snapshot().await?;
-    cx.installer.install(&installer::request(&ours)?).await?;
+/// Requests the installation and records its deadline, so that another worker does not restart the time limit.
+pub(crate) async fn start(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
+    let snapshot = cx.life.snapshot().await?;
+    cx.installer.install(&installer::request(&snapshot)?).await?;
     let limit = SignedDuration::try_from(cx.timing.install_timeout).unwrap_or(SignedDuration::MAX);
     let deadline = cx.life.clock.now().saturating_add(limit).unwrap_or(Timestamp::MAX);
     Ok(StepOutcome {
         memory: json!({ "deadline": deadline }),
-        ..StepOutcome::with_message("the installation is ordered")
+        ..StepOutcome::with_message("the installation is requested")
     })
 }
 
-/// Waits until all is installed.
+/// Waits until the installation is complete.
 pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     let Some(installation) = cx.installer.installation(cx.life.cluster()).await? else {
         return Err(user_error(DEPLOYMENT_FAILED, "Deployment failed.", None));
@@ -43,7 +44,7 @@ pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Poll
         cx.life.record(step.hold, |record| record.api_url = url.clone().or(record.api_url.take())).await?;
         return Ok(PollStatus::Done(StepOutcome::with_message("the installation is complete")));
     }
-    let deadline = step.memory.get(ORDERED_BY.as_str()).and_then(|it| it["deadline"].as_str());
+    let deadline = step.memory.get(REQUESTED_BY.as_str()).and_then(|it| it["deadline"].as_str());
     let deadline = deadline.and_then(|it| it.parse::<Timestamp>().ok());
     if deadline.is_some_and(|deadline| deadline <= cx.life.clock.now()) {
         let message = "The cluster was not installed in time. Please retry, and if the issue persists, raise a support ticket.";
@@ -52,44 +53,44 @@ pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Poll
     Ok(PollStatus::Waiting(format!("{} ({} %)", installation.message, installation.percent)))
 }
 
-/// The keys of the cluster, sealed beside its document.
+/// Stores the kubeconfigs and the password of the cluster as secrets of its document.
 pub(crate) async fn kubeconfigs(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
-    let keys = cx.installer.credentials(cx.life.cluster()).await?;
+    let credentials = cx.installer.credentials(cx.life.cluster()).await?;
     let bytes = |text: &Secret<String>| Secret::new(text.expose().as_bytes().to_vec());
-    let ours = bytes(&keys.kubeconfig);
-    let customers = bytes(&keys.customer_kubeconfig);
-    let password = bytes(&keys.kubeadmin_password);
+    let kubeconfig = bytes(&credentials.kubeconfig);
+    let customer_kubeconfig = bytes(&credentials.customer_kubeconfig);
+    let password = bytes(&credentials.kubeadmin_password);
     let sealed = [
-        (secrets::KUBECONFIG, &ours),
-        (secrets::CUSTOMER_KUBECONFIG, &customers),
+        (secrets::KUBECONFIG, &kubeconfig),
+        (secrets::CUSTOMER_KUBECONFIG, &customer_kubeconfig),
         (secrets::KUBEADMIN_PASSWORD, &password),
     ];
     cx.life.records.update(step.hold, &sealed, |_| ()).await?;
     done()
 }
 
-/// What the installer needed for the first minutes goes: the bootstrap machine and its disk.
+/// Removes the bootstrap machine and its disk.
 pub(crate) async fn remove_bootstrap(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let scaffold = format!("{}-bootstrap", ours.infra_id()?);
-    let is_scaffold = |it: &Resource| {
+    let snapshot = cx.life.snapshot().await?;
+    let bootstrap = format!("{}-bootstrap", snapshot.infra_id()?);
+    let is_bootstrap = |it: &Resource| {
         matches!(it.properties.kind(), ResourceKind::Machine | ResourceKind::Disk)
-            && it.id.name().starts_with(&scaffold)
+            && it.id.name().starts_with(&bootstrap)
     };
-    let all = cx.life.cloud.infrastructure.list(&ours.group()?).await?;
-    // Machines first: a disk is in use until its machine is gone. The machine by its name too: it may not be shown yet.
-    let machine = ours.group()?.sibling("Microsoft.Compute", "virtualMachines", &scaffold);
-    let mut found: Vec<&Resource> = all.iter().filter(|it| is_scaffold(it) && it.id != machine).collect();
+    let all = cx.life.cloud.infrastructure.list(&snapshot.group()?).await?;
+    // Machines first: a disk is in use until its machine is deleted. The machine also by its name: the list may not contain it yet.
+    let machine = snapshot.group()?.sibling("Microsoft.Compute", "virtualMachines", &bootstrap);
+    let mut found: Vec<&Resource> = all.iter().filter(|it| is_bootstrap(it) && it.id != machine).collect();
     found.sort_by_key(|it| it.properties.kind() == ResourceKind::Disk);
     let found = found.into_iter().map(|it| it.id.clone());
     let ids: Vec<ResourceId> = std::iter::once(machine).chain(found).collect();
     remove(&*cx.life.cloud.infrastructure, &ids).await
 }
 
-/// Starts the machines that do not run.
+/// Starts the stopped machines.
 pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let all = cx.life.cloud.infrastructure.list(&ours.group()?).await?;
+    let snapshot = cx.life.snapshot().await?;
+    let all = cx.life.cloud.infrastructure.list(&snapshot.group()?).await?;
     let mut wanted = Vec::new();
     for mut machine in all {
         let Properties::Machine { running, .. } = &mut machine.properties else { continue };

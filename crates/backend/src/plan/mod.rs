@@ -1,21 +1,20 @@
 //! The plans of operations, and the bodies of their steps, one module for each subject.
 //!
-//! A step makes one thing true and can be run again at any moment; its name is the reference's. A wait says what it waits
-//! for. Nothing here retries by itself or writes without the fence.
+//! A step ensures one fact and can be repeated at any time; its name is that of the reference. A wait reports what it waits for.
+//! No body retries by itself or writes without the fence.
 
 pub(crate) mod base;
 mod create;
 mod delete;
-mod endurance;
+mod error_policy;
 pub(crate) mod identities;
-pub(crate) mod inside;
+pub(crate) mod in_cluster;
 pub(crate) mod installation;
 pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod offerings;
 pub(crate) mod prepare;
 pub(crate) mod ranges;
-mod reach;
 pub(crate) mod step_names;
 mod subscription;
 pub(crate) mod teardown;
@@ -29,107 +28,110 @@ use std::time::Duration;
 use api::doc::{Cluster, Identity, StepName, Verb};
 use steps::engine::{Body, Plan, PollStatus, Step, StepContext, StepError, StepErrorKind, StepOutcome};
 
+use self::error_policy::ErrorPolicy;
 use crate::{Context, OperationTiming};
 
 pub use create::create;
 pub use delete::delete;
 pub use subscription::remove_subscription;
-pub use update::{Affected, update};
+pub use update::{UpdateScope, update};
 
-/// How long one attempt of an operation may take as a whole: longer than all that it waits for.
+/// Time limit of one attempt of an operation: longer than the limits of its waits together.
 pub const OPERATION_TIME: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// The plan of an operation on a cluster.
-pub fn of(verb: Verb, cluster: &Cluster, timing: OperationTiming) -> Plan<Context> {
+pub fn for_verb(verb: Verb, cluster: &Cluster, timing: OperationTiming) -> Plan<Context> {
     match verb {
         Verb::Create => create(is_workload(cluster), timing),
-        Verb::Update | Verb::AdminUpdate => update(&Affected::of(cluster), timing),
+        Verb::Update | Verb::AdminUpdate => update(&UpdateScope::from_cluster(cluster), timing),
         Verb::Delete => delete(is_workload(cluster), timing),
     }
 }
 
-/// Whether a cluster works as managed identities.
+/// Whether a cluster uses managed identities.
 pub(crate) fn is_workload(cluster: &Cluster) -> bool {
     let identity = cluster.provisioned.as_ref().map(|it| &it.spec.identity);
     matches!(identity, Some(Identity::Workload { .. }))
 }
 
-/// Collects the steps of a plan, all at one timing.
-pub(crate) struct Drafting {
+/// Builds a plan whose steps share a timing and an error policy.
+pub(crate) struct PlanBuilder {
     timing: OperationTiming,
-    /// Whether the steps go on whatever happens.
-    enduring: bool,
+    policy: ErrorPolicy,
     steps: Vec<Step<Context>>,
 }
 
-impl Drafting {
-    pub(crate) fn at(timing: OperationTiming) -> Drafting {
-        Drafting { timing, enduring: false, steps: Vec::new() }
+impl PlanBuilder {
+    pub(crate) fn new(timing: OperationTiming) -> PlanBuilder {
+        PlanBuilder { timing, policy: ErrorPolicy::Bounded, steps: Vec::new() }
     }
 
-    /// The same, for steps that go on until they are done: see [`endurance`].
-    pub(crate) fn enduring(self) -> Drafting {
-        Drafting { enduring: true, ..self }
+    /// Retries the steps until they succeed: see [`ErrorPolicy::Persistent`].
+    pub(crate) fn persistent(self) -> PlanBuilder {
+        PlanBuilder { policy: ErrorPolicy::Persistent, ..self }
     }
 
-    /// A step that makes something true at once.
-    pub(crate) fn action<F, Fut>(mut self, name: StepName, body: F) -> Drafting
+    /// Adds a step that runs once.
+    pub(crate) fn action<F, Fut>(mut self, name: StepName, body: F) -> PlanBuilder
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<StepOutcome, StepError>> + Send + 'static,
     {
-        let step = match self.enduring {
-            true => Step::action(name, endurance::of(body)),
-            false => Step::action(name, reach::of(body)),
-        };
+        let step = Step::action(name, self.policy.apply(body));
         self.push(step);
         self
     }
 
-    /// A step that asks for something and waits for it, so many minutes at most.
-    pub(crate) fn until<F, Fut>(self, name: StepName, minutes: u64, look: F) -> Drafting
+    /// Adds a step that is polled until it is done, for at most `minutes`.
+    pub(crate) fn wait<F, Fut>(self, name: StepName, minutes: u64, poll: F) -> PlanBuilder
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<PollStatus, StepError>> + Send + 'static,
     {
-        let every = self.timing.poll_interval;
-        self.every(name, minutes, every, look)
+        let interval = self.timing.poll_interval;
+        self.wait_with_interval(name, minutes, interval, poll)
     }
 
-    /// The same, looking at another pace.
-    pub(crate) fn every<F, Fut>(mut self, name: StepName, minutes: u64, pace: Duration, look: F) -> Drafting
+    /// Adds a step that is polled at another interval than that of the timing.
+    pub(crate) fn wait_with_interval<F, Fut>(
+        mut self,
+        name: StepName,
+        minutes: u64,
+        poll_interval: Duration,
+        poll: F,
+    ) -> PlanBuilder
     where
         F: Fn(Arc<Context>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<PollStatus, StepError>> + Send + 'static,
     {
         let limit = Duration::from_secs(60 * minutes);
-        let mut step = match self.enduring {
-            true => Step::wait(name, limit, endurance::of(look)),
-            false => Step::wait(name, limit, reach::of(look)),
-        };
+        let mut step = Step::wait(name, limit, self.policy.apply(poll));
         if let Body::Wait { interval, .. } = &mut step.body {
-            *interval = pace;
+            *interval = poll_interval;
         }
         self.push(step);
         self
     }
 
     fn push(&mut self, step: Step<Context>) {
-        let on_panic = if self.enduring { StepErrorKind::Transient } else { step.on_panic };
+        let on_panic = match self.policy {
+            ErrorPolicy::Persistent => StepErrorKind::Transient,
+            ErrorPolicy::Bounded => step.on_panic,
+        };
         self.steps.push(Step { retry: self.timing.retry(), on_panic, ..step });
     }
 
-    /// Further steps, if that is so.
-    pub(crate) fn when(self, so: bool, more: impl FnOnce(Drafting) -> Drafting) -> Drafting {
-        if so { more(self) } else { self }
+    /// Adds steps if the condition is true.
+    pub(crate) fn when(self, condition: bool, add: impl FnOnce(PlanBuilder) -> PlanBuilder) -> PlanBuilder {
+        if condition { add(self) } else { self }
     }
 
-    pub(crate) fn plan(self) -> Plan<Context> {
+    pub(crate) fn build(self) -> Plan<Context> {
         Plan { steps: self.steps, time_limit: OPERATION_TIME }
     }
 }
 
-/// Nothing to say.
+/// The outcome of a step that has no message.
 pub(crate) fn done() -> Result<StepOutcome, StepError> {
     Ok(StepOutcome::default())
 }
@@ -143,11 +145,11 @@ mod tests {
     #[test]
     fn names_of_steps_are_unique_and_in_kebab_case() {
         let timing = OperationTiming::default();
-        let affected = Affected::everything();
+        let scope = UpdateScope::everything();
         let plans = [
             create(false, timing),
             create(true, timing),
-            update(&affected, timing),
+            update(&scope, timing),
             delete(false, timing),
             delete(true, timing),
         ];

@@ -1,88 +1,94 @@
-//! What the resources of a cluster are called. All but the private endpoint and the names are in the group that we manage.
+//! Names of a cluster's resources. All but the private endpoint and the DNS records are in the managed resource group.
 
 use cloud::{Properties, Resource, ResourceId};
 use steps::engine::StepError;
 use steps::lifecycle::{ClusterSnapshot, Lifecycle};
 
 const NETWORK: &str = "Microsoft.Network";
-/// How the names of further addresses of outgoing traffic go on after the infra id.
-const FURTHER: &str = "outbound-pip-v4-";
+/// Part of the names of additional outbound addresses after the infra id.
+const ADDITIONAL_OUTBOUND: &str = "outbound-pip-v4-";
 
-/// The load balancer inside the cluster's network: the API server and the configuration of machines.
-pub(crate) fn internal_load_balancer(ours: &ClusterSnapshot) -> Result<ResourceId, StepError> {
-    Ok(ours.group()?.sibling(NETWORK, "loadBalancers", &format!("{}-internal", ours.infra_id()?)))
+/// The internal load balancer, for the API server and the machine config server.
+pub(crate) fn internal_load_balancer(snapshot: &ClusterSnapshot) -> Result<ResourceId, StepError> {
+    Ok(snapshot.group()?.sibling(NETWORK, "loadBalancers", &format!("{}-internal", snapshot.infra_id()?)))
 }
 
-/// The public load balancer: the API server, the default ingress, and what goes out.
-pub(crate) fn load_balancer(ours: &ClusterSnapshot) -> Result<ResourceId, StepError> {
-    Ok(ours.group()?.sibling(NETWORK, "loadBalancers", ours.infra_id()?))
+/// The public load balancer, for the API server, the default ingress and outbound traffic.
+pub(crate) fn load_balancer(snapshot: &ClusterSnapshot) -> Result<ResourceId, StepError> {
+    Ok(snapshot.group()?.sibling(NETWORK, "loadBalancers", snapshot.infra_id()?))
 }
 
-fn address(ours: &ClusterSnapshot, what: &str) -> Result<ResourceId, StepError> {
-    Ok(ours.group()?.sibling(NETWORK, "publicIPAddresses", &format!("{}-{what}", ours.infra_id()?)))
+fn address(snapshot: &ClusterSnapshot, suffix: &str) -> Result<ResourceId, StepError> {
+    Ok(snapshot.group()?.sibling(NETWORK, "publicIPAddresses", &format!("{}-{suffix}", snapshot.infra_id()?)))
 }
 
-/// The public address of the API server; outgoing traffic has it too.
-pub(crate) fn api_address(ours: &ClusterSnapshot) -> Result<ResourceId, StepError> {
-    address(ours, "pip-v4")
+/// The public address of the API server; outbound traffic uses it too.
+pub(crate) fn api_address(snapshot: &ClusterSnapshot) -> Result<ResourceId, StepError> {
+    address(snapshot, "pip-v4")
 }
 
 /// The public address of the default ingress.
-pub(crate) fn ingress_address(ours: &ClusterSnapshot) -> Result<ResourceId, StepError> {
-    address(ours, "default-v4")
+pub(crate) fn ingress_address(snapshot: &ClusterSnapshot) -> Result<ResourceId, StepError> {
+    address(snapshot, "default-v4")
 }
 
-/// The public addresses of outgoing traffic: the API server's first, further ones by number.
-pub(crate) fn outbound_addresses(ours: &ClusterSnapshot, count: u32) -> Result<Vec<ResourceId>, StepError> {
-    let further = (2..=count).map(|nth| address(ours, &format!("{FURTHER}{nth}")));
-    std::iter::once(api_address(ours)).chain(further).collect()
+/// The public addresses of outbound traffic: that of the API server first, additional ones by number.
+pub(crate) fn outbound_addresses(
+    snapshot: &ClusterSnapshot,
+    count: u32,
+) -> Result<Vec<ResourceId>, StepError> {
+    let additional = (2..=count).map(|nth| address(snapshot, &format!("{ADDITIONAL_OUTBOUND}{nth}")));
+    std::iter::once(api_address(snapshot)).chain(additional).collect()
 }
 
-/// Whether a resource is called as the further public addresses of outgoing traffic are.
-pub(crate) fn is_further_outbound_address(ours: &ClusterSnapshot, id: &ResourceId) -> bool {
-    ours.infra_id().is_ok_and(|infra_id| id.name().starts_with(&format!("{infra_id}-{FURTHER}")))
+/// Whether a resource has the name of an additional outbound address.
+pub(crate) fn is_additional_outbound_address(snapshot: &ClusterSnapshot, id: &ResourceId) -> bool {
+    snapshot
+        .infra_id()
+        .is_ok_and(|infra_id| id.name().starts_with(&format!("{infra_id}-{ADDITIONAL_OUTBOUND}")))
 }
 
 /// The security group of both subnets.
-pub(crate) fn security_group(ours: &ClusterSnapshot) -> Result<ResourceId, StepError> {
-    Ok(ours.group()?.sibling(NETWORK, "networkSecurityGroups", &format!("{}-nsg", ours.infra_id()?)))
+pub(crate) fn security_group(snapshot: &ClusterSnapshot) -> Result<ResourceId, StepError> {
+    Ok(snapshot.group()?.sibling(NETWORK, "networkSecurityGroups", &format!("{}-nsg", snapshot.infra_id()?)))
 }
 
-/// A storage account: `cluster` or `imageregistry` with the suffix that was drawn.
-pub(crate) fn storage_account(ours: &ClusterSnapshot, purpose: &str) -> Result<ResourceId, StepError> {
-    let suffix = ours.record().storage_suffix.as_deref();
+/// A storage account: `cluster` or `imageregistry` with the recorded suffix.
+pub(crate) fn storage_account(snapshot: &ClusterSnapshot, purpose: &str) -> Result<ResourceId, StepError> {
+    let suffix = snapshot.record().storage_suffix.as_deref();
     let missing = || StepError::terminal("NotRecorded", "the cluster's storage suffix is not recorded");
     let name = format!("{purpose}{}", suffix.ok_or_else(missing)?);
-    Ok(ours.group()?.sibling("Microsoft.Storage", "storageAccounts", &name))
+    Ok(snapshot.group()?.sibling("Microsoft.Storage", "storageAccounts", &name))
 }
 
-/// The label of a cluster whose names we keep, and the zone that it is in.
-pub(crate) fn label_and_zone(ours: &ClusterSnapshot) -> (&str, &str) {
-    ours.domain.split_once('.').unwrap_or((&ours.domain, ""))
+/// First label of the cluster's managed domain, and the zone that contains it.
+pub(crate) fn label_and_zone(snapshot: &ClusterSnapshot) -> (&str, &str) {
+    snapshot.domain.split_once('.').unwrap_or((&snapshot.domain, ""))
 }
 
-/// The names of the API server and of applications, in the service's zone.
-pub(crate) fn records(cx: &Lifecycle, ours: &ClusterSnapshot) -> [ResourceId; 2] {
-    let (label, zone) = label_and_zone(ours);
+/// The DNS records of the API server and of applications, in the service's zone.
+pub(crate) fn records(cx: &Lifecycle, snapshot: &ClusterSnapshot) -> [ResourceId; 2] {
+    let (label, zone) = label_and_zone(snapshot);
     let zone = cx.service.zone_id(zone);
     [zone.child("A", &format!("api.{label}")), zone.child("A", &format!("*.apps.{label}"))]
 }
 
-/// The tag of a record that says whose it is.
+/// The tag of a DNS record that names the cluster that owns it.
 pub(crate) const OWNER: &str = "cluster";
 
-/// Whether a record that was found is the cluster's. One that a build before this made says nothing, and is known by where it
-/// leads.
-pub(crate) fn is_own_record(cx: &Lifecycle, ours: &ClusterSnapshot, found: &Resource) -> bool {
+/// Whether the cluster owns a DNS record. Records of earlier releases have no owner tag and are recognized by their addresses.
+pub(crate) fn is_own_record(cx: &Lifecycle, snapshot: &ClusterSnapshot, found: &Resource) -> bool {
     if let Some(owner) = found.tags.get(OWNER) {
         return *owner == cx.cluster().to_string();
     }
     let Properties::DnsRecord { addresses, .. } = &found.properties else { return false };
-    let made = ours.record();
-    addresses.iter().all(|it| [&made.api_ip, &made.ingress_ip].into_iter().flatten().any(|ours| ours == it))
+    let recorded = snapshot.record();
+    addresses
+        .iter()
+        .all(|it| [&recorded.api_ip, &recorded.ingress_ip].into_iter().flatten().any(|own| own == it))
 }
 
-/// The private endpoint by which this service reaches the API server; in the service's own group.
+/// The private endpoint through which the service reaches the API server; in the service's own group.
 pub(crate) fn private_endpoint(cx: &Lifecycle) -> ResourceId {
     cx.service.group_id().sibling(NETWORK, "privateEndpoints", &format!("rp-pe-{}", cx.cluster()))
 }

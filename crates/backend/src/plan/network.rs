@@ -1,4 +1,4 @@
-//! The cluster's networks: the customer's subnets made fit, addresses, names, and our own way to the API server.
+//! The cluster's network: settings of the customer's subnets, addresses, DNS names, and the private endpoint to the API server.
 
 use std::sync::Arc;
 
@@ -12,51 +12,54 @@ use steps::lifecycle::{ClusterSnapshot, resource_id};
 use super::names;
 use crate::Context;
 
-/// Services of the cloud that machines reach directly.
+/// Cloud services that machines reach through service endpoints.
 const SERVICE_ENDPOINTS: [&str; 2] = ["Microsoft.ContainerRegistry", "Microsoft.Storage"];
-/// Names are asked for again after so many seconds.
+/// TTL of DNS records, in seconds.
 const TTL: u32 = 300;
 
-/// The zone of the service's clusters' names, in which nobody else has this cluster's.
+/// Ensures the DNS zone of the service's clusters, and that no other cluster uses this cluster's domain.
 pub(crate) async fn zone(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    if !ours.is_domain_managed() {
-        return Ok(PollStatus::Done(StepOutcome::with_message("the customer keeps the cluster's names")));
+    let snapshot = cx.life.snapshot().await?;
+    if !snapshot.is_domain_managed() {
+        return Ok(PollStatus::Done(StepOutcome::with_message("the customer manages the DNS names")));
     }
-    let zone = cx.life.service.zone_puts(names::label_and_zone(&ours).1);
+    let zone = cx.life.service.zone_puts(names::label_and_zone(&snapshot).1);
     if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &zone).await? {
         return Ok(waiting);
     }
-    for record in names::records(&cx.life, &ours) {
-        if let Some(waiting) = expect_free(&cx, &ours, &record).await? {
+    for record in names::records(&cx.life, &snapshot) {
+        if let Some(waiting) = expect_free(&cx, &snapshot, &record).await? {
             return Ok(waiting);
         }
     }
     Ok(PollStatus::Done(StepOutcome::default()))
 }
 
-/// Refuses a name that leads elsewhere: the store lets no two clusters have the same, but it does not know of those that an
-/// earlier build took in, nor of what somebody wrote into the zone by hand. What must go first is waited for.
+/// Rejects a DNS record that another cluster owns. The store guarantees unique domains, but not for clusters that an earlier release
+/// accepted, nor for records that were added to the zone manually. Waits for a record that is being removed.
 async fn expect_free(
     cx: &Context,
-    ours: &ClusterSnapshot,
+    snapshot: &ClusterSnapshot,
     record: &ResourceId,
 ) -> Result<Option<PollStatus>, StepError> {
     let Some(found) = cx.life.cloud.infrastructure.get(record).await? else { return Ok(None) };
-    if names::is_own_record(&cx.life, ours, &found) {
+    if names::is_own_record(&cx.life, snapshot, &found) {
         return Ok(None);
     }
     if found.state == cloud::ResourceState::Deleting {
-        return Ok(Some(PollStatus::Waiting(format!("{} of another is still being removed", record.name()))));
+        return Ok(Some(PollStatus::Waiting(format!(
+            "record {} of another cluster is being removed",
+            record.name()
+        ))));
     }
-    let message = format!("The provided domain '{}' is already in use by another cluster.", ours.domain);
+    let message = format!("The provided domain '{}' is already in use by another cluster.", snapshot.domain);
     Err(user_error("DuplicateDomain", message, Some("properties.clusterProfile.domain")))
 }
 
-/// The customer's subnets, each once.
-pub(crate) fn subnets(ours: &ClusterSnapshot) -> Result<Vec<ResourceId>, StepError> {
-    let mut all = vec![resource_id(&ours.spec().master.subnet_id)?];
-    for pool in &ours.spec().workers {
+/// The customer's subnets without duplicates.
+pub(crate) fn subnets(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceId>, StepError> {
+    let mut all = vec![resource_id(&snapshot.spec().master.subnet_id)?];
+    for pool in &snapshot.spec().workers {
         let id = resource_id(&pool.subnet_id)?;
         if !all.contains(&id) {
             all.push(id);
@@ -65,28 +68,28 @@ pub(crate) fn subnets(ours: &ClusterSnapshot) -> Result<Vec<ResourceId>, StepErr
     Ok(all)
 }
 
-/// The parts of a subnet that we change.
-pub(crate) struct SubnetParts<'a> {
+/// The properties of a subnet that the service changes.
+pub(crate) struct SubnetSettings<'a> {
     pub(crate) security_group: &'a mut Option<ResourceId>,
     pub(crate) service_endpoints: &'a mut Vec<String>,
     pub(crate) private_link_policies: &'a mut bool,
 }
 
-/// Changes a subnet of the customer's in the parts that are ours, if it is not so already; what is waited for.
+/// Updates the settings of a customer's subnet, unless they are up to date.
 pub(crate) async fn change_subnet(
     cx: &Context,
     id: &ResourceId,
-    change: impl Fn(SubnetParts<'_>),
+    change: impl Fn(SubnetSettings<'_>),
 ) -> Result<PollStatus, StepError> {
     let Some(found) = cx.life.cloud.infrastructure.get(id).await? else {
-        return Err(StepError::transient("NotSeen", format!("subnet {id} is not seen")));
+        return Err(StepError::transient("NotSeen", format!("subnet {id} was not found")));
     };
     let mut properties = found.properties.clone();
     let Properties::Subnet { security_group, service_endpoints, private_link_policies, .. } = &mut properties
     else {
         return Err(StepError::terminal("Invalid", format!("{id} is not a subnet")));
     };
-    change(SubnetParts { security_group, service_endpoints, private_link_policies });
+    change(SubnetSettings { security_group, service_endpoints, private_link_policies });
     if properties == found.properties && found.state == cloud::ResourceState::Succeeded {
         return Ok(PollStatus::Done(StepOutcome::default()));
     }
@@ -100,61 +103,61 @@ pub(crate) async fn change_subnet(
     ensure(&*cx.life.cloud.infrastructure, &[put]).await
 }
 
-/// Machines reach storage and registry directly.
+/// Ensures the service endpoints for storage and registry on the subnets.
 pub(crate) async fn service_endpoints(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    for id in subnets(&ours)? {
-        let look = change_subnet(&cx, &id, |subnet| {
+    let snapshot = cx.life.snapshot().await?;
+    for id in subnets(&snapshot)? {
+        let update = change_subnet(&cx, &id, |subnet| {
             for wanted in SERVICE_ENDPOINTS {
                 if !subnet.service_endpoints.iter().any(|it| it == wanted) {
                     subnet.service_endpoints.push(wanted.to_owned());
                 }
             }
         });
-        if let waiting @ PollStatus::Waiting(_) = look.await? {
+        if let waiting @ PollStatus::Waiting(_) = update.await? {
             return Ok(waiting);
         }
     }
     Ok(PollStatus::Done(StepOutcome::default()))
 }
 
-/// The control plane's subnet lets private links through.
+/// Disables the private link policies of the control plane's subnet.
 pub(crate) async fn master_subnet_policies(
     cx: Arc<Context>,
     _: StepContext,
 ) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let master = resource_id(&ours.spec().master.subnet_id)?;
+    let snapshot = cx.life.snapshot().await?;
+    let master = resource_id(&snapshot.spec().master.subnet_id)?;
     change_subnet(&cx, &master, |subnet| *subnet.private_link_policies = false).await
 }
 
-/// The security group guards the subnets, unless the customer brings others.
+/// Attaches the security group to the subnets, unless the customer provides security groups.
 pub(crate) async fn attach_security_groups(
     cx: Arc<Context>,
     _: StepContext,
 ) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    if ours.spec().network.preconfigured_nsg == Switch::Enabled {
-        return Ok(PollStatus::Done(StepOutcome::with_message("the customer brings the security groups")));
+    let snapshot = cx.life.snapshot().await?;
+    if snapshot.spec().network.preconfigured_nsg == Switch::Enabled {
+        return Ok(PollStatus::Done(StepOutcome::with_message("the customer provides the security groups")));
     }
-    let own = names::security_group(&ours)?;
-    for id in subnets(&ours)? {
-        let look = change_subnet(&cx, &id, |subnet| {
+    let own = names::security_group(&snapshot)?;
+    for id in subnets(&snapshot)? {
+        let update = change_subnet(&cx, &id, |subnet| {
             *subnet.security_group = Some(own.clone());
         });
-        if let waiting @ PollStatus::Waiting(_) = look.await? {
+        if let waiting @ PollStatus::Waiting(_) = update.await? {
             return Ok(waiting);
         }
     }
     Ok(PollStatus::Done(StepOutcome::default()))
 }
 
-/// The addresses of the API server are recorded, and its name leads there.
+/// Records the addresses of the API server and creates its DNS record.
 pub(crate) async fn api_address(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let internal = frontend_address(&cx, &names::internal_load_balancer(&ours)?).await?;
-    let address = match ours.spec().api_visibility {
-        Visibility::Public => public_address(&cx, &names::api_address(&ours)?).await?,
+    let snapshot = cx.life.snapshot().await?;
+    let internal = frontend_address(&cx, &names::internal_load_balancer(&snapshot)?).await?;
+    let address = match snapshot.spec().api_visibility {
+        Visibility::Public => public_address(&cx, &names::api_address(&snapshot)?).await?,
         Visibility::Private => internal.clone(),
     };
     cx.life
@@ -163,16 +166,16 @@ pub(crate) async fn api_address(cx: Arc<Context>, step: StepContext) -> Result<P
             record.api_ip = Some(address.clone());
         })
         .await?;
-    lead(&cx, &ours, 0, &address).await
+    ensure_record(&cx, &snapshot, 0, &address).await
 }
 
-/// The address of the default ingress is reserved and recorded, and the applications' names lead there.
+/// Reserves and records the address of the default ingress and creates the DNS record of applications.
 pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let public = ours.spec().ingress.iter().all(|it| it.visibility == Visibility::Public);
+    let snapshot = cx.life.snapshot().await?;
+    let public = snapshot.spec().ingress.iter().all(|it| it.visibility == Visibility::Public);
     let address = if public {
-        let id = names::ingress_address(&ours)?;
-        let location = ours.document().location.clone();
+        let id = names::ingress_address(&snapshot)?;
+        let location = snapshot.document().location.clone();
         let properties = Properties::PublicIp { address: None };
         let put = ResourceRequest { id: id.clone(), location, tags: [].into(), properties, token: None };
         if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
@@ -180,24 +183,24 @@ pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Resu
         }
         public_address(&cx, &id).await?
     } else {
-        frontend_address(&cx, &names::internal_load_balancer(&ours)?).await?
+        frontend_address(&cx, &names::internal_load_balancer(&snapshot)?).await?
     };
     cx.life.record(step.hold, |record| record.ingress_ip = Some(address.clone())).await?;
-    lead(&cx, &ours, 1, &address).await
+    ensure_record(&cx, &snapshot, 1, &address).await
 }
 
-/// Makes a name of the cluster lead to an address: that of the API server (0) or of applications (1).
-async fn lead(
+/// Ensures a DNS record of the cluster: that of the API server (0) or of applications (1).
+async fn ensure_record(
     cx: &Context,
-    ours: &ClusterSnapshot,
-    which: usize,
+    snapshot: &ClusterSnapshot,
+    index: usize,
     address: &str,
 ) -> Result<PollStatus, StepError> {
-    if !ours.is_domain_managed() {
+    if !snapshot.is_domain_managed() {
         return Ok(PollStatus::Done(StepOutcome::with_message(address)));
     }
-    let id = names::records(&cx.life, ours)[which].clone();
-    if let Some(waiting) = expect_free(cx, ours, &id).await? {
+    let id = names::records(&cx.life, snapshot)[index].clone();
+    if let Some(waiting) = expect_free(cx, snapshot, &id).await? {
         return Ok(waiting);
     }
     let location = cx.life.service.location.clone();
@@ -223,14 +226,14 @@ async fn frontend_address(cx: &Context, id: &ResourceId) -> Result<String, StepE
     address.ok_or_else(|| StepError::transient("NotSeen", format!("{} has no address yet", id.name())))
 }
 
-/// The private way by which this service reaches the API server.
+/// Ensures the private endpoint through which the service reaches the API server, and records its address.
 pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
+    let snapshot = cx.life.snapshot().await?;
     let service = &cx.life.service;
     let id = names::private_endpoint(&cx.life);
     let properties = Properties::PrivateEndpoint {
         subnet: service.subnet_id(),
-        target: names::internal_load_balancer(&ours)?,
+        target: names::internal_load_balancer(&snapshot)?,
         address: None,
         link_id: None,
     };

@@ -1,4 +1,4 @@
-//! What a new cluster offers its users: the console's brand, and no samples or operators whose images they could not pull.
+//! Defaults of a new cluster: the console's brand, and no samples or operators whose images cannot be pulled.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use steps::lifecycle::certificates::object;
 use super::done;
 use crate::Context;
 
-/// Where the images of samples and of most operators are; whoever may pull them says so in the pull secret.
+/// Registry of the images of samples and of most operators; the pull secret names it if the customer may pull from it.
 const REGISTRY: &str = "registry.redhat.io";
-/// The sources of operators whose images are there.
+/// Operator sources whose images are in that registry.
 const SOURCES: [&str; 2] = ["certified-operators", "redhat-operators"];
 
-/// The console says whose service it is.
+/// Sets the brand of the console.
 pub(crate) async fn brand_console(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     let link = cx.life.link().await?;
     let console = object(&link, "operator.openshift.io/v1", "Console", None, "cluster").await?;
@@ -25,10 +25,10 @@ pub(crate) async fn brand_console(cx: Arc<Context>, _: StepContext) -> Result<St
     done()
 }
 
-/// Without the customer's pull secret there are no samples: none of them could be started.
+/// Removes the samples, unless the customer's pull secret allows to pull their images.
 pub(crate) async fn disable_samples(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     if may_pull(&cx).await? {
-        return Ok(StepOutcome::with_message("the customer's pull secret is good for them"));
+        return Ok(StepOutcome::with_message("the customer's pull secret covers the registry"));
     }
     let link = cx.life.link().await?;
     let samples = object(&link, "samples.operator.openshift.io/v1", "Config", None, "cluster").await?;
@@ -36,15 +36,15 @@ pub(crate) async fn disable_samples(cx: Arc<Context>, _: StepContext) -> Result<
     done()
 }
 
-/// Nor operators that could not be started.
+/// Disables operator sources, unless the customer's pull secret allows to pull their images.
 pub(crate) async fn disable_hub_sources(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     if may_pull(&cx).await? {
-        return Ok(StepOutcome::with_message("the customer's pull secret is good for them"));
+        return Ok(StepOutcome::with_message("the customer's pull secret covers the registry"));
     }
     let link = cx.life.link().await?;
     let hub = object(&link, "config.openshift.io/v1", "OperatorHub", None, "cluster").await?;
     let found = link.get(&hub).await?;
-    let found = found.ok_or_else(|| StepError::transient("NotSeen", format!("{hub} is not there yet")))?;
+    let found = found.ok_or_else(|| StepError::transient("NotSeen", format!("{hub} was not found")))?;
     let sources = without_sources(&found.data["spec"]["sources"]);
     merge(&link, &hub, json!({ "spec": { "sources": sources } })).await?;
     done()
@@ -65,7 +65,7 @@ fn names_registry(pull_secret: &str) -> bool {
     read["auths"].get(REGISTRY).is_some()
 }
 
-/// The sources of a hub with ours switched off; what else was said of others stays.
+/// The sources of a hub with [`SOURCES`] disabled; other sources are unchanged.
 fn without_sources(sources: &Value) -> Vec<Value> {
     let others = sources.as_array().into_iter().flatten();
     let others = others.filter(|it| it["name"].as_str().is_none_or(|name| !SOURCES.contains(&name)));
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_pull_secret_that_names_the_registry_is_good_for_its_images() {
+    fn only_a_pull_secret_that_names_the_registry_covers_its_images() {
         for (secret, expect) in [
             (r#"{"auths":{"registry.redhat.io":{"auth":"x"}}}"#, true),
             (r#"{"auths":{"elsewhere":{}}}"#, false),
@@ -89,12 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_switched_off_once_and_others_stay() {
+    fn sources_are_disabled_once_and_others_are_unchanged() {
         let off = |name: &str| json!({ "name": name, "disabled": true });
-        let ours = || SOURCES.map(off).to_vec();
-        assert_eq!(without_sources(&Value::Null), ours());
-        assert_eq!(without_sources(&json!(ours())), ours());
+        let disabled = || SOURCES.map(off).to_vec();
+        assert_eq!(without_sources(&Value::Null), disabled());
+        assert_eq!(without_sources(&json!(disabled())), disabled());
         let mixed = json!([{ "name": "redhat-operators" }, { "name": "mine" }]);
-        assert_eq!(without_sources(&mixed), [vec![json!({ "name": "mine" })], ours()].concat());
+        assert_eq!(without_sources(&mixed), [vec![json!({ "name": "mine" })], disabled()].concat());
     }
 }

@@ -1,4 +1,4 @@
-//! What a cluster is given before anything of it is made: names, keys, tokens, certificates; and what is billed.
+//! Steps before the deployment of a cluster: zones, names, keys, tokens, certificates; and the billing record.
 
 use std::sync::Arc;
 
@@ -12,64 +12,65 @@ use steps::lifecycle::{certificates as shared, registry, store_failed};
 use super::done;
 use crate::Context;
 
-/// Machines are spread over so many zones at most.
+/// Highest number of zones over which machines are spread.
 const ZONES_MAX: usize = 3;
-/// The feature of a subscription that wants large packets.
-const LARGE_PACKETS: &str = "Microsoft.RedHatOpenShift/MTU3900";
-/// Names of machines begin with the infra id; a longer one would not fit.
+/// The subscription feature that enables large packets.
+const LARGE_MTU_FEATURE: &str = "Microsoft.RedHatOpenShift/MTU3900";
+/// Longest part of the cluster's name in the infra id, with which the names of machines begin.
 const NAME_PART_MAX: usize = 15;
 
-/// Chooses the zones: those where the control plane's size can be had.
+/// Chooses the zones in which the VM size of the control plane is available.
 pub(crate) async fn zones(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
-    let ours = cx.life.snapshot().await?;
-    if !ours.record().zones.is_empty() {
+    let snapshot = cx.life.snapshot().await?;
+    if !snapshot.record().zones.is_empty() {
         return done();
     }
-    let document = ours.document();
+    let document = snapshot.document();
     let sizes = cx.life.cloud.infrastructure.sizes(&document.subscription_id, &document.location).await?;
-    let zones = choose_zones(&sizes, &ours.spec().master.vm_size).map_err(|message| {
+    let zones = choose_zones(&sizes, &snapshot.spec().master.vm_size).map_err(|message| {
         user_error("InvalidParameter", message, Some("properties.masterProfile.VMSize"))
     })?;
-    let said = match zones.as_slice() {
+    let message = match zones.as_slice() {
         [] => "the location has no zones".to_owned(),
         zones => format!("zones {}", zones.join(", ")),
     };
     cx.life.record(step.hold, |record| record.zones.clone_from(&zones)).await?;
-    Ok(StepOutcome::with_message(said))
+    Ok(StepOutcome::with_message(message))
 }
 
 fn choose_zones(sizes: &[Size], master: &str) -> Result<Vec<String>, String> {
     let size = sizes.iter().find(|it| it.name.eq_ignore_ascii_case(master));
-    let size = size.ok_or_else(|| format!("The size {master} cannot be had in the cluster's location."))?;
+    let size =
+        size.ok_or_else(|| format!("The VM size {master} is not available in the cluster's location."))?;
     let mut zones = size.zones.clone();
     zones.sort();
     zones.truncate(ZONES_MAX);
     Ok(zones)
 }
 
-/// The token by which it pulls images.
+/// Ensures the token with which the cluster pulls images.
 pub(crate) async fn registry_token(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let token = registry::ensure_token(&cx.life, step.hold).await?;
     Ok(StepOutcome::with_message(format!("token {}", token.name)))
 }
 
-/// Another password for the token, when the present one is old.
+/// Rotates the password of the registry token when it is due.
 pub(crate) async fn rotate_registry_token(
     cx: Arc<Context>,
     step: StepContext,
 ) -> Result<StepOutcome, StepError> {
-    let ours = cx.life.snapshot().await?;
-    if !registry::is_old(ours.record().registry_token.as_ref(), cx.life.clock.now()) {
-        return Ok(StepOutcome::with_message("the password is young enough"));
+    let snapshot = cx.life.snapshot().await?;
+    if !registry::is_old(snapshot.record().registry_token.as_ref(), cx.life.clock.now()) {
+        return Ok(StepOutcome::with_message("the password is recent"));
     }
     let token = registry::issue(&cx.life, step.hold).await?;
     Ok(StepOutcome::with_message(format!("token {} has a new password", token.name)))
 }
 
-/// The prefix of the names of all that belongs to it: the name's beginning and five letters.
+/// Records the prefix of all resource names: the beginning of the cluster's name and five characters.
 pub(crate) async fn infra_id(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let fresh = format!("{}-{}", name_part(&ours.document().name), cx.draw("infra-id", 5));
+    let snapshot = cx.life.snapshot().await?;
+    let fresh = format!("{}-{}", name_part(&snapshot.document().name), cx.derive_suffix("infra-id", 5));
     let recorded = cx
         .life
         .record(step.hold, |record| {
@@ -79,7 +80,7 @@ pub(crate) async fn infra_id(cx: Arc<Context>, step: StepContext) -> Result<Step
     Ok(StepOutcome::with_message(recorded.infra_id.unwrap_or_default()))
 }
 
-/// What of a cluster's name can be part of a host's name: it begins with a letter, which not every cluster's name does.
+/// The part of a cluster's name that is valid in a host name, which must begin with a letter.
 fn name_part(name: &str) -> String {
     let name = name.to_lowercase();
     let letters = name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' });
@@ -91,12 +92,12 @@ fn name_part(name: &str) -> String {
     if part.is_empty() { "aro".to_owned() } else { part.to_owned() }
 }
 
-/// The key by which its machines are reached.
+/// Ensures the SSH key of the machines.
 pub(crate) async fn ssh_key(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     ensure_key(&cx, &step, secrets::SSH_KEY).await
 }
 
-/// Draws a private key, once, and seals it.
+/// Generates and seals a private key, unless it exists.
 pub(crate) async fn ensure_key(
     cx: &Context,
     step: &StepContext,
@@ -106,15 +107,16 @@ pub(crate) async fn ensure_key(
         return done();
     }
     let key = rcgen::KeyPair::generate();
-    let key = key.map_err(|error| StepError::transient("Key", "no key could be drawn").with_source(error))?;
+    let key =
+        key.map_err(|error| StepError::transient("Key", "generating a key failed").with_source(error))?;
     let key = Secret::new(key.serialize_pem().into_bytes());
     cx.life.records.update(step.hold, &[(name, &key)], |_| ()).await?;
     done()
 }
 
-/// The end of the names of its storage accounts.
+/// Records the suffix of the names of the storage accounts.
 pub(crate) async fn storage_suffix(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
-    let fresh = cx.draw("storage-suffix", 10);
+    let fresh = cx.derive_suffix("storage-suffix", 10);
     let recorded = cx
         .life
         .record(step.hold, |record| {
@@ -125,13 +127,13 @@ pub(crate) async fn storage_suffix(cx: Arc<Context>, step: StepContext) -> Resul
     Ok(StepOutcome::with_message(recorded.storage_suffix.unwrap_or_default()))
 }
 
-/// The largest packet of its network.
+/// Records the MTU of the cluster's network.
 pub(crate) async fn mtu(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let path = format!("/subscriptions/{}", ours.document().subscription_id);
+    let snapshot = cx.life.snapshot().await?;
+    let path = format!("/subscriptions/{}", snapshot.document().subscription_id);
     let subscription = cx.life.records.store.subscriptions().find(&path).await.map_err(store_failed)?;
     let large = subscription
-        .is_some_and(|it| it.document.registered_features.iter().any(|feature| feature == LARGE_PACKETS));
+        .is_some_and(|it| it.document.registered_features.iter().any(|feature| feature == LARGE_MTU_FEATURE));
     let recorded = cx
         .life
         .record(step.hold, |record| {
@@ -141,12 +143,12 @@ pub(crate) async fn mtu(cx: Arc<Context>, step: StepContext) -> Result<StepOutco
     Ok(StepOutcome::with_message(format!("{} bytes", recorded.mtu.unwrap_or_default())))
 }
 
-/// The certificates of its API server and its ingress, in the vault.
+/// Ensures the certificates of the API server and the ingress in the vault.
 pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
     shared::ensure_issued(&cx.life).await
 }
 
-/// It is billed from now on.
+/// Opens the billing record.
 pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let record = billing_record(&cx).await?;
     let records = cx.life.records.store.billing().with_lease(step.hold);
@@ -154,10 +156,10 @@ pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<StepO
     done()
 }
 
-/// What is billed for the cluster, from now on.
+/// The cluster's billing record, starting now.
 pub(crate) async fn billing_record(cx: &Context) -> Result<Billing, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let document = ours.document();
+    let snapshot = cx.life.snapshot().await?;
+    let document = snapshot.document();
     let path = format!("/subscriptions/{}", document.subscription_id);
     let subscription = cx.life.records.store.subscriptions().find(&path).await.map_err(store_failed)?;
     Ok(Billing {
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn at_most_three_zones_are_chosen_and_a_size_that_is_not_there_is_refused() {
+    fn at_most_three_zones_are_chosen_and_an_unavailable_size_is_rejected() {
         let size = Size {
             name: "Standard_D8s_v5".to_owned(),
             family: "standardDSv5Family".to_owned(),

@@ -10,7 +10,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Reads `10.0.0.0/22`; none when it is no such text.
+    /// Parses a CIDR such as `10.0.0.0/22`.
     pub(crate) fn parse(text: &str) -> Option<Range> {
         let (address, bits) = text.split_once('/')?;
         let (address, bits) = (address.parse::<Ipv4Addr>().ok()?, bits.parse::<u32>().ok()?);
@@ -18,12 +18,12 @@ impl Range {
         Some(Range { first: u32::from(address) & mask, bits })
     }
 
-    /// How many of its bits are fixed.
+    /// Length of the prefix.
     pub(crate) fn bits(self) -> u32 {
         self.bits
     }
 
-    /// Whether an address is in both.
+    /// Whether the ranges have an address in common.
     pub(crate) fn overlaps(self, other: Range) -> bool {
         let bits = self.bits.min(other.bits);
         let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);

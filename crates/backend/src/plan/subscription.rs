@@ -1,5 +1,5 @@
-//! How the clusters of a subscription that is deleted are removed, in whatever state they are: what is under way on them is
-//! asked to end, and what is at rest is deleted.
+//! The plan that removes the clusters of a deleted subscription in any state: running operations are cancelled, idle clusters are
+//! deleted.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use uuid::Uuid;
 use super::{OPERATION_TIME, step_names};
 use crate::{Context, OperationTiming};
 
-/// Why, in the audit log and in the log of operations that were asked to end.
+/// Reason in the audit log and in the log of cancelled operations.
 const REASON: &str = "its subscription is deleted";
 
 /// The plan that removes the clusters of a subscription.
 ///
-/// While some are left it gives its work back and looks again later, so that it takes no slot from those who remove them.
+/// While clusters are left it releases its work and polls again later, so that it occupies no slot that their removals need.
 pub fn remove_subscription(timing: OperationTiming) -> Plan<Context> {
-    let step = Step::action(step_names::DELETE_CLUSTERS, clusters_are_gone);
-    // Nobody would ask again, so that not even a panic ends it.
+    let step = Step::action(step_names::DELETE_CLUSTERS, remove_clusters);
+    // Nobody could request the removal again, so that not even a panic ends it.
     let on_panic = StepErrorKind::Transient;
     Plan { steps: vec![Step { retry: timing.retry(), on_panic, ..step }], time_limit: OPERATION_TIME }
 }
 
-async fn clusters_are_gone(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
+async fn remove_clusters(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     let subscription =
         cx.life.records.store.subscriptions().get(cx.life.cluster()).await.map_err(store_failed)?;
     let Some(subscription) = subscription else {
@@ -65,26 +65,26 @@ fn scope(subscription: &Subscription) -> String {
     format!("/subscriptions/{}", subscription.subscription_id.to_lowercase())
 }
 
-/// What is to be done about a cluster now.
+/// The next action on a cluster of a deleted subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// Begin its removal.
+enum NextAction {
+    /// Start its removal.
     Delete,
-    /// Forget it; it is not ours to remove.
+    /// Delete the document only: the service does not own an imported cluster.
     Forget,
-    /// Ask what is under way to end.
-    AskEnd(Uuid),
-    /// Wait for what is under way.
+    /// Request the cancellation of the running operation.
+    Cancel(Uuid),
+    /// Wait for the running operation.
     Wait,
 }
 
-fn next(cluster: &Cluster) -> Next {
+fn next_action(cluster: &Cluster) -> NextAction {
     match (cluster.provisioning_state, cluster.operation) {
-        _ if cluster.imported => Next::Forget,
-        (ProvisioningState::Succeeded | ProvisioningState::Failed, _) => Next::Delete,
-        (ProvisioningState::Deleting, _) => Next::Wait,
-        (_, Some(operation)) => Next::AskEnd(operation),
-        (_, None) => Next::Wait,
+        _ if cluster.imported => NextAction::Forget,
+        (ProvisioningState::Succeeded | ProvisioningState::Failed, _) => NextAction::Delete,
+        (ProvisioningState::Deleting, _) => NextAction::Wait,
+        (_, Some(operation)) => NextAction::Cancel(operation),
+        (_, None) => NextAction::Wait,
     }
 }
 
@@ -92,11 +92,11 @@ async fn remove(cx: &Context, read: &VersionedDocument<Cluster>) -> Result<(), S
     let by = AuditContext { reason: REASON.to_owned(), ..cx.life.records.author() };
     let store = &cx.life.records.store;
     let now = cx.life.clock.now();
-    let done = match next(&read.document) {
-        Next::Wait => Ok(()),
-        Next::Forget => store.clusters().forget(read, &by).await,
-        Next::AskEnd(operation) => store.operations().request_cancel(operation, now, &by).await,
-        Next::Delete => {
+    let done = match next_action(&read.document) {
+        NextAction::Wait => Ok(()),
+        NextAction::Forget => store.clusters().forget(read, &by).await,
+        NextAction::Cancel(operation) => store.operations().request_cancel(operation, now, &by).await,
+        NextAction::Delete => {
             let operation = Operation {
                 id: Uuid::now_v7(),
                 cluster: read.uuid,
@@ -121,7 +121,7 @@ async fn remove(cx: &Context, read: &VersionedDocument<Cluster>) -> Result<(), S
         }
     };
     match done {
-        // Somebody changed it meanwhile, or works on it; the next look sees what it has become.
+        // The cluster was changed concurrently; the next poll reads its new state.
         Ok(())
         | Err(StoreError::Changed { .. } | StoreError::Gone { .. } | StoreError::WrongState { .. }) => Ok(()),
         Err(error) => Err(store_failed(error)),

@@ -1,5 +1,5 @@
-//! What a cluster's removal consists of. Everything tolerates that there is nothing (any more): a cluster may be half made, and
-//! a removal may have been interrupted.
+//! The steps of a cluster's removal. Each tolerates missing resources: the creation of the cluster may be incomplete, and an earlier
+//! removal may have been interrupted.
 
 use std::sync::Arc;
 
@@ -14,46 +14,47 @@ use super::network::{change_subnet, subnets};
 use super::{base, done, identities, names, prepare, step_names};
 use crate::Context;
 
-/// Nobody makes anything of it any more.
+/// Stops the installation, if it still runs.
 pub(crate) async fn stop_installer(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     cx.installer.remove(cx.life.cluster()).await?;
     cx.life.connections.forget(cx.life.cluster());
     done()
 }
 
-/// Its names lead nowhere.
+/// Removes the DNS records of the cluster.
 pub(crate) async fn names(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    if !ours.is_domain_managed() {
+    let snapshot = cx.life.snapshot().await?;
+    if !snapshot.is_domain_managed() {
         return Ok(PollStatus::Done(StepOutcome::default()));
     }
     let mut own = Vec::new();
-    for record in names::records(&cx.life, &ours) {
-        // A cluster that was refused for its name has none; what is there is another's.
+    for record in names::records(&cx.life, &snapshot) {
+        // A cluster that was rejected for its domain owns no record; the existing one belongs to another cluster.
         match cx.life.cloud.infrastructure.get(&record).await? {
-            Some(found) if !names::is_own_record(&cx.life, &ours, &found) => {}
+            Some(found) if !names::is_own_record(&cx.life, &snapshot, &found) => {}
             _ => own.push(record),
         }
     }
     remove(&*cx.life.cloud.infrastructure, &own).await
 }
 
-/// Our own way to its API server is gone.
+/// Removes the private endpoint to the API server.
 pub(crate) async fn private_endpoint(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
     remove(&*cx.life.cloud.infrastructure, &[names::private_endpoint(&cx.life)]).await
 }
 
-/// The step that leaves for those after it whether the group is ours.
+/// The step whose memory records whether the cluster owns its resource group.
 const OWNED_BY: StepName = step_names::ENSURE_RESOURCE_GROUP;
 
-/// Makes sure whose the group is, by putting it as it was made: a cloud that does not show it yet, or that has taken our rights
-/// over it, still knows who manages it. Best effort; where it cannot be put, what is seen decides.
+/// Determines whether the cluster owns its resource group, by repeating the PUT that created it: a cloud that does not show the
+/// group yet, or that revoked our permissions on it, still knows who manages it. Best effort: if the PUT fails, the group that GET
+/// returns decides.
 pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let is_ours = match cx.life.cloud.infrastructure.put(base::group_put(&ours)?).await {
+    let snapshot = cx.life.snapshot().await?;
+    let is_own = match cx.life.cloud.infrastructure.put(base::group_request(&snapshot)?).await {
         Ok(_) => true,
         Err(CloudError::InUse { .. })
-            if cx.life.cloud.infrastructure.get(&ours.group()?).await?.is_none() =>
+            if cx.life.cloud.infrastructure.get(&snapshot.group()?).await?.is_none() =>
         {
             return Ok(PollStatus::Waiting("the resource group is being removed".to_owned()));
         }
@@ -61,62 +62,66 @@ pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<Pol
             return Err(error.into());
         }
         Err(_) => {
-            let found = cx.life.cloud.infrastructure.get(&ours.group()?).await?;
-            found.is_some_and(|it| base::is_own_group(&ours, &it))
+            let found = cx.life.cloud.infrastructure.get(&snapshot.group()?).await?;
+            found.is_some_and(|it| base::is_own_group(&snapshot, &it))
         }
     };
-    let said = if is_ours { "it is the cluster's own" } else { "it is not the cluster's own, and stays" };
+    let message = if is_own {
+        "the resource group belongs to the cluster"
+    } else {
+        "the resource group does not belong to the cluster; keeping it"
+    };
     Ok(PollStatus::Done(StepOutcome {
-        memory: json!({ "ours": is_ours }),
-        ..StepOutcome::with_message(said)
+        memory: json!({ "ours": is_own }),
+        ..StepOutcome::with_message(message)
     }))
 }
 
-/// The group that we manage for it, if it is ours.
-fn own_group(step: &StepContext, ours: &ClusterSnapshot) -> Result<Option<ResourceId>, StepError> {
-    let is_ours = step.memory.get(OWNED_BY.as_str()).is_some_and(|it| it["ours"] == true);
-    is_ours.then(|| ours.group()).transpose()
+/// The managed resource group, if the cluster owns it.
+fn own_group(step: &StepContext, snapshot: &ClusterSnapshot) -> Result<Option<ResourceId>, StepError> {
+    let is_own = step.memory.get(OWNED_BY.as_str()).is_some_and(|it| it["ours"] == true);
+    is_own.then(|| snapshot.group()).transpose()
 }
 
-/// What is left in the group; nothing when it is not there.
-async fn left(cx: &Context, step: &StepContext) -> Result<Vec<Resource>, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let Some(group) = own_group(step, &ours)? else { return Ok(Vec::new()) };
+/// Resources left in the group; empty if the group does not exist.
+async fn remaining_resources(cx: &Context, step: &StepContext) -> Result<Vec<Resource>, StepError> {
+    let snapshot = cx.life.snapshot().await?;
+    let Some(group) = own_group(step, &snapshot)? else { return Ok(Vec::new()) };
     match cx.life.cloud.infrastructure.list(&group).await {
         Ok(all) => Ok(all),
-        // Whoever may not even list it has nothing there any more.
+        // Without permission to list the group there is nothing left to remove in it.
         Err(CloudError::NotFound { .. } | CloudError::Denied { .. }) => Ok(Vec::new()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The roles that were given over the group.
+/// Revokes the role assignments on the group.
 pub(crate) async fn role_assignments(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let Some(group) = own_group(&step, &ours)? else { return done() };
-    let given = match cx.life.cloud.identities.role_assignments(&group).await {
-        Ok(given) => given,
+    let snapshot = cx.life.snapshot().await?;
+    let Some(group) = own_group(&step, &snapshot)? else { return done() };
+    let assignments = match cx.life.cloud.identities.role_assignments(&group).await {
+        Ok(assignments) => assignments,
         Err(error) if error.is_not_found() => return done(),
         Err(error) => return Err(error.into()),
     };
-    for role in given.into_iter().filter(|it| it.role != "Owner") {
+    for role in assignments.into_iter().filter(|it| it.role != "Owner") {
         cx.life.cloud.identities.revoke_role(&role.scope, &role.name).await?;
     }
     done()
 }
 
-/// At which level a resource is removed; lower ones first.
+/// Order in which resources are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Machines,
-    Middle,
-    Guards,
+    Others,
+    SecurityGroups,
 }
 
 fn level(kind: ResourceKind) -> Level {
     match kind {
         ResourceKind::Machine | ResourceKind::PrivateEndpoint => Level::Machines,
-        ResourceKind::SecurityGroup => Level::Guards,
+        ResourceKind::SecurityGroup => Level::SecurityGroups,
         ResourceKind::ResourceGroup
         | ResourceKind::VirtualNetwork
         | ResourceKind::Subnet
@@ -129,37 +134,39 @@ fn level(kind: ResourceKind) -> Level {
         | ResourceKind::StorageAccount
         | ResourceKind::Disk
         | ResourceKind::DiskEncryptionSet
-        | ResourceKind::Identity => Level::Middle,
+        | ResourceKind::Identity => Level::Others,
     }
 }
 
 async fn remove_level(cx: &Context, step: &StepContext, wanted: Level) -> Result<PollStatus, StepError> {
-    let all = left(cx, step).await?;
+    let all = remaining_resources(cx, step).await?;
     let ids: Vec<ResourceId> =
         all.into_iter().filter(|it| level(it.properties.kind()) == wanted).map(|it| it.id).collect();
     remove(&*cx.life.cloud.infrastructure, &ids).await
 }
 
-/// The machines, and private ways to others.
+/// Removes the machines and private endpoints.
 pub(crate) async fn machines(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     remove_level(&cx, &step, Level::Machines).await
 }
 
-/// All that nothing stands on any more.
+/// Removes all other resources except security groups, which subnets still reference.
 pub(crate) async fn resources(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    remove_level(&cx, &step, Level::Middle).await
+    remove_level(&cx, &step, Level::Others).await
 }
 
-/// The customer's subnets are as they brought them, as far as our security group goes.
+/// Detaches the cluster's security group from the customer's subnets.
 pub(crate) async fn detach_security_groups(
     cx: Arc<Context>,
     _: StepContext,
 ) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    // Before there was an infra id there was no security group.
-    let Ok(own) = names::security_group(&ours) else { return Ok(PollStatus::Done(StepOutcome::default())) };
-    for id in subnets(&ours)? {
-        // The customer may have removed the subnet.
+    let snapshot = cx.life.snapshot().await?;
+    // Without an infra id no security group was created.
+    let Ok(own) = names::security_group(&snapshot) else {
+        return Ok(PollStatus::Done(StepOutcome::default()));
+    };
+    for id in subnets(&snapshot)? {
+        // The customer may have deleted the subnet.
         let Some(Resource { properties: Properties::Subnet { security_group, .. }, state, .. }) =
             cx.life.cloud.infrastructure.get(&id).await?
         else {
@@ -171,39 +178,39 @@ pub(crate) async fn detach_security_groups(
             }
             continue;
         }
-        let look = change_subnet(&cx, &id, |subnet| *subnet.security_group = None);
-        if let waiting @ PollStatus::Waiting(_) = look.await? {
+        let update = change_subnet(&cx, &id, |subnet| *subnet.security_group = None);
+        if let waiting @ PollStatus::Waiting(_) = update.await? {
             return Ok(waiting);
         }
     }
     Ok(PollStatus::Done(StepOutcome::default()))
 }
 
-/// The security groups.
+/// Removes the security groups.
 pub(crate) async fn security_groups(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    remove_level(&cx, &step, Level::Guards).await
+    remove_level(&cx, &step, Level::SecurityGroups).await
 }
 
-/// The group itself, with whatever somebody put into it since, and with what the cloud did not show.
+/// Removes the group itself, with resources that others added and that the cloud did not list.
 pub(crate) async fn resource_group(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    match own_group(&step, &ours)? {
+    let snapshot = cx.life.snapshot().await?;
+    match own_group(&step, &snapshot)? {
         Some(group) => remove(&*cx.life.cloud.infrastructure, &[group]).await,
         None => Ok(PollStatus::Done(StepOutcome::default())),
     }
 }
 
-/// The tokens of its service accounts speak for no identity of the customer's any more. Best effort: the identities are the
-/// customer's, and tokens of a cluster that is gone are good for nothing.
+/// Removes the cluster's federated credentials from the customer's identities. Best effort: the identities belong to the customer,
+/// and the tokens of a deleted cluster are not accepted anywhere.
 pub(crate) async fn federated_credentials(
     cx: Arc<Context>,
     _: StepContext,
 ) -> Result<StepOutcome, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let Identity::Workload { platform, .. } = &ours.spec().identity else { return done() };
+    let snapshot = cx.life.snapshot().await?;
+    let Identity::Workload { platform, .. } = &snapshot.spec().identity else { return done() };
     for (operator, identity) in platform {
         if let Err(error) = unfederate(&cx, &identity.resource_id).await {
-            tracing::warn!(cluster.id = %cx.life.cluster(), error = %error.full_message(), "The federated credentials of {operator} of cluster {} stay", ours.document().name);
+            tracing::warn!(cluster.id = %cx.life.cluster(), error = %error.full_message(), "Removing the federated credentials of operator {operator} of cluster {} failed; they remain", snapshot.document().name);
         }
     }
     done()
@@ -216,7 +223,7 @@ async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
     else {
         return Ok(());
     };
-    let (own, before) = (identities::own_prefix(cx), federated.len());
+    let (own, before) = (identities::credential_prefix(cx), federated.len());
     federated.retain(|name, _| !name.starts_with(&own));
     if federated.len() == before {
         return Ok(());
@@ -226,19 +233,19 @@ async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
     Ok(())
 }
 
-/// The certificate of its identity.
+/// Deletes the certificate of the cluster's identity.
 pub(crate) async fn identity_certificate(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     cx.life.cloud.vault.delete_secret(&cx.life.identity_secret()).await?;
     done()
 }
 
-/// Its certificates.
+/// Deletes the certificates of the API server and the ingress.
 pub(crate) async fn certificates(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     shared::remove(&cx.life).await?;
     done()
 }
 
-/// The token by which it pulled images; its name was recorded before it was made.
+/// Deletes the registry token; its name is recorded before the token is created.
 pub(crate) async fn registry_token(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     if let Some(token) = &cx.life.snapshot().await?.record().registry_token {
         cx.life.cloud.registry.delete_token(&token.name).await?;
@@ -246,7 +253,7 @@ pub(crate) async fn registry_token(cx: Arc<Context>, _: StepContext) -> Result<S
     done()
 }
 
-/// It is billed no longer.
+/// Closes the billing record.
 pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let record = prepare::billing_record(&cx).await?;
     let records = cx.life.records.store.billing().with_lease(step.hold);

@@ -1,7 +1,8 @@
-//! The first step of a create and an update: whether the cloud has, and lets us and the cluster use, what the customer named.
+//! The first step of a create and an update: validates that the resources in the customer's request exist, and that the service
+//! and the cluster may use them.
 //!
-//! Facts are gathered, a pure function says what is wrong with them. Rights that were just given take minutes to spread: while
-//! they may still be on their way they are waited for, afterwards their absence is the customer's to mend.
+//! Facts are gathered first, pure functions check them. Permissions that were just granted take minutes to propagate: the step
+//! waits for missing ones until the propagation timeout, and then reports them to the customer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,52 +25,60 @@ use crate::Context;
 const MASTER_SUBNET: &str = "properties.masterProfile.subnetId";
 const PRINCIPAL: &str = "properties.servicePrincipalProfile";
 const OUTBOUND: &str = "properties.networkProfile.loadBalancerProfile.managedOutboundIps.count";
-/// A subnet of fewer addresses than this has no room for a pool.
+/// Longest prefix of a subnet: a smaller subnet has too few addresses for a pool.
 const SUBNET_BITS_MAX: u32 = 27;
 
-/// What is wrong with what the customer named: a code, a sentence, a field. Rights may come late, the rest will not.
+/// An error in the customer's request or in the resources that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wrong {
+struct InvalidInput {
     code: &'static str,
     message: String,
+    /// Path of the field in the request.
     target: String,
-    may_spread: bool,
+    /// Whether it is a missing permission, which may only need time to propagate.
+    may_propagate: bool,
 }
 
-impl Wrong {
-    fn new(code: &'static str, target: &str, message: String) -> Wrong {
-        Wrong { code, message, target: target.to_owned(), may_spread: false }
+impl InvalidInput {
+    fn new(code: &'static str, target: &str, message: String) -> InvalidInput {
+        InvalidInput { code, message, target: target.to_owned(), may_propagate: false }
     }
 }
 
-/// Looks at everything that the customer named.
+/// Validates the resources in the customer's request.
 pub(crate) async fn resources(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    match first_wrong(&cx, &ours).await? {
-        None => Ok(PollStatus::Done(StepOutcome::with_message(
-            "all that the cluster needs is there and may be used",
-        ))),
-        Some(wrong) if wrong.may_spread && cx.may_still_spread() => Ok(PollStatus::Waiting(wrong.message)),
-        Some(wrong) => Err(user_error(wrong.code, wrong.message, Some(&wrong.target))),
+    let snapshot = cx.life.snapshot().await?;
+    match first_invalid(&cx, &snapshot).await? {
+        None => Ok(PollStatus::Done(StepOutcome::with_message("the resources and permissions are valid"))),
+        Some(invalid) if invalid.may_propagate && cx.may_still_propagate() => {
+            Ok(PollStatus::Waiting(invalid.message))
+        }
+        Some(invalid) => Err(user_error(invalid.code, invalid.message, Some(&invalid.target))),
     }
 }
 
-/// The same before a cluster is made, and first whether its subscription can have it at all. The API has looked at that when it
-/// took the cluster in, as far as the cloud answered it then, and others have asked for theirs since.
-pub(crate) async fn resources_of_new(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    // What was made by an earlier run counts as used, and was looked at before it was made.
-    if ours.record().infra_id.is_none()
-        && let Some(CapacityProblem { code, message, target }) = lack(&cx, &ours).await?
+/// Validates the capacity of the subscription before a cluster is created, and then the same as [`resources`]. The API checks the
+/// capacity too when it accepts the request, as far as the cloud responds in time, but other clusters may have used it since.
+pub(crate) async fn resources_before_create(
+    cx: Arc<Context>,
+    step: StepContext,
+) -> Result<PollStatus, StepError> {
+    let snapshot = cx.life.snapshot().await?;
+    // Resources of an earlier attempt count as used, and were checked before they were created.
+    if snapshot.record().infra_id.is_none()
+        && let Some(CapacityProblem { code, message, target }) = capacity_problem(&cx, &snapshot).await?
     {
         return Err(user_error(code.as_str(), message, target.as_deref()));
     }
     resources(cx, step).await
 }
 
-/// What its subscription cannot have, if anything.
-async fn lack(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<CapacityProblem>, StepError> {
-    let (cloud, spec, document) = (&cx.life.cloud.infrastructure, ours.spec(), ours.document());
+/// The first size, feature, quota or provider that the subscription lacks.
+async fn capacity_problem(
+    cx: &Context,
+    snapshot: &ClusterSnapshot,
+) -> Result<Option<CapacityProblem>, StepError> {
+    let (cloud, spec, document) = (&cx.life.cloud.infrastructure, snapshot.spec(), snapshot.document());
     let (subscription, location) = (&document.subscription_id, &document.location);
     let is_on = |it: Switch| it == Switch::Enabled;
     let masters = Pool::masters(&spec.master.vm_size, is_on(spec.master.encryption_at_host));
@@ -78,8 +87,8 @@ async fn lack(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<CapacityPro
             Pool::workers(at, &it.vm_size, is_on(it.encryption_at_host), u64::from(it.count))
         });
     let pools: Vec<Pool> = std::iter::once(masters).chain(workers).collect();
-    if let Some(lack) = unavailable_size(&cloud.sizes(subscription, location).await?, &pools, location) {
-        return Ok(Some(lack));
+    if let Some(problem) = unavailable_size(&cloud.sizes(subscription, location).await?, &pools, location) {
+        return Ok(Some(problem));
     }
     if pools.iter().any(|it| it.is_encrypted)
         && cloud.feature(subscription, ENCRYPTION_FEATURE).await? != Some(true)
@@ -87,56 +96,65 @@ async fn lack(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<CapacityPro
         return Ok(Some(unregistered_feature()));
     }
     let outbound = spec.network.managed_outbound_ips.unwrap_or(1);
-    if let Some(lack) = exceeded_quota(&cloud.usages(subscription, location).await?, &pools, outbound) {
-        return Ok(Some(lack));
+    if let Some(problem) = exceeded_quota(&cloud.usages(subscription, location).await?, &pools, outbound) {
+        return Ok(Some(problem));
     }
     Ok(unregistered_provider(&cloud.providers(subscription).await?))
 }
 
-async fn first_wrong(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<Wrong>, StepError> {
-    let spec = ours.spec();
+async fn first_invalid(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Option<InvalidInput>, StepError> {
+    let spec = snapshot.spec();
     let credential = cx.life.credential(spec).await?;
-    if let Some(wrong) = principal(cx, spec, &credential).await? {
-        return Ok(Some(wrong));
+    if let Some(invalid) = principal(cx, spec, &credential).await? {
+        return Ok(Some(invalid));
     }
-    if let Some(wrong) = wrong_ranges(spec) {
-        return Ok(Some(wrong));
+    if let Some(invalid) = check_ranges(spec) {
+        return Ok(Some(invalid));
     }
     let subnets = Subnets::gather(cx, spec).await?;
-    if let Some(wrong) = subnets.wrong(ours) {
-        return Ok(Some(wrong));
+    if let Some(invalid) = subnets.check(snapshot) {
+        return Ok(Some(invalid));
     }
-    // Twice: as the cluster and as ourselves.
-    for (credential, code) in [(&credential, code_of(spec)), (&Credential::Service, SERVICE_RIGHTS)] {
-        for (id, target, actions) in subnets.rights(spec) {
-            if let Some(wrong) = rights(cx, credential, code, &id, &target, &actions).await? {
-                return Ok(Some(wrong));
+    // Permissions of the cluster's identity, then those of the service.
+    for (credential, code) in
+        [(&credential, permission_code(spec)), (&Credential::Service, SERVICE_PERMISSIONS)]
+    {
+        for (id, target, actions) in subnets.required_permissions(spec) {
+            if let Some(invalid) = check_permissions(cx, credential, code, &id, &target, &actions).await? {
+                return Ok(Some(invalid));
             }
         }
     }
-    if let Some(wrong) = disk_encryption_sets(cx, ours, &credential).await? {
-        return Ok(Some(wrong));
+    if let Some(invalid) = disk_encryption_sets(cx, snapshot, &credential).await? {
+        return Ok(Some(invalid));
     }
-    outbound_addresses(cx, ours).await
+    outbound_addresses(cx, snapshot).await
 }
 
-const SERVICE_RIGHTS: &str = "InvalidResourceProviderPermissions";
+const SERVICE_PERMISSIONS: &str = "InvalidResourceProviderPermissions";
 
-fn code_of(spec: &Spec) -> &'static str {
+/// Error code for a missing permission of the cluster's identity.
+fn permission_code(spec: &Spec) -> &'static str {
     match spec.identity {
         Identity::ServicePrincipal { .. } => "InvalidServicePrincipalPermissions",
         Identity::Workload { .. } => "InvalidWorkloadIdentityPermissions",
     }
 }
 
-/// a: the principal is who it says; a': the identities of the platform may be used.
-async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result<Option<Wrong>, StepError> {
+/// Checks the claims of the service principal, or that the platform's identities exist and may be used.
+async fn principal(
+    cx: &Context,
+    spec: &Spec,
+    credential: &Credential,
+) -> Result<Option<InvalidInput>, StepError> {
     match &spec.identity {
         Identity::ServicePrincipal { .. } => match cx.life.cloud.identities.principal(credential).await {
-            Ok(principal) => Ok(wrong_principal(&principal)),
-            Err(error @ CloudError::Credential { .. }) => {
-                Ok(Some(Wrong::new("InvalidServicePrincipalCredentials", PRINCIPAL, error.to_string())))
-            }
+            Ok(principal) => Ok(check_principal(&principal)),
+            Err(error @ CloudError::Credential { .. }) => Ok(Some(InvalidInput::new(
+                "InvalidServicePrincipalCredentials",
+                PRINCIPAL,
+                error.to_string(),
+            ))),
             Err(error) => Err(error.into()),
         },
         Identity::Workload { platform, .. } => {
@@ -148,10 +166,14 @@ async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result
                 let code = "InvalidClusterMSIPermissions";
                 let Some(found) = cx.life.cloud.infrastructure.get(&id).await? else {
                     let message = format!("The identity {id} of operator {operator} was not found.");
-                    return Ok(Some(Wrong::new("InvalidWorkloadIdentityPermissions", &target, message)));
+                    return Ok(Some(InvalidInput::new(
+                        "InvalidWorkloadIdentityPermissions",
+                        &target,
+                        message,
+                    )));
                 };
-                if let Some(wrong) = wrong_federation(&found, operator, &issuer(cx), &target) {
-                    return Ok(Some(wrong));
+                if let Some(invalid) = check_federation(&found, operator, &issuer(cx), &target) {
+                    return Ok(Some(invalid));
                 }
                 let actions = [
                     "Microsoft.ManagedIdentity/userAssignedIdentities/read",
@@ -159,8 +181,9 @@ async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result
                     "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write",
                     "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/delete",
                 ];
-                if let Some(wrong) = rights(cx, credential, code, &id, &target, &actions).await? {
-                    return Ok(Some(wrong));
+                if let Some(invalid) = check_permissions(cx, credential, code, &id, &target, &actions).await?
+                {
+                    return Ok(Some(invalid));
                 }
             }
             Ok(None)
@@ -168,8 +191,8 @@ async fn principal(cx: &Context, spec: &Spec, credential: &Credential) -> Result
     }
 }
 
-/// An operator's identity must speak for this cluster alone: whoever else it lets in could act as the operator.
-fn wrong_federation(identity: &Resource, operator: &str, issuer: &str, target: &str) -> Option<Wrong> {
+/// Checks that an operator's identity is federated with this cluster only: another issuer could act as the operator.
+fn check_federation(identity: &Resource, operator: &str, issuer: &str, target: &str) -> Option<InvalidInput> {
     let Properties::Identity { federated, .. } = &identity.properties else { return None };
     let own = format!("{issuer}|");
     let foreign = federated.keys().find(|name| !name.starts_with(&own))?;
@@ -178,60 +201,60 @@ fn wrong_federation(identity: &Resource, operator: &str, issuer: &str, target: &
          it.",
         identity.id
     );
-    Some(Wrong::new("PlatformWorkloadIdentityContainsInvalidCredential", target, message))
+    Some(InvalidInput::new("PlatformWorkloadIdentityContainsInvalidCredential", target, message))
 }
 
-fn wrong_principal(principal: &Principal) -> Option<Wrong> {
+fn check_principal(principal: &Principal) -> Option<InvalidInput> {
     let claims = ["altsecid", "oid", "puid"];
     if !principal.claims.iter().any(|it| claims.contains(&it.as_str())) {
         let message =
             "The token of the service principal has none of the claims altsecid, oid and puid.".to_owned();
-        return Some(Wrong::new("InvalidServicePrincipalClaims", PRINCIPAL, message));
+        return Some(InvalidInput::new("InvalidServicePrincipalClaims", PRINCIPAL, message));
     }
     let forbidden = "Application.ReadWrite.OwnedBy";
     if principal.directory_roles.iter().any(|it| it == forbidden) {
         let message = format!("The service principal must not hold the application role {forbidden}.");
-        return Some(Wrong::new("InvalidServicePrincipalCredentials", PRINCIPAL, message));
+        return Some(InvalidInput::new("InvalidServicePrincipalCredentials", PRINCIPAL, message));
     }
     None
 }
 
-/// Which of these actions somebody may not do, if any.
-async fn rights(
+/// Checks that a credential has permission for all of these actions on a resource.
+async fn check_permissions(
     cx: &Context,
     credential: &Credential,
     code: &'static str,
     id: &ResourceId,
     target: &str,
     actions: &[&str],
-) -> Result<Option<Wrong>, StepError> {
+) -> Result<Option<InvalidInput>, StepError> {
     let missing: Vec<String> = match cx.life.cloud.identities.permissions(credential, id, actions).await {
-        Ok(answers) => answers.into_iter().filter(|it| !it.allowed).map(|it| it.action).collect(),
+        Ok(permissions) => permissions.into_iter().filter(|it| !it.allowed).map(|it| it.action).collect(),
         Err(CloudError::Denied { action, .. }) => vec![action],
         Err(error) => return Err(error.into()),
     };
-    Ok((!missing.is_empty()).then(|| Wrong {
-        may_spread: true,
-        ..Wrong::new(code, target, format!("Missing on {id}: {}.", missing.join(", ")))
+    Ok((!missing.is_empty()).then(|| InvalidInput {
+        may_propagate: true,
+        ..InvalidInput::new(code, target, format!("Missing on {id}: {}.", missing.join(", ")))
     }))
 }
 
-/// The subnets that the customer named, with the field that names each, and the network that they are in.
+/// The subnets in the customer's request, their virtual networks and the resources attached to them.
 struct Subnets {
-    /// By the field.
+    /// Path of the field in the request, id, and the subnet if it exists.
     subnets: Vec<(String, ResourceId, Option<Resource>)>,
     networks: BTreeMap<String, (ResourceId, Option<Resource>)>,
-    /// Route tables and gateways that are on one of them, and whether they are there.
+    /// Route tables and NAT gateways of the subnets.
     attached: BTreeMap<String, Attached>,
 }
 
-/// What is on a subnet.
+/// A resource attached to a subnet.
 struct Attached {
     id: ResourceId,
-    /// Whose field names the subnet.
+    /// Path of the field that names the subnet.
     field: String,
     kind: Attachment,
-    is_there: bool,
+    exists: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -241,7 +264,7 @@ enum Attachment {
 }
 
 impl Attachment {
-    /// The code and the words when it is missing.
+    /// Error code and noun for a missing resource.
     fn missing(self) -> (&'static str, &'static str) {
         match self {
             Attachment::RouteTable => ("InvalidLinkedRouteTable", "route table"),
@@ -291,8 +314,8 @@ impl Subnets {
                 let table = route_table.iter().map(|id| (Attachment::RouteTable, id));
                 let gateway = nat_gateway.iter().map(|id| (Attachment::NatGateway, id));
                 for (kind, id) in table.chain(gateway) {
-                    let (is_there, id, field) = (cloud.get(id).await?.is_some(), id.clone(), field.clone());
-                    all.attached.entry(id.key()).or_insert(Attached { id, field, kind, is_there });
+                    let (exists, id, field) = (cloud.get(id).await?.is_some(), id.clone(), field.clone());
+                    all.attached.entry(id.key()).or_insert(Attached { id, field, kind, exists });
                 }
             }
             all.subnets.push((field, id, found));
@@ -300,41 +323,41 @@ impl Subnets {
         Ok(all)
     }
 
-    /// What is wrong with them, rights aside.
-    fn wrong(&self, ours: &ClusterSnapshot) -> Option<Wrong> {
-        let spec = ours.spec();
+    /// Checks everything but permissions.
+    fn check(&self, snapshot: &ClusterSnapshot) -> Option<InvalidInput> {
+        let spec = snapshot.spec();
         for (id, found) in self.networks.values() {
             let Some(network) = found else {
                 let message = format!("The virtual network {id} was not found.");
-                return Some(Wrong::new("InvalidLinkedVNet", MASTER_SUBNET, message));
+                return Some(InvalidInput::new("InvalidLinkedVNet", MASTER_SUBNET, message));
             };
-            let location = &ours.document().location;
+            let location = &snapshot.document().location;
             if !network.location.eq_ignore_ascii_case(location) {
                 let there = &network.location;
                 let message =
                     format!("The virtual network {id} is in {there}; the cluster's location is {location}.");
-                return Some(Wrong::new("InvalidLinkedVNet", MASTER_SUBNET, message));
+                return Some(InvalidInput::new("InvalidLinkedVNet", MASTER_SUBNET, message));
             }
         }
-        let own_group = names::security_group(ours).ok();
+        let own_group = names::security_group(snapshot).ok();
         for (field, id, found) in &self.subnets {
             let Some(subnet) = found else {
                 let message = format!("The subnet {id} was not found.");
-                return Some(Wrong::new("InvalidLinkedSubnet", field, message));
+                return Some(InvalidInput::new("InvalidLinkedSubnet", field, message));
             };
-            if let Some(message) = wrong_subnet(id, subnet, spec, own_group.as_ref()) {
-                return Some(Wrong::new("InvalidLinkedVNet", field, message));
+            if let Some(message) = check_subnet(id, subnet, spec, own_group.as_ref()) {
+                return Some(InvalidInput::new("InvalidLinkedVNet", field, message));
             }
         }
-        let missing = self.attached.values().find(|it| !it.is_there);
+        let missing = self.attached.values().find(|it| !it.exists);
         missing.map(|it| {
             let (code, what) = it.kind.missing();
-            Wrong::new(code, &it.field, format!("The {what} {} was not found.", it.id))
+            InvalidInput::new(code, &it.field, format!("The {what} {} was not found.", it.id))
         })
     }
 
-    /// What must be allowed on which of them, with the field at fault.
-    fn rights(&self, spec: &Spec) -> Vec<(ResourceId, String, Vec<&'static str>)> {
+    /// Actions that must be allowed on each resource, with the field to report.
+    fn required_permissions(&self, spec: &Spec) -> Vec<(ResourceId, String, Vec<&'static str>)> {
         let mut wanted = Vec::new();
         for (id, _) in self.networks.values() {
             wanted.push((
@@ -374,17 +397,18 @@ impl Subnets {
     }
 }
 
-/// e: the ranges of pods and services, which are in no subnet.
-fn wrong_ranges(spec: &Spec) -> Option<Wrong> {
+/// Checks that the ranges of pods and services do not overlap.
+fn check_ranges(spec: &Spec) -> Option<InvalidInput> {
     let (pods, services) = (&spec.network.pod_cidr, &spec.network.service_cidr);
-    let overlap =
-        Range::parse(pods).zip(Range::parse(services)).is_some_and(|(one, other)| one.overlaps(other));
+    let overlap = Range::parse(pods)
+        .zip(Range::parse(services))
+        .is_some_and(|(pods, services)| pods.overlaps(services));
     let message = format!("The pod range {pods} overlaps with the service range {services}.");
-    overlap.then(|| Wrong::new("InvalidLinkedVNet", "properties.networkProfile", message))
+    overlap.then(|| InvalidInput::new("InvalidLinkedVNet", "properties.networkProfile", message))
 }
 
-/// e and f: what is wrong with a subnet that is there.
-fn wrong_subnet(
+/// Checks state, range and security group of an existing subnet.
+fn check_subnet(
     id: &ResourceId,
     subnet: &Resource,
     spec: &Spec,
@@ -393,7 +417,7 @@ fn wrong_subnet(
     let Properties::Subnet { address_prefix, security_group, .. } = &subnet.properties else {
         return Some(format!("{id} is not a subnet."));
     };
-    // What we ourselves are changing in it will have settled soon.
+    // The service itself may be updating the subnet.
     if !matches!(subnet.state, ResourceState::Succeeded | ResourceState::Updating) {
         return Some(format!("The subnet {id} is not in state Succeeded."));
     }
@@ -421,13 +445,13 @@ fn wrong_subnet(
     }
 }
 
-/// g: the keys of disks.
+/// Checks that the disk encryption sets exist, are in the cluster's location and may be read.
 async fn disk_encryption_sets(
     cx: &Context,
-    ours: &ClusterSnapshot,
+    snapshot: &ClusterSnapshot,
     credential: &Credential,
-) -> Result<Option<Wrong>, StepError> {
-    let spec = ours.spec();
+) -> Result<Option<InvalidInput>, StepError> {
+    let spec = snapshot.spec();
     let of_master = spec.master.disk_encryption_set_id.iter();
     let of_master = of_master.map(|id| ("properties.masterProfile.diskEncryptionSetId".to_owned(), id));
     let of_workers = spec.workers.iter().enumerate().filter_map(|(index, pool)| {
@@ -439,36 +463,41 @@ async fn disk_encryption_sets(
         let id = resource_id(id)?;
         let Some(set) = cx.life.cloud.infrastructure.get(&id).await? else {
             let message = format!("The disk encryption set {id} was not found.");
-            return Ok(Some(Wrong::new(code, &field, message)));
+            return Ok(Some(InvalidInput::new(code, &field, message)));
         };
-        let location = &ours.document().location;
+        let location = &snapshot.document().location;
         if !set.location.eq_ignore_ascii_case(location) {
             let message = format!(
                 "The disk encryption set {id} is in {}; the cluster's location is {location}.",
                 set.location
             );
-            return Ok(Some(Wrong::new(code, &field, message)));
+            return Ok(Some(InvalidInput::new(code, &field, message)));
         }
-        for (credential, code) in [(credential, code_of(spec)), (&Credential::Service, SERVICE_RIGHTS)] {
+        for (credential, code) in
+            [(credential, permission_code(spec)), (&Credential::Service, SERVICE_PERMISSIONS)]
+        {
             let action = ["Microsoft.Compute/diskEncryptionSets/read"];
-            if let Some(wrong) = rights(cx, credential, code, &id, &field, &action).await? {
-                return Ok(Some(wrong));
+            if let Some(invalid) = check_permissions(cx, credential, code, &id, &field, &action).await? {
+                return Ok(Some(invalid));
             }
         }
     }
     Ok(None)
 }
 
-/// h: room for further public addresses.
-async fn outbound_addresses(cx: &Context, ours: &ClusterSnapshot) -> Result<Option<Wrong>, StepError> {
-    let network = &ours.spec().network;
-    let has = ours.record().effective_outbound_ips.len() as u64;
+/// Checks the quota for additional outbound addresses.
+async fn outbound_addresses(
+    cx: &Context,
+    snapshot: &ClusterSnapshot,
+) -> Result<Option<InvalidInput>, StepError> {
+    let network = &snapshot.spec().network;
+    let has = snapshot.record().effective_outbound_ips.len() as u64;
     let wanted = u64::from(network.managed_outbound_ips.unwrap_or(1));
-    // Before the first deployment the whole quota is looked at: see `resources_of_new`.
+    // Before the first deployment the whole quota is checked: see `resources_before_create`.
     if network.outbound_type != OutboundType::Loadbalancer || has == 0 || wanted <= has {
         return Ok(None);
     }
-    let document = ours.document();
+    let document = snapshot.document();
     let usages = cx.life.cloud.infrastructure.usages(&document.subscription_id, &document.location).await?;
     let full = usages.iter().find(|it| it.quota == "PublicIPAddresses");
     let full = full.filter(|it| wanted - has > it.limit.saturating_sub(it.used));
@@ -479,7 +508,7 @@ async fn outbound_addresses(cx: &Context, ours: &ClusterSnapshot) -> Result<Opti
             it.limit,
             wanted - has
         );
-        Wrong::new("ResourceQuotaExceeded", OUTBOUND, message)
+        InvalidInput::new("ResourceQuotaExceeded", OUTBOUND, message)
     }))
 }
 

@@ -1,4 +1,4 @@
-//! What a customer brings to the simulated cloud, and what the frontend would write when they ask.
+//! The customer's resources in the simulated cloud, and the documents that the frontend writes for their requests.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use crate::service::{LOCATION, service};
 
-/// Makes what a customer brings for a cluster of that name (a group, a network with two subnets, a principal), and the
-/// cluster's document and secrets as the frontend would make them.
-pub(crate) async fn bring(
+/// Creates a customer's resources for a cluster of this name (a group, a network with two subnets, a principal), and returns the
+/// cluster's document and secrets as the frontend writes them.
+pub(crate) async fn prepare(
     cloud: &SimClient,
     subscription: &str,
     name: &str,
@@ -107,7 +107,7 @@ pub(crate) async fn bring(
             spec,
             managed_domain: api::domain::managed(name, &service().domain),
             record: Record::default(),
-            created_by: "trial".to_owned(),
+            created_by: "test".to_owned(),
             provisioned_by: String::new(),
             bucket: 0,
             last_admin_update_error: None,
@@ -117,14 +117,14 @@ pub(crate) async fn bring(
     Ok((cluster, Secrets::from([(secrets::CLIENT_SECRET, secret)])))
 }
 
-/// As [`bring`], for a cluster that works as managed identities: one of its own, and one for each of two operators.
-pub(crate) async fn bring_workload(
+/// As [`prepare`], for a cluster with managed identities: one of its own, and one for each of two operators.
+pub(crate) async fn prepare_workload(
     cloud: &SimClient,
     subscription: &str,
     name: &str,
     now: jiff::Timestamp,
 ) -> Result<(Cluster, Secrets), CloudError> {
-    let (mut cluster, _) = bring(cloud, subscription, name, now).await?;
+    let (mut cluster, _) = prepare(cloud, subscription, name, now).await?;
     let group = ResourceId::group(subscription, &format!("{name}-rg"));
     let identity = async |who: &str| {
         let id = group.sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", who);
@@ -160,8 +160,8 @@ pub(crate) async fn bring_workload(
     Ok((cluster, Secrets::new()))
 }
 
-/// Writes the role sets that say for which service accounts the identities of [`bring_workload`] speak.
-pub(crate) async fn offer_roles(store: &Store) -> Result<(), StoreError> {
+/// Writes the role sets with the service accounts of the identities of [`prepare_workload`].
+pub(crate) async fn write_role_sets(store: &Store) -> Result<(), StoreError> {
     let role = |operator: &str, accounts: &[&str]| OperatorRole {
         operator_name: operator.to_owned(),
         role_definition_name: format!("Azure Red Hat OpenShift {operator}"),
@@ -179,7 +179,7 @@ pub(crate) async fn offer_roles(store: &Store) -> Result<(), StoreError> {
             role("machine-api", &["openshift-machine-api:machine-api-controllers"]),
         ],
     };
-    store.collection::<RoleSet>().put(&set, None, &AuditContext::service("trial")).await.map(drop)
+    store.collection::<RoleSet>().put(&set, None, &AuditContext::service("test")).await.map(drop)
 }
 
 fn operation(cluster: Uuid, path: String, verb: Verb, clock: &dyn Clock) -> Operation {
@@ -205,7 +205,7 @@ fn operation(cluster: Uuid, path: String, verb: Verb, clock: &dyn Clock) -> Oper
     }
 }
 
-/// Asks for a cluster, as a PUT would; the cluster and its operation.
+/// Requests a cluster as a PUT does; returns the cluster and its operation.
 pub(crate) async fn create(
     store: &Store,
     cluster: &Cluster,
@@ -215,11 +215,11 @@ pub(crate) async fn create(
     let uuid = Uuid::now_v7();
     let operation = operation(uuid, cluster.path(), Verb::Create, clock);
     let cluster = Cluster { operation: Some(operation.id), ..cluster.clone() };
-    store.clusters().start_create(&cluster, &operation, secrets, &AuditContext::service("trial")).await?;
+    store.clusters().start_create(&cluster, &operation, secrets, &AuditContext::service("test")).await?;
     Ok((uuid, operation.id))
 }
 
-/// Asks for a change or the removal of a cluster; its operation.
+/// Requests an update or a delete of a cluster; returns its operation.
 pub(crate) async fn change(
     store: &Store,
     read: &VersionedDocument<Cluster>,
@@ -235,7 +235,7 @@ pub(crate) async fn change(
     wanted.operation = Some(operation.id);
     store
         .clusters()
-        .start_update(read, &wanted, &operation, &Secrets::new(), &AuditContext::service("trial"))
+        .start_update(read, &wanted, &operation, &Secrets::new(), &AuditContext::service("test"))
         .await?;
     Ok(operation.id)
 }

@@ -1,18 +1,18 @@
-//! The backend as a whole, on the simulated cloud: clusters from order to removal, subscriptions, every mishap at every step, and
-//! real processes that are killed.
+//! The backend on the simulated cloud: clusters from creation to deletion, subscriptions, every fault at every step, and real
+//! processes that are killed.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "clippy takes only functions marked #[test] for tests, not what they stand on"
+    reason = "clippy takes only functions marked #[test] for tests, not their helpers"
 )]
 
-mod astray;
 mod chaos;
 mod customer;
-mod life;
-mod mishaps;
+mod environment;
+mod lifecycle;
 mod preemption;
 mod removals;
 mod service;
-mod site;
+mod step_faults;
 mod subscriptions;
+mod unusable_clusters;

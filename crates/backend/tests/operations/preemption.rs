@@ -15,44 +15,44 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::site::{Site, eventually};
+use crate::environment::{TestEnvironment, eventually};
 
-/// What the steps of the manifests do: they say that they began, wait for leave to end, and say that they have.
+/// Controls the steps of the manifests: each records its start, waits for permission to finish, and records its end.
 #[derive(Debug)]
 struct Script {
-    told: Mutex<Vec<String>>,
-    leave: Semaphore,
+    events: Mutex<Vec<String>>,
+    permits: Semaphore,
 }
 
 impl Script {
-    fn tell(&self, what: String) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    fn record(&self, event: String) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    fn told(&self) -> Vec<String> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn events(&self) -> Vec<String> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn has_told(&self, what: &str) {
-        eventually(what, async || self.told().iter().any(|it| it == what).then_some(())).await;
+    async fn has_recorded(&self, event: &str) {
+        eventually(event, async || self.events().iter().any(|it| it == event).then_some(())).await;
     }
 
-    /// So many steps may come to their ends.
-    fn let_end(&self, steps: usize) {
-        self.leave.add_permits(steps);
+    /// Permits this number of steps to finish.
+    fn permit(&self, steps: usize) {
+        self.permits.add_permits(steps);
     }
 }
 
 fn plan() -> Plan<Script> {
     let step = |name: &'static str| {
         Step::action(name, move |script: Arc<Script>, _| async move {
-            script.tell(format!("{name} begins"));
-            script.leave.acquire().await.unwrap().forget();
-            script.tell(format!("{name} ends"));
+            script.record(format!("{name} begins"));
+            script.permits.acquire().await.unwrap().forget();
+            script.record(format!("{name} ends"));
             Ok(StepOutcome::default())
         })
     };
-    // Between two and three no author of this plan would leave the cluster.
+    // There is no safe point between two and three.
     Plan::new()
         .step(step("one"))
         .step(Step { safe_point: false, ..step("two") })
@@ -61,11 +61,11 @@ fn plan() -> Plan<Script> {
 }
 
 /// An actuator in this process, whose every manifest follows the script.
-fn actuator(site: &Site, script: &Arc<Script>) -> (CancellationToken, JoinHandle<()>) {
+fn actuator(environment: &TestEnvironment, script: &Arc<Script>) -> (CancellationToken, JoinHandle<()>) {
     let deps = actuator::Deps {
-        store: site.store.clone(),
+        store: environment.store.clone(),
         tasks: Arc::new(ScriptedTasks::new(script.clone(), |_| Ok(plan()))),
-        clock: site.clock.clone(),
+        clock: environment.clock.clone(),
         metrics: actuator::Metrics::default(),
         config: actuator::Config { slots: 4, timing: Timing::default() },
         owner: Uuid::new_v4(),
@@ -80,92 +80,101 @@ fn actuator(site: &Site, script: &Arc<Script>) -> (CancellationToken, JoinHandle
     (stop, running)
 }
 
-async fn ask(site: &Site, cluster: Uuid) -> Uuid {
-    let asked = manifest(Uuid::now_v7(), cluster, Uuid::from_u128(1), site.clock.now());
-    let id = asked.id;
-    site.store.manifests().create(&[(asked, Vec::new())], &AuditContext::service("test")).await.unwrap();
+async fn request(environment: &TestEnvironment, cluster: Uuid) -> Uuid {
+    let manifest = manifest(Uuid::now_v7(), cluster, Uuid::from_u128(1), environment.clock.now());
+    let id = manifest.id;
+    environment
+        .store
+        .manifests()
+        .create(&[(manifest, Vec::new())], &AuditContext::service("test"))
+        .await
+        .unwrap();
     id
 }
 
-/// A cluster with a manifest in its second step, and who works on both.
-struct Scene {
-    site: Site,
+/// A cluster with a running manifest in its second step and a pending one.
+struct Scenario {
+    environment: TestEnvironment,
     script: Arc<Script>,
     cluster: Uuid,
     running: Uuid,
     pending: Uuid,
 }
 
-impl Scene {
-    async fn set() -> Scene {
-        let site = Site::new().await;
-        let script = Arc::new(Script { told: Mutex::default(), leave: Semaphore::new(0) });
-        site.backend();
-        actuator(&site, &script);
-        let (cluster, made) = site.create("shared").await;
-        site.succeeds(made).await;
-        let running = ask(&site, cluster).await;
-        let pending = ask(&site, cluster).await;
-        script.let_end(1);
-        script.has_told("two begins").await;
-        Scene { site, script, cluster, running, pending }
+impl Scenario {
+    async fn start() -> Scenario {
+        let environment = TestEnvironment::new().await;
+        let script = Arc::new(Script { events: Mutex::default(), permits: Semaphore::new(0) });
+        environment.backend();
+        actuator(&environment, &script);
+        let (cluster, operation) = environment.create("shared").await;
+        environment.succeeds(operation).await;
+        let running = request(&environment, cluster).await;
+        let pending = request(&environment, cluster).await;
+        script.permit(1);
+        script.has_recorded("two begins").await;
+        Scenario { environment, script, cluster, running, pending }
     }
 
     async fn work(&self, id: Uuid) -> store::WorkView {
-        self.site.store.work(id).await.unwrap().unwrap()
+        self.environment.store.work(id).await.unwrap().unwrap()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_goes_ahead_of_a_manifest_at_its_next_safe_point_and_the_manifest_goes_on_behind_it() {
-    let scene = Scene::set().await;
-    let Scene { site, script, .. } = &scene;
-    let updated = site.change(scene.cluster, Verb::Update, |_| ()).await;
-    // Neither in a step nor between two and three is the cluster left.
-    script.let_end(1);
-    script.has_told("three begins").await;
-    assert_eq!(scene.work(updated).await.state, WorkState::Pending, "nobody works beside the manifest");
-    assert_eq!(scene.work(scene.running).await.state, WorkState::InProgress);
-    script.let_end(1);
-    site.succeeds(updated).await;
-    let read = site.cluster(scene.cluster).await.unwrap().document;
+async fn an_update_preempts_a_manifest_at_its_next_safe_point_and_the_manifest_continues_after_it() {
+    let scenario = Scenario::start().await;
+    let Scenario { environment, script, .. } = &scenario;
+    let updated = environment.change(scenario.cluster, Verb::Update, |_| ()).await;
+    // The manifest is preempted neither in a step nor between two and three.
+    script.permit(1);
+    script.has_recorded("three begins").await;
+    assert_eq!(
+        scenario.work(updated).await.state,
+        WorkState::Pending,
+        "no other work runs beside the manifest"
+    );
+    assert_eq!(scenario.work(scenario.running).await.state, WorkState::InProgress);
+    script.permit(1);
+    environment.succeeds(updated).await;
+    let read = environment.cluster(scenario.cluster).await.unwrap().document;
     assert_eq!(read.provisioning_state, ProvisioningState::Succeeded);
-    script.has_told("four begins").await;
-    let began = scene.work(updated).await.started.unwrap();
-    script.let_end(100);
-    for manifest in [scene.running, scene.pending] {
+    script.has_recorded("four begins").await;
+    let began = scenario.work(updated).await.started.unwrap();
+    script.permit(100);
+    for manifest in [scenario.running, scenario.pending] {
         eventually("the manifest is done", async || {
-            let work = scene.work(manifest).await;
+            let work = scenario.work(manifest).await;
             assert!(!work.state.is_terminal() || work.state == WorkState::Completed, "{work:?}");
             work.state.is_terminal().then_some(())
         })
         .await;
-        assert_eq!(scene.work(manifest).await.attempt, 1, "to step aside costs no attempt");
+        assert_eq!(scenario.work(manifest).await.attempt, 1, "a preemption costs no attempt");
     }
     let each = ["one", "two", "three", "four"];
     let once: Vec<String> =
         each.iter().flat_map(|step| [format!("{step} begins"), format!("{step} ends")]).collect();
-    // The begun manifest went on behind the operation and before the fresh one, and no step of either was done again.
-    assert_eq!(script.told(), [once.clone(), once].concat());
-    let first = scene.work(scene.running).await;
+    // The started manifest continued after the operation and before the pending one, and no step ran twice.
+    assert_eq!(script.events(), [once.clone(), once].concat());
+    let first = scenario.work(scenario.running).await;
     assert!(first.started.unwrap() < began && began < first.finished.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delete_goes_ahead_of_maintenance_and_withdraws_it() {
-    let scene = Scene::set().await;
-    let Scene { site, script, .. } = &scene;
-    let removed = site.change(scene.cluster, Verb::Delete, |_| ()).await;
-    script.let_end(2);
-    site.succeeds(removed).await;
-    assert!(site.cluster(scene.cluster).await.is_none());
-    for manifest in [scene.running, scene.pending] {
-        eventually("the manifest is withdrawn", async || {
-            let work = scene.work(manifest).await;
+async fn a_delete_preempts_maintenance_and_cancels_it() {
+    let scenario = Scenario::start().await;
+    let Scenario { environment, script, .. } = &scenario;
+    let removed = environment.change(scenario.cluster, Verb::Delete, |_| ()).await;
+    script.permit(2);
+    environment.succeeds(removed).await;
+    assert!(environment.cluster(scenario.cluster).await.is_none());
+    for manifest in [scenario.running, scenario.pending] {
+        eventually("the manifest is cancelled", async || {
+            let work = scenario.work(manifest).await;
             work.state.is_terminal().then_some(work)
         })
         .await;
-        assert_eq!(scene.work(manifest).await.state, WorkState::Cancelled);
+        assert_eq!(scenario.work(manifest).await.state, WorkState::Cancelled);
     }
-    assert!(!script.told().contains(&"four begins".to_owned()), "{:?}", script.told());
+    assert!(!script.events().contains(&"four begins".to_owned()), "{:?}", script.events());
 }

@@ -1,4 +1,4 @@
-//! A subscription that is deleted takes its clusters along, in whatever state they are.
+//! Deleting a subscription removes its clusters in any state.
 
 use std::sync::Arc;
 
@@ -11,39 +11,39 @@ use steps::engine::{Journal, progress};
 use store::{AuditContext, ListOptions};
 use uuid::Uuid;
 
-use crate::site::{LeapingClock, Site, eventually};
+use crate::environment::{AdvancingClock, TestEnvironment, eventually};
 
-const DOOMED: &str = "22222222-2222-2222-2222-222222222222";
+const DELETED_SUBSCRIPTION: &str = "22222222-2222-2222-2222-222222222222";
 
-async fn state(site: &Site, id: Uuid) -> (ProvisioningState, Option<ProvisioningState>) {
-    let cluster = site.cluster(id).await.unwrap().document;
+async fn state(environment: &TestEnvironment, id: Uuid) -> (ProvisioningState, Option<ProvisioningState>) {
+    let cluster = environment.cluster(id).await.unwrap().document;
     (cluster.provisioning_state, cluster.failed_provisioning_state)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are() {
+async fn a_deleted_subscription_removes_its_clusters_in_any_state() {
     use ProvisioningState::{Creating, Failed, Succeeded};
-    let clock = Arc::new(LeapingClock::default());
-    let site = Site::by(clock.clone()).await;
+    let clock = Arc::new(AdvancingClock::default());
+    let environment = TestEnvironment::with_clock(clock.clone()).await;
     let mut all: Vec<(String, Uuid)> = Vec::new();
 
-    // One that was given up after all its attempts: the cloud never let anything be made in its group.
-    let refuses =
+    // A create that failed after all attempts: the cloud rejected every resource in its group.
+    let unavailable =
         FaultRule::new(CloudFault::Unavailable { when: FaultTiming::Before }).on("put").about("aro-spent");
-    let (spent, operation) = site.create_as(DOOMED, "spent", |_| ()).await;
-    site.cloud.inject(refuses).await.unwrap();
-    assert_eq!(site.attempted(operation, 100, &clock).await.len(), 4);
-    assert_eq!(site.store.work(operation).await.unwrap().unwrap().state, WorkState::RetriesExceeded);
-    assert_eq!(state(&site, spent).await, (Failed, Some(Creating)));
-    site.cloud.clear_faults().await.unwrap();
+    let (spent, operation) = environment.create_as(DELETED_SUBSCRIPTION, "spent", |_| ()).await;
+    environment.cloud.inject(unavailable).await.unwrap();
+    assert_eq!(environment.run_attempts(operation, 100, &clock).await.len(), 4);
+    assert_eq!(environment.store.work(operation).await.unwrap().unwrap().state, WorkState::RetriesExceeded);
+    assert_eq!(state(&environment, spent).await, (Failed, Some(Creating)));
+    environment.cloud.clear_faults().await.unwrap();
     all.push(("spent".to_owned(), spent));
 
-    // Five that are well, and six whose installation failed, each at another stage.
-    let (stop, backend) = site.backend();
+    // Five that succeeded, and six whose installation failed, each at another stage.
+    let (stop, backend) = environment.backend();
     let mut operations = Vec::new();
     for index in 0..5 {
         let name = format!("good{index}");
-        let (id, made) = site.create_as(DOOMED, &name, |_| ()).await;
+        let (id, made) = environment.create_as(DELETED_SUBSCRIPTION, &name, |_| ()).await;
         all.push((name, id));
         operations.push(made);
     }
@@ -56,21 +56,22 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
         InstallStage::Operators,
     ] {
         let name = format!("bad-{}", stage.as_str().to_lowercase());
-        site.fail_installation(&name, stage).await;
-        let (id, made) = site.create_as(DOOMED, &name, |_| ()).await;
+        environment.fail_installation(&name, stage).await;
+        let (id, made) = environment.create_as(DELETED_SUBSCRIPTION, &name, |_| ()).await;
         all.push((name, id));
         operations.push(made);
     }
     for operation in operations {
-        site.ended(operation).await;
+        environment.finished(operation).await;
     }
     for (name, id) in &all[1..] {
         let expect = if name.starts_with("good") { (Succeeded, None) } else { (Failed, Some(Creating)) };
-        assert_eq!(state(&site, *id).await, expect, "{name}");
+        assert_eq!(state(&environment, *id).await, expect, "{name}");
     }
 
-    // Three that are half made, and whose backend dies over it.
-    site.cloud
+    // Three whose creation is interrupted by the end of their backend.
+    environment
+        .cloud
         .inject(
             FaultRule::new(CloudFault::Delayed { millis: 60_000, when: FaultTiming::Before }).on("install"),
         )
@@ -78,9 +79,9 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
         .unwrap();
     for index in 0..3 {
         let name = format!("half{index}");
-        let (id, made) = site.create_as(DOOMED, &name, |_| ()).await;
-        eventually("it is half made", async || {
-            let work = site.store.work(made).await.ok()??;
+        let (id, made) = environment.create_as(DELETED_SUBSCRIPTION, &name, |_| ()).await;
+        eventually("the create is half done", async || {
+            let work = environment.store.work(made).await.ok()??;
             progress(&Journal::read(work.checkpoint.as_ref())).filter(|it| it.percent() > 40)
         })
         .await;
@@ -88,40 +89,47 @@ async fn a_deleted_subscription_removes_its_clusters_in_whatever_state_they_are(
     }
     backend.abort();
     drop(stop);
-    site.cloud.clear_faults().await.unwrap();
-    clock.leap(SignedDuration::from_secs(10));
+    environment.cloud.clear_faults().await.unwrap();
+    clock.advance(SignedDuration::from_secs(10));
 
-    // One that is to be changed, one that is to be removed, and five that were just ordered: nothing of that is begun.
+    // A pending update, a pending delete and five pending creates.
     for (index, verb) in [(1, Verb::Update), (2, Verb::Delete)] {
-        site.change(all[index].1, verb, |_| ()).await;
+        environment.change(all[index].1, verb, |_| ()).await;
     }
     for index in 0..5 {
         let name = format!("new{index}");
-        let (id, _) = site.create_as(DOOMED, &name, |_| ()).await;
+        let (id, _) = environment.create_as(DELETED_SUBSCRIPTION, &name, |_| ()).await;
         all.push((name, id));
     }
     assert_eq!(all.len(), 20);
     for (name, id) in all.iter().filter(|(name, _)| name.starts_with("half") || name.starts_with("new")) {
-        assert_eq!(state(&site, *id).await, (Creating, None), "{name}");
+        assert_eq!(state(&environment, *id).await, (Creating, None), "{name}");
     }
 
     let subscription = Subscription {
-        subscription_id: DOOMED.to_owned(),
+        subscription_id: DELETED_SUBSCRIPTION.to_owned(),
         state: SubscriptionState::Deleted,
         tenant_id: None,
         registered_features: Vec::new(),
         body: serde_json::Value::Null,
     };
-    site.store.subscriptions().put(&subscription, None, &AuditContext::service("test")).await.unwrap();
-    let (_stop, _backend) = site.backend();
+    environment.store.subscriptions().put(&subscription, None, &AuditContext::service("test")).await.unwrap();
+    let (_stop, _backend) = environment.backend();
     eventually("no clusters are left", async || {
-        let scope = Some(format!("/subscriptions/{DOOMED}"));
-        let left =
-            site.store.clusters().list(ListOptions { scope, limit: 100, ..ListOptions::default() }).await;
+        let scope = Some(format!("/subscriptions/{DELETED_SUBSCRIPTION}"));
+        let left = environment
+            .store
+            .clusters()
+            .list(ListOptions { scope, limit: 100, ..ListOptions::default() })
+            .await;
         left.ok().filter(|it| it.items.is_empty()).map(drop)
     })
     .await;
     for (name, id) in &all {
-        assert_eq!(site.left_of(name, *id, DOOMED).await, Vec::<String>::new(), "{name}");
+        assert_eq!(
+            environment.remaining_resources(name, *id, DELETED_SUBSCRIPTION).await,
+            Vec::<String>::new(),
+            "{name}"
+        );
     }
 }

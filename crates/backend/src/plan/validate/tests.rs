@@ -15,7 +15,7 @@ fn principal(claims: &[&str], roles: &[&str]) -> Principal {
 
 #[test]
 fn a_principal_needs_one_of_three_claims_and_must_not_own_applications() {
-    let code = |claims: &[&str], roles: &[&str]| wrong_principal(&principal(claims, roles)).map(|it| it.code);
+    let code = |claims: &[&str], roles: &[&str]| check_principal(&principal(claims, roles)).map(|it| it.code);
     for claim in ["altsecid", "oid", "puid"] {
         assert_eq!(code(&[claim], &[]), None);
     }
@@ -86,7 +86,7 @@ fn an_operators_identity_lets_in_nobody_but_this_cluster() {
         }
     };
     let code = |names: &[&str]| {
-        wrong_federation(&identity(names), "image-registry", "https://oidc/us", "t").map(|it| it.code)
+        check_federation(&identity(names), "image-registry", "https://oidc/us", "t").map(|it| it.code)
     };
     assert_eq!(code(&[]), None);
     assert_eq!(code(&["https://oidc/us|image-registry"]), None);
@@ -98,24 +98,24 @@ fn an_operators_identity_lets_in_nobody_but_this_cluster() {
 #[test]
 fn a_subnet_must_be_large_apart_settled_and_guarded_as_was_said() {
     let own = ResourceId::group("s", "g").sibling("Microsoft.Network", "networkSecurityGroups", "own");
-    let wrong = |prefix: &str, group: Option<&str>, state: ResourceState, own_groups: Switch| {
+    let invalid = |prefix: &str, group: Option<&str>, state: ResourceState, own_groups: Switch| {
         let (id, resource) = subnet(prefix, group, state);
-        wrong_subnet(&id, &resource, &spec(own_groups), Some(&own)).unwrap_or_default()
+        check_subnet(&id, &resource, &spec(own_groups), Some(&own)).unwrap_or_default()
     };
     use Switch::{Disabled, Enabled};
-    assert_eq!(wrong("10.0.0.0/27", None, ResourceState::Succeeded, Disabled), "");
-    assert_eq!(wrong("10.0.0.0/23", Some("own"), ResourceState::Succeeded, Disabled), "");
-    assert_eq!(wrong("10.0.0.0/23", Some("theirs"), ResourceState::Succeeded, Enabled), "");
-    assert!(wrong("10.0.0.0/28", None, ResourceState::Succeeded, Disabled).contains("/27 or larger"));
-    assert!(wrong("10.129.0.0/24", None, ResourceState::Succeeded, Disabled).contains("pod range"));
-    assert!(wrong("172.30.9.0/24", None, ResourceState::Succeeded, Disabled).contains("service range"));
-    assert!(wrong("10.0.0.0/23", None, ResourceState::Creating, Disabled).contains("Succeeded"));
+    assert_eq!(invalid("10.0.0.0/27", None, ResourceState::Succeeded, Disabled), "");
+    assert_eq!(invalid("10.0.0.0/23", Some("own"), ResourceState::Succeeded, Disabled), "");
+    assert_eq!(invalid("10.0.0.0/23", Some("theirs"), ResourceState::Succeeded, Enabled), "");
+    assert!(invalid("10.0.0.0/28", None, ResourceState::Succeeded, Disabled).contains("/27 or larger"));
+    assert!(invalid("10.129.0.0/24", None, ResourceState::Succeeded, Disabled).contains("pod range"));
+    assert!(invalid("172.30.9.0/24", None, ResourceState::Succeeded, Disabled).contains("service range"));
+    assert!(invalid("10.0.0.0/23", None, ResourceState::Creating, Disabled).contains("Succeeded"));
     assert!(
-        wrong("10.0.0.0/23", Some("theirs"), ResourceState::Succeeded, Disabled).contains("must not have")
+        invalid("10.0.0.0/23", Some("theirs"), ResourceState::Succeeded, Disabled).contains("must not have")
     );
-    assert!(wrong("10.0.0.0/23", None, ResourceState::Succeeded, Enabled).contains("must have"));
+    assert!(invalid("10.0.0.0/23", None, ResourceState::Succeeded, Enabled).contains("must have"));
     let rules: Vec<SecurityRule> = Vec::new();
     let (id, mut odd) = subnet("10.0.0.0/23", None, ResourceState::Succeeded);
     odd.properties = Properties::SecurityGroup { rules };
-    assert!(wrong_subnet(&id, &odd, &spec(Disabled), None).is_some());
+    assert!(check_subnet(&id, &odd, &spec(Disabled), None).is_some());
 }

@@ -1,7 +1,7 @@
-//! A backend or an actuator that a test starts and kills, on a store and a simulated cloud that the test holds. It ends when its
-//! input does, so it never outlives a test that was itself killed.
+//! A backend or an actuator that a test starts and kills, on the test's store and simulated cloud. It stops at the end of its input, so
+//! that it never outlives a killed test.
 //!
-//! `hands backend|actuator URL KEYFILE CLOUD TOKEN LEASE_MS`
+//! `service_process backend|actuator URL KEYFILE CLOUD TOKEN LEASE_MS`
 
 use std::io::Read as _;
 use std::path::Path;
@@ -25,16 +25,16 @@ use uuid::Uuid;
 #[path = "../tests/operations/service.rs"]
 mod service;
 
-/// What both are made of.
-struct Ground {
+/// Dependencies of both services.
+struct SharedDeps {
     store: Store,
     cloud: SimClient,
     clock: SharedClock,
     timing: Timing,
 }
 
-fn backend(ground: Ground) -> Deps {
-    let Ground { store, cloud, clock, timing } = ground;
+fn backend(shared: SharedDeps) -> Deps {
+    let SharedDeps { store, cloud, clock, timing } = shared;
     Deps {
         connections: Arc::new(ClusterConnections::new(
             store.reader(),
@@ -48,17 +48,17 @@ fn backend(ground: Ground) -> Deps {
         service: Arc::new(service::service()),
         clock,
         metrics: Metrics::default(),
-        // Two of them work on what there is, so that both are met by a kill.
+        // Few slots, so that two processes share the work and kills hit both.
         config: Config { slots: 8, timing, operation_timing: service::quick_timing() },
         owner: Uuid::new_v4(),
-        release: "trial".to_owned(),
+        release: "test".to_owned(),
         seed: 1,
     }
 }
 
-/// With the catalogue of the product.
-fn actuator(ground: Ground) -> actuator::Deps<actuator::TaskCatalog> {
-    let Ground { store, cloud, clock, timing } = ground;
+/// An actuator with the built-in tasks.
+fn actuator(shared: SharedDeps) -> actuator::Deps<actuator::TaskCatalog> {
+    let SharedDeps { store, cloud, clock, timing } = shared;
     let cloud = Arc::new(cloud);
     let provider = actuator::Provider { vault: cloud.clone(), identities: cloud, store: store.clone() };
     let connections = ClusterConnections::new(
@@ -67,10 +67,10 @@ fn actuator(ground: Ground) -> actuator::Deps<actuator::TaskCatalog> {
         AllowedRisks::default(),
         clock.clone(),
     );
-    let fleet = actuator::TaskCatalog::new(store.reader(), connections, clock.clone());
+    let tasks = actuator::TaskCatalog::new(store.reader(), connections, clock.clone());
     actuator::Deps {
         store,
-        tasks: Arc::new(fleet.with_provider(provider)),
+        tasks: Arc::new(tasks.with_provider(provider)),
         clock,
         metrics: actuator::Metrics::default(),
         config: actuator::Config { slots: 8, timing },
@@ -82,7 +82,7 @@ fn actuator(ground: Ground) -> actuator::Deps<actuator::TaskCatalog> {
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [role, url, key_file, cloud, token, lease] = arguments.as_slice() else {
-        bail!("usage: hands backend|actuator URL KEYFILE CLOUD TOKEN LEASE_MS")
+        bail!("usage: service_process backend|actuator URL KEYFILE CLOUD TOKEN LEASE_MS")
     };
     let clock: SharedClock = Arc::new(SystemClock);
     let keyring = Keyring::read(Path::new(key_file))?;
@@ -90,20 +90,20 @@ async fn main() -> anyhow::Result<()> {
     let cloud = SimClient::new(cloud, Secret::new(token.clone()))?;
     let lease = Duration::from_millis(lease.parse()?);
     let timing = Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
-    let ground = Ground { store, cloud, clock, timing };
+    let shared = SharedDeps { store, cloud, clock, timing };
     println!("ready");
-    let over = CancellationToken::new();
-    let ends = over.clone();
-    // The input ends when the test closes it, or is gone.
+    let shutdown = CancellationToken::new();
+    let input_closed = shutdown.clone();
+    // The input ends when the test closes it, or is killed.
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        ends.cancel();
+        input_closed.cancel();
     });
     match role.as_str() {
-        "backend" => backend::run(backend(ground), over).await?,
-        "actuator" => actuator::run(actuator(ground), over).await?,
+        "backend" => backend::run(backend(shared), shutdown).await?,
+        "actuator" => actuator::run(actuator(shared), shutdown).await?,
         other => bail!("{other} is neither backend nor actuator"),
     }
-    println!("handed back");
+    println!("released");
     Ok(())
 }

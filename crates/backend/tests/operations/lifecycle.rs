@@ -1,4 +1,4 @@
-//! Clusters from order to removal.
+//! Clusters from creation to deletion.
 
 use api::doc::{
     Cluster, Document as _, Identity, ProvisioningState, Switch, Verb, WorkerPool, WorkerPoolStatus, secrets,
@@ -13,17 +13,17 @@ use store::{Secrets, StoreError};
 use uuid::Uuid;
 
 use crate::customer;
+use crate::environment::{SUBSCRIPTION, TestEnvironment, eventually};
 use crate::service::LOCATION;
 use crate::service::service;
-use crate::site::{SUBSCRIPTION, Site, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_is_made_changed_and_removed_and_nothing_of_it_is_left() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    let (id, made) = site.create("one").await;
-    site.succeeds(made).await;
-    let cluster = site.cluster(id).await.unwrap().document;
+async fn a_cluster_is_created_updated_and_deleted_and_leaves_no_resources() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let (id, made) = environment.create("one").await;
+    environment.succeeds(made).await;
+    let cluster = environment.cluster(id).await.unwrap().document;
     assert_eq!((cluster.provisioning_state, cluster.operation), (ProvisioningState::Succeeded, None));
     let record = cluster.provisioned.as_ref().unwrap().record.clone();
     assert!(record.infra_id.is_some() && record.api_ip.is_some() && record.private_endpoint_ip.is_some());
@@ -31,21 +31,21 @@ async fn a_cluster_is_made_changed_and_removed_and_nothing_of_it_is_left() {
     assert_eq!(record.effective_outbound_ips.len(), 1);
     assert!(record.api_certificate_expires.is_some() && record.ingress_certificate_expires.is_some());
     for name in [secrets::KUBECONFIG, secrets::CUSTOMER_KUBECONFIG, secrets::KUBEADMIN_PASSWORD] {
-        assert!(site.store.secret(id, name).await.unwrap().is_some(), "{name}");
+        assert!(environment.store.secret(id, name).await.unwrap().is_some(), "{name}");
     }
     let managed = ResourceId::group(SUBSCRIPTION, "aro-one");
-    let machines = site.cloud.list(&managed).await.unwrap();
+    let machines = environment.cloud.list(&managed).await.unwrap();
     let count = machines.iter().filter(|it| it.properties.kind() == ResourceKind::Machine).count();
     assert_eq!(count, 6, "three masters, three workers and no bootstrap machine");
     let billing = format!("/billing/{id}");
-    let billed = site.store.billing().find(&billing).await.unwrap().unwrap().document;
+    let billed = environment.store.billing().find(&billing).await.unwrap().unwrap().document;
     assert_eq!((billed.cluster_path, billed.deletion_time), (cluster.path(), None));
     assert_eq!(
         (billed.managed_resource_group, billed.infra_id),
         (cluster.managed_resource_group, record.infra_id.clone())
     );
-    // Nothing is offered whose images could not be pulled: no pull secret was brought.
-    let life = site.life(id);
+    // Without a pull secret, samples and operators whose images cannot be pulled are disabled.
+    let life = environment.life(id);
     let link = life.link().await.unwrap();
     let spec = async |version: &str, kind: &str| {
         let target = object(&link, version, kind, None, "cluster").await.unwrap();
@@ -55,100 +55,109 @@ async fn a_cluster_is_made_changed_and_removed_and_nothing_of_it_is_left() {
     assert_eq!(spec("config.openshift.io/v1", "OperatorHub").await["sources"][1]["disabled"], true);
     assert_eq!(spec("operator.openshift.io/v1", "Console").await["customization"]["brand"], "azure");
 
-    let changed = site
+    let changed = environment
         .change(id, Verb::Update, |wanted| {
             wanted.provisioned.as_mut().unwrap().spec.network.managed_outbound_ips = Some(3);
         })
         .await;
-    site.succeeds(changed).await;
-    let after = site.cluster(id).await.unwrap().document.provisioned.unwrap().record;
+    environment.succeeds(changed).await;
+    let after = environment.cluster(id).await.unwrap().document.provisioned.unwrap().record;
     assert_eq!(after.effective_outbound_ips.len(), 3);
     assert_eq!(after.infra_id, record.infra_id);
 
-    let removed = site.change(id, Verb::Delete, |_| ()).await;
-    site.succeeds(removed).await;
-    assert!(site.cluster(id).await.is_none());
-    assert_eq!(site.left_of("one", id, SUBSCRIPTION).await, Vec::<String>::new());
-    assert!(site.store.billing().find(&billing).await.unwrap().unwrap().document.deletion_time.is_some());
-    // The customer's own network stays, as it was brought.
-    let subnet = site.cloud.list(&ResourceId::group(SUBSCRIPTION, "one-rg")).await.unwrap();
+    let removed = environment.change(id, Verb::Delete, |_| ()).await;
+    environment.succeeds(removed).await;
+    assert!(environment.cluster(id).await.is_none());
+    assert_eq!(environment.remaining_resources("one", id, SUBSCRIPTION).await, Vec::<String>::new());
+    assert!(
+        environment.store.billing().find(&billing).await.unwrap().unwrap().document.deletion_time.is_some()
+    );
+    // The customer's own network is unchanged.
+    let subnet = environment.cloud.list(&ResourceId::group(SUBSCRIPTION, "one-rg")).await.unwrap();
     assert!(!subnet.is_empty());
-    let gone = site.ended(removed).await;
+    let gone = environment.finished(removed).await;
     assert_eq!((gone.status, gone.snapshot), (ProvisioningState::Succeeded, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_installation_is_told_truthfully_and_can_be_deleted() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    site.fail_installation("bad", InstallStage::ControlPlane).await;
-    let (id, made) = site.create("bad").await;
-    let ended = site.ended(made).await;
+async fn a_failed_installation_is_reported_and_can_be_deleted() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    environment.fail_installation("bad", InstallStage::ControlPlane).await;
+    let (id, made) = environment.create("bad").await;
+    let ended = environment.finished(made).await;
     assert_eq!(ended.status, ProvisioningState::Failed);
     let error = ended.error.unwrap();
     assert_eq!(
         (error.code.as_str(), error.details[0].code.as_str()),
         ("DeploymentFailed", "ZonalAllocationFailed")
     );
-    let cluster = site.cluster(id).await.unwrap().document;
+    let cluster = environment.cluster(id).await.unwrap().document;
     assert_eq!(cluster.provisioning_state, ProvisioningState::Failed);
     assert_eq!(cluster.failed_provisioning_state, Some(ProvisioningState::Creating));
-    assert!(site.store.billing().find(&format!("/billing/{id}")).await.unwrap().is_none());
-    let removed = site.change(id, Verb::Delete, |_| ()).await;
-    site.succeeds(removed).await;
-    assert_eq!(site.left_of("bad", id, SUBSCRIPTION).await, Vec::<String>::new());
+    assert!(environment.store.billing().find(&format!("/billing/{id}")).await.unwrap().is_none());
+    let removed = environment.change(id, Verb::Delete, |_| ()).await;
+    environment.succeeds(removed).await;
+    assert_eq!(environment.remaining_resources("bad", id, SUBSCRIPTION).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    let (_, missing) = site
+async fn errors_that_the_customer_can_fix_have_a_code_and_a_field() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let (_, missing) = environment
         .create_as(SUBSCRIPTION, "lost", |cluster| {
             cluster.provisioned.as_mut().unwrap().spec.master.subnet_id.push_str("-elsewhere");
         })
         .await;
-    let (_, overlapping) = site
+    let (_, overlapping) = environment
         .create_as(SUBSCRIPTION, "overlap", |cluster| {
             cluster.provisioned.as_mut().unwrap().spec.network.pod_cidr = "10.0.0.0/16".to_owned();
         })
         .await;
     let check = async |operation, code: &str, target: &str| {
-        let error = site.ended(operation).await.error.unwrap();
+        let error = environment.finished(operation).await.error.unwrap();
         assert_eq!((error.code.as_str(), error.target.as_deref()), (code, Some(target)));
     };
-    // A gateway that the service may not use.
+    // A NAT gateway that the service may not join.
     let network =
         ResourceId::group(SUBSCRIPTION, "natted-rg").sibling("Microsoft.Network", "virtualNetworks", "vnet");
     let gateway = network.sibling("Microsoft.Network", "natGateways", "way-out");
     let (natted, secrets) =
-        customer::bring(&site.cloud, SUBSCRIPTION, "natted", site.clock.now()).await.unwrap();
+        customer::prepare(&environment.cloud, SUBSCRIPTION, "natted", environment.clock.now()).await.unwrap();
     let put = async |id: &ResourceId, properties| {
         let (location, id) = (LOCATION.to_owned(), id.clone());
-        site.cloud
+        environment
+            .cloud
             .put(ResourceRequest { id, location, tags: [].into(), properties, token: None })
             .await
             .unwrap();
     };
     put(&gateway, Properties::NatGateway {}).await;
     let worker = network.child("subnets", "worker");
-    let mut properties = site.cloud.get(&worker).await.unwrap().unwrap().properties;
+    let mut properties = environment.cloud.get(&worker).await.unwrap().unwrap().properties;
     if let Properties::Subnet { nat_gateway, .. } = &mut properties {
         *nat_gateway = Some(gateway.clone());
     }
     put(&worker, properties).await;
     let action = "Microsoft.Network/natGateways/join/action".to_owned();
-    site.cloud.deny(Denial { who: "service".to_owned(), action, scope: gateway, until: None }).await.unwrap();
-    let (_, natted) = customer::create(&site.store, &natted, &secrets, &*site.clock).await.unwrap();
-    // An identity of the cluster that is not there, and one of an operator that lets others in.
-    let now = site.clock.now();
+    environment
+        .cloud
+        .deny(Denial { who: "service".to_owned(), action, scope: gateway, until: None })
+        .await
+        .unwrap();
+    let (_, natted) =
+        customer::create(&environment.store, &natted, &secrets, &*environment.clock).await.unwrap();
+    // A missing identity of the cluster, and an operator's identity that is federated with another issuer.
+    let now = environment.clock.now();
     let (mut nobody, none) =
-        customer::bring_workload(&site.cloud, SUBSCRIPTION, "nobody", now).await.unwrap();
+        customer::prepare_workload(&environment.cloud, SUBSCRIPTION, "nobody", now).await.unwrap();
     if let Identity::Workload { resource_id, .. } = &mut nobody.provisioned.as_mut().unwrap().spec.identity {
         resource_id.push_str("-gone");
     }
-    let (_, lost) = customer::create(&site.store, &nobody, &none, &*site.clock).await.unwrap();
-    let (open, none) = customer::bring_workload(&site.cloud, SUBSCRIPTION, "open", now).await.unwrap();
+    let (_, lost) = customer::create(&environment.store, &nobody, &none, &*environment.clock).await.unwrap();
+    let (open, none) =
+        customer::prepare_workload(&environment.cloud, SUBSCRIPTION, "open", now).await.unwrap();
     let identity = ResourceId::group(SUBSCRIPTION, "open-rg").sibling(
         "Microsoft.ManagedIdentity",
         "userAssignedIdentities",
@@ -157,7 +166,7 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
     let federated = [("https://oidc.elsewhere/them|image-registry".to_owned(), "subject".to_owned())].into();
     put(&identity, Properties::Identity { client_id: None, principal_id: None, tenant_id: None, federated })
         .await;
-    let (_, shared) = customer::create(&site.store, &open, &none, &*site.clock).await.unwrap();
+    let (_, shared) = customer::create(&environment.store, &open, &none, &*environment.clock).await.unwrap();
     let operators = "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities";
     check(lost, "InvalidClusterMSICount", "identity").await;
     check(
@@ -171,21 +180,25 @@ async fn what_the_customer_can_mend_is_told_with_its_code_and_field() {
     check(overlapping, "InvalidLinkedVNet", "properties.masterProfile.subnetId").await;
 }
 
-/// Puts something of a customer's into the cloud.
-async fn put(site: &Site, id: &ResourceId, properties: Properties) {
+/// Creates a resource of a customer.
+async fn put(environment: &TestEnvironment, id: &ResourceId, properties: Properties) {
     let (location, id) = (LOCATION.to_owned(), id.clone());
-    site.cloud.put(ResourceRequest { id, location, tags: [].into(), properties, token: None }).await.unwrap();
+    environment
+        .cloud
+        .put(ResourceRequest { id, location, tags: [].into(), properties, token: None })
+        .await
+        .unwrap();
 }
 
-/// The network that a customer brought for a cluster of that name.
+/// The customer's virtual network for a cluster of this name.
 fn network(name: &str) -> ResourceId {
     let group = ResourceId::group(SUBSCRIPTION, &format!("{name}-rg"));
     group.sibling("Microsoft.Network", "virtualNetworks", "vnet")
 }
 
-/// What an operation was refused for: code and field.
-async fn refusal(site: &Site, operation: Uuid) -> (String, String) {
-    let error = site.ended(operation).await.error.unwrap();
+/// Code and field of the error of an operation.
+async fn operation_error(environment: &TestEnvironment, operation: Uuid) -> (String, String) {
+    let error = environment.finished(operation).await.error.unwrap();
     (error.code, error.target.unwrap_or_default())
 }
 
@@ -194,48 +207,49 @@ fn pair(code: &str, target: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_named_beside_a_subnet_must_be_there_and_ranges_must_not_overlap() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    let brought =
-        async |name: &str| customer::bring(&site.cloud, SUBSCRIPTION, name, site.clock.now()).await.unwrap();
-    let create = async |(cluster, secrets): (Cluster, Secrets)| {
-        customer::create(&site.store, &cluster, &secrets, &*site.clock).await.unwrap().1
+async fn resources_attached_to_a_subnet_must_exist_and_ranges_must_not_overlap() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let prepare = async |name: &str| {
+        customer::prepare(&environment.cloud, SUBSCRIPTION, name, environment.clock.now()).await.unwrap()
     };
-    // A route table and a gateway that are on a subnet and have gone since: the cloud itself would not let them.
+    let create = async |(cluster, secrets): (Cluster, Secrets)| {
+        customer::create(&environment.store, &cluster, &secrets, &*environment.clock).await.unwrap().1
+    };
+    // A route table and a gateway that are attached to a subnet and invisible: the cloud would not allow to delete them.
     let attached = async |name: &str, kind: &str| {
-        let made = brought(name).await;
+        let made = prepare(name).await;
         let worker = network(name).child("subnets", "worker");
         let gone = network(name).sibling("Microsoft.Network", kind, "gone");
         let rule = FaultRule::new(CloudFault::DelayedVisibility { millis: 600_000 }).about(gone.as_str());
-        site.cloud.inject(rule).await.unwrap();
+        environment.cloud.inject(rule).await.unwrap();
         let is_table = kind == "routeTables";
         put(
-            &site,
+            &environment,
             &gone,
             if is_table { Properties::RouteTable { routes: [].into() } } else { Properties::NatGateway {} },
         )
         .await;
-        let mut properties = site.cloud.get(&worker).await.unwrap().unwrap().properties;
+        let mut properties = environment.cloud.get(&worker).await.unwrap().unwrap().properties;
         if let Properties::Subnet { route_table, nat_gateway, .. } = &mut properties {
             *(if is_table { route_table } else { nat_gateway }) = Some(gone.clone());
         }
-        put(&site, &worker, properties).await;
+        put(&environment, &worker, properties).await;
         create(made).await
     };
     let table = attached("tabled", "routeTables").await;
     let gateway = attached("gated", "natGateways").await;
-    site.cloud.clear_faults().await.unwrap();
-    let mut keyed = brought("keyed").await;
+    environment.cloud.clear_faults().await.unwrap();
+    let mut keyed = prepare("keyed").await;
     let set = network("keyed").sibling("Microsoft.Compute", "diskEncryptionSets", "gone");
     keyed.0.provisioned.as_mut().unwrap().spec.workers[0].disk_encryption_set_id = Some(set.to_string());
     let keyed = create(keyed).await;
-    let mut ranges = brought("ranges").await;
+    let mut ranges = prepare("ranges").await;
     ranges.0.provisioned.as_mut().unwrap().spec.network.service_cidr = "10.130.0.0/16".to_owned();
     let ranges = create(ranges).await;
-    // The cluster's own identity may not look after an operator's.
-    let now = site.clock.now();
-    let weak = customer::bring_workload(&site.cloud, SUBSCRIPTION, "weak", now).await.unwrap();
+    // The cluster's own identity may not manage an operator's identity.
+    let now = environment.clock.now();
+    let weak = customer::prepare_workload(&environment.cloud, SUBSCRIPTION, "weak", now).await.unwrap();
     let identities = |name: &str| {
         ResourceId::group(SUBSCRIPTION, "weak-rg").sibling(
             "Microsoft.ManagedIdentity",
@@ -246,27 +260,36 @@ async fn what_is_named_beside_a_subnet_must_be_there_and_ranges_must_not_overlap
     let action =
         "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write".to_owned();
     let (who, scope) = (identities("cluster").key(), identities("machine-api"));
-    site.cloud.deny(Denial { who, action, scope, until: None }).await.unwrap();
+    environment.cloud.deny(Denial { who, action, scope, until: None }).await.unwrap();
     let weak = create(weak).await;
 
     let worker = "properties.workerProfiles[0]";
-    assert_eq!(refusal(&site, table).await, pair("InvalidLinkedRouteTable", &format!("{worker}.subnetId")));
-    assert_eq!(refusal(&site, gateway).await, pair("InvalidLinkedNatGateway", &format!("{worker}.subnetId")));
+    assert_eq!(
+        operation_error(&environment, table).await,
+        pair("InvalidLinkedRouteTable", &format!("{worker}.subnetId"))
+    );
+    assert_eq!(
+        operation_error(&environment, gateway).await,
+        pair("InvalidLinkedNatGateway", &format!("{worker}.subnetId"))
+    );
     let target = format!("{worker}.diskEncryptionSetId");
-    assert_eq!(refusal(&site, keyed).await, pair("InvalidLinkedDiskEncryptionSet", &target));
-    assert_eq!(refusal(&site, ranges).await, pair("InvalidLinkedVNet", "properties.networkProfile"));
+    assert_eq!(operation_error(&environment, keyed).await, pair("InvalidLinkedDiskEncryptionSet", &target));
+    assert_eq!(
+        operation_error(&environment, ranges).await,
+        pair("InvalidLinkedVNet", "properties.networkProfile")
+    );
     let operators = "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities";
     let target = format!("{operators}.machine-api");
-    assert_eq!(refusal(&site, weak).await, pair("InvalidClusterMSIPermissions", &target));
+    assert_eq!(operation_error(&environment, weak).await, pair("InvalidClusterMSIPermissions", &target));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_subscription_cannot_have_is_refused_before_anything_is_made() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
+async fn a_lack_of_capacity_is_reported_before_any_resource_is_created() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
     let feature = "Microsoft.Compute/EncryptionAtHost".to_owned();
     let location = || LOCATION.to_owned();
-    // Each in a subscription of its own, which is arranged for it.
+    // Each case in a subscription of its own.
     let absent = |cluster: &mut Cluster| "Standard_Nowhere".clone_into(&mut worker(cluster).vm_size);
     let encrypted = |cluster: &mut Cluster| worker(cluster).encryption_at_host = Switch::Enabled;
     let plain = |cluster: &mut Cluster| {
@@ -328,11 +351,15 @@ async fn what_a_subscription_cannot_have_is_refused_before_anything_is_made() {
     for (at, (name, setting, edit, code, target)) in rows.into_iter().enumerate() {
         let subscription = format!("44444444-4444-4444-4444-44444444444{at}");
         if let Some(setting) = setting(subscription.clone()) {
-            site.cloud.arrange(setting).await.unwrap();
+            environment.cloud.arrange(setting).await.unwrap();
         }
-        let (id, made) = site.create_as(&subscription, name, edit).await;
-        assert_eq!(refusal(&site, made).await, pair(code, target), "{name}");
-        assert_eq!(site.left_of(name, id, &subscription).await, Vec::<String>::new(), "{name}");
+        let (id, made) = environment.create_as(&subscription, name, edit).await;
+        assert_eq!(operation_error(&environment, made).await, pair(code, target), "{name}");
+        assert_eq!(
+            environment.remaining_resources(name, id, &subscription).await,
+            Vec::<String>::new(),
+            "{name}"
+        );
     }
 }
 
@@ -341,96 +368,101 @@ fn worker(cluster: &mut Cluster) -> &mut WorkerPool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_leads_to_another_cluster_is_neither_taken_nor_removed() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    let (first, made) = site.create("quay").await;
-    site.succeeds(made).await;
+async fn a_dns_record_of_another_cluster_is_neither_changed_nor_removed() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let (first, made) = environment.create("quay").await;
+    environment.succeeds(made).await;
     let zone = service().zone_id("aro.example");
-    let api = site.cloud.get(&zone.child("A", "api.quay")).await.unwrap().unwrap();
-    // No two living clusters have the same name; of one that an earlier build took in, the store does not know its.
+    let api = environment.cloud.get(&zone.child("A", "api.quay")).await.unwrap().unwrap();
+    // The store guarantees unique domains, except for clusters that an earlier release accepted.
     let same = |cluster: &mut Cluster| {
         let provisioned = cluster.provisioned.as_mut().unwrap();
         "quay".clone_into(&mut provisioned.spec.domain);
         provisioned.managed_domain = Some("quay.aro.example".to_owned());
     };
     let (mut wanted, secrets) =
-        customer::bring(&site.cloud, SUBSCRIPTION, "other", site.clock.now()).await.unwrap();
+        customer::prepare(&environment.cloud, SUBSCRIPTION, "other", environment.clock.now()).await.unwrap();
     same(&mut wanted);
-    let taken = customer::create(&site.store, &wanted, &secrets, &*site.clock).await;
+    let taken = customer::create(&environment.store, &wanted, &secrets, &*environment.clock).await;
     assert!(matches!(taken, Err(StoreError::KeyTaken { key }) if key == "domain:quay.aro.example"));
     wanted.provisioned.as_mut().unwrap().managed_domain = None;
-    let (second, made) = customer::create(&site.store, &wanted, &secrets, &*site.clock).await.unwrap();
-    assert_eq!(refusal(&site, made).await, pair("DuplicateDomain", "properties.clusterProfile.domain"));
-    let removed = site.change(second, Verb::Delete, |_| ()).await;
-    site.succeeds(removed).await;
-    assert_eq!(site.cloud.get(&zone.child("A", "api.quay")).await.unwrap(), Some(api));
-    let removed = site.change(first, Verb::Delete, |_| ()).await;
-    site.succeeds(removed).await;
-    assert_eq!(site.left_of("quay", first, SUBSCRIPTION).await, Vec::<String>::new());
+    let (second, made) =
+        customer::create(&environment.store, &wanted, &secrets, &*environment.clock).await.unwrap();
+    assert_eq!(
+        operation_error(&environment, made).await,
+        pair("DuplicateDomain", "properties.clusterProfile.domain")
+    );
+    let removed = environment.change(second, Verb::Delete, |_| ()).await;
+    environment.succeeds(removed).await;
+    assert_eq!(environment.cloud.get(&zone.child("A", "api.quay")).await.unwrap(), Some(api));
+    let removed = environment.change(first, Verb::Delete, |_| ()).await;
+    environment.succeeds(removed).await;
+    assert_eq!(environment.remaining_resources("quay", first, SUBSCRIPTION).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_whole_name_in_our_own_zone_and_a_name_that_begins_with_a_digit_are_served_like_others() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    let (whole, made_whole) = site
+async fn a_full_domain_in_the_services_zone_and_a_name_with_a_leading_digit_are_supported() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let (whole, made_whole) = environment
         .create_as(SUBSCRIPTION, "whole", |cluster| {
             cluster.provisioned.as_mut().unwrap().spec.domain = "whole.aro.example".to_owned();
         })
         .await;
-    let (digit, made_digit) = site
+    let (digit, made_digit) = environment
         .create_as(SUBSCRIPTION, "1st", |cluster| {
             let provisioned = cluster.provisioned.as_mut().unwrap();
             provisioned.spec.domain = "first".to_owned();
             provisioned.managed_domain = Some("first.aro.example".to_owned());
         })
         .await;
-    site.succeeds(made_whole).await;
-    site.succeeds(made_digit).await;
+    environment.succeeds(made_whole).await;
+    environment.succeeds(made_digit).await;
     let zone = service().zone_id("aro.example");
     for record in ["api.whole", "*.apps.whole", "api.first"] {
-        assert!(site.cloud.get(&zone.child("A", record)).await.unwrap().is_some(), "{record}");
+        assert!(environment.cloud.get(&zone.child("A", record)).await.unwrap().is_some(), "{record}");
     }
-    let record = site.cluster(whole).await.unwrap().document.provisioned.unwrap().record;
+    let record = environment.cluster(whole).await.unwrap().document.provisioned.unwrap().record;
     assert!(record.api_certificate_expires.is_some());
-    let record = site.cluster(digit).await.unwrap().document.provisioned.unwrap().record;
+    let record = environment.cluster(digit).await.unwrap().document.provisioned.unwrap().record;
     assert!(record.infra_id.unwrap().starts_with("c1st-"));
-    let removed = site.change(whole, Verb::Delete, |_| ()).await;
-    site.succeeds(removed).await;
-    assert_eq!(site.left_of("whole", whole, SUBSCRIPTION).await, Vec::<String>::new());
+    let removed = environment.change(whole, Verb::Delete, |_| ()).await;
+    environment.succeeds(removed).await;
+    assert_eq!(environment.remaining_resources("whole", whole, SUBSCRIPTION).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_resource_group_that_is_there_already_is_refused_and_left_alone() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
+async fn an_existing_resource_group_is_rejected_and_left_unchanged() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
     let group = ResourceId::group(SUBSCRIPTION, "aro-held");
-    put(&site, &group, Properties::ResourceGroup { managed_by: None }).await;
+    put(&environment, &group, Properties::ResourceGroup { managed_by: None }).await;
     let address = group.sibling("Microsoft.Network", "publicIPAddresses", "theirs");
-    put(&site, &address, Properties::PublicIp { address: None }).await;
-    let (id, made) = site.create("held").await;
+    put(&environment, &address, Properties::PublicIp { address: None }).await;
+    let (id, made) = environment.create("held").await;
     let target = "properties.clusterProfile.resourceGroupId";
-    assert_eq!(refusal(&site, made).await, pair("ClusterResourceGroupAlreadyExists", target));
-    let removed = site.change(id, Verb::Delete, |_| ()).await;
-    site.succeeds(removed).await;
+    assert_eq!(operation_error(&environment, made).await, pair("ClusterResourceGroupAlreadyExists", target));
+    let removed = environment.change(id, Verb::Delete, |_| ()).await;
+    environment.succeeds(removed).await;
     assert!(
-        site.cloud.get(&group).await.unwrap().is_some() && site.cloud.get(&address).await.unwrap().is_some()
+        environment.cloud.get(&group).await.unwrap().is_some()
+            && environment.cloud.get(&address).await.unwrap().is_some()
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_shows_the_workers_that_are_there_and_takes_the_rights_of_a_replaced_principal() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    let (id, made) = site.create("fleet").await;
-    site.succeeds(made).await;
-    let before = site.cluster(id).await.unwrap().document.provisioned.unwrap();
+async fn an_update_records_the_workers_and_revokes_the_roles_of_a_replaced_principal() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let (id, made) = environment.create("fleet").await;
+    environment.succeeds(made).await;
+    let before = environment.cluster(id).await.unwrap().document.provisioned.unwrap();
     let counts = |workers: &[WorkerPoolStatus]| workers.iter().map(|it| it.count).sum::<u32>();
     assert_eq!((before.record.workers.len(), counts(&before.record.workers)), (3, 3), "one set in each zone");
     assert_eq!(before.record.workers[0].subnet_id.as_deref(), Some(&*before.spec.workers[0].subnet_id));
-    // Somebody scales a set in the cluster.
-    let link = site.connections().link(id).await.unwrap();
+    // A user scales a MachineSet in the cluster.
+    let link = environment.connections().link(id).await.unwrap();
     let (resource, _) = link.resolve("machine.openshift.io/v1beta1", "MachineSet").await.unwrap();
     let name = before.record.workers[0].name.clone();
     let namespace = Some("openshift-machine-api".to_owned());
@@ -440,69 +472,71 @@ async fn an_update_shows_the_workers_that_are_there_and_takes_the_rights_of_a_re
 
     let scope = ResourceId::group(SUBSCRIPTION, "aro-fleet");
     let principals = async || {
-        let given = site.cloud.role_assignments(&scope).await.unwrap();
+        let given = environment.cloud.role_assignments(&scope).await.unwrap();
         given.into_iter().map(|it| it.principal).collect::<Vec<String>>()
     };
     assert_eq!(principals().await, [before.record.service_principal_object_id.unwrap()]);
-    let other = site.cloud.create_principal("other", Rights::Everywhere).await.unwrap();
+    let other = environment.cloud.create_principal("other", Rights::Everywhere).await.unwrap();
     let client_id = other.principal.client_id.clone();
-    let secret = site.store.seal(id, secrets::CLIENT_SECRET, other.secret.expose().as_bytes()).unwrap();
-    site.store.commit(store::Transaction::new().put_secret(secret)).await.unwrap();
-    let changed = site
+    let secret =
+        environment.store.seal(id, secrets::CLIENT_SECRET, other.secret.expose().as_bytes()).unwrap();
+    environment.store.commit(store::Transaction::new().put_secret(secret)).await.unwrap();
+    let changed = environment
         .change(id, Verb::Update, |wanted| {
             wanted.credential = Some(client_id.clone());
             wanted.provisioned.as_mut().unwrap().spec.identity = Identity::ServicePrincipal { client_id };
         })
         .await;
-    site.succeeds(changed).await;
+    environment.succeeds(changed).await;
     assert_eq!(principals().await, [other.principal.object_id]);
-    let after = site.cluster(id).await.unwrap().document.provisioned.unwrap().record.workers;
+    let after = environment.cluster(id).await.unwrap().document.provisioned.unwrap().record.workers;
     let scaled = after.iter().find(|it| it.name == name).unwrap();
     assert_eq!((scaled.count, counts(&after)), (4, 6));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn addresses_that_a_failed_update_made_go_with_the_next_one() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    let (id, made) = site.create("spread").await;
-    site.succeeds(made).await;
-    let ask = async |count: u32| {
-        site.change(id, Verb::Update, |wanted| {
-            wanted.provisioned.as_mut().unwrap().spec.network.managed_outbound_ips = Some(count);
-        })
-        .await
+async fn addresses_of_a_failed_update_are_removed_by_the_next_update() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let (id, made) = environment.create("spread").await;
+    environment.succeeds(made).await;
+    let update = async |count: u32| {
+        environment
+            .change(id, Verb::Update, |wanted| {
+                wanted.provisioned.as_mut().unwrap().spec.network.managed_outbound_ips = Some(count);
+            })
+            .await
     };
     let held = async || {
-        let all = site.cloud.list(&ResourceId::group(SUBSCRIPTION, "aro-spread")).await.unwrap();
+        let all = environment.cloud.list(&ResourceId::group(SUBSCRIPTION, "aro-spread")).await.unwrap();
         all.iter().filter(|it| it.id.name().contains("-outbound-pip-v4-")).count()
     };
-    // The fourth of the further ones cannot be had.
+    // The quota prevents the fourth additional address.
     let full = FaultRule::new(CloudFault::Quota { quota: "PublicIPAddresses".to_owned() })
         .about("outbound-pip-v4-5");
-    site.cloud.inject(full).await.unwrap();
-    let failed = ask(5).await;
-    assert_eq!(site.ended(failed).await.error.unwrap().code, "ResourceQuotaExceeded");
+    environment.cloud.inject(full).await.unwrap();
+    let failed = update(5).await;
+    assert_eq!(environment.finished(failed).await.error.unwrap().code, "ResourceQuotaExceeded");
     assert_eq!(held().await, 3);
-    site.cloud.clear_faults().await.unwrap();
-    let back = ask(1).await;
-    site.succeeds(back).await;
+    environment.cloud.clear_faults().await.unwrap();
+    let back = update(1).await;
+    environment.succeeds(back).await;
     assert_eq!(held().await, 0);
-    let record = site.cluster(id).await.unwrap().document.provisioned.unwrap().record;
+    let record = environment.cluster(id).await.unwrap().document.provisioned.unwrap().record;
     assert_eq!(record.effective_outbound_ips.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn identities_speak_for_the_service_accounts_of_the_clusters_version_and_for_none_when_it_is_gone() {
-    let site = Site::new().await;
-    let (_stop, _backend) = site.backend();
-    let (id, made) = site.create_workload("federal").await;
-    site.succeeds(made).await;
+async fn identities_are_federated_with_the_service_accounts_of_the_version_and_with_none_after_the_delete() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let (id, made) = environment.create_workload("federal").await;
+    environment.succeeds(made).await;
     let subjects = async |operator: &str| {
         let group = ResourceId::group(SUBSCRIPTION, "federal-rg");
         let identity = group.sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", operator);
         let Properties::Identity { federated, .. } =
-            site.cloud.get(&identity).await.unwrap().unwrap().properties
+            environment.cloud.get(&identity).await.unwrap().unwrap().properties
         else {
             panic!("{operator} has no identity")
         };
@@ -518,86 +552,87 @@ async fn identities_speak_for_the_service_accounts_of_the_clusters_version_and_f
         ]
     );
     assert_eq!(subjects("machine-api").await, [account("openshift-machine-api:machine-api-controllers")]);
-    // Each is in the cluster's group what its role set says, and keeps that when somebody takes it away.
+    // Each identity has the roles of its role set, and an update restores a revoked one.
     let Identity::Workload { platform, .. } =
-        site.cluster(id).await.unwrap().document.provisioned.unwrap().spec.identity
+        environment.cluster(id).await.unwrap().document.provisioned.unwrap().spec.identity
     else {
-        panic!("it works as managed identities")
+        panic!("the cluster uses managed identities")
     };
     let scope = ResourceId::group(SUBSCRIPTION, "aro-federal");
     let machines = platform["machine-api"].object_id.clone().unwrap();
     let roles = async || {
-        let given = site.cloud.role_assignments(&scope).await.unwrap();
+        let given = environment.cloud.role_assignments(&scope).await.unwrap();
         given.into_iter().filter(|it| it.principal == machines).collect::<Vec<_>>()
     };
     let given = roles().await;
     assert_eq!(given.len(), 1, "{given:?}");
     assert_ne!(given[0].role, "Contributor");
-    site.cloud.revoke_role(&given[0].scope, &given[0].name).await.unwrap();
-    let changed = site.change(id, Verb::Update, |_| ()).await;
-    site.succeeds(changed).await;
+    environment.cloud.revoke_role(&given[0].scope, &given[0].name).await.unwrap();
+    let changed = environment.change(id, Verb::Update, |_| ()).await;
+    environment.succeeds(changed).await;
     assert_eq!(roles().await, given);
-    let removed = site.change(id, Verb::Delete, |_| ()).await;
-    site.succeeds(removed).await;
+    let removed = environment.change(id, Verb::Delete, |_| ()).await;
+    environment.succeeds(removed).await;
     for operator in ["image-registry", "machine-api"] {
         assert_eq!(subjects(operator).await, Vec::<String>::new(), "{operator}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rights_that_spread_late_are_waited_for_at_the_tempo_of_a_simulated_cloud() {
-    let site = Site::new().await;
-    let mut deps = site.deps();
+async fn permissions_that_propagate_late_are_waited_for_at_a_short_poll_interval() {
+    let environment = TestEnvironment::new().await;
+    let mut deps = environment.deps();
     deps.config.operation_timing =
         backend::OperationTiming::with_poll_interval(std::time::Duration::from_millis(50));
-    let (_stop, _backend) = site.backend_of(deps);
+    let (_stop, _backend) = environment.backend_with(deps);
     let (cluster, secrets) =
-        customer::bring(&site.cloud, SUBSCRIPTION, "late", site.clock.now()).await.unwrap();
-    // Longer than what a test usually waits for rights.
-    let until = site.clock.now().checked_add(jiff::SignedDuration::from_secs(5)).unwrap();
+        customer::prepare(&environment.cloud, SUBSCRIPTION, "late", environment.clock.now()).await.unwrap();
+    // Longer than the usual propagation timeout of tests.
+    let until = environment.clock.now().checked_add(jiff::SignedDuration::from_secs(5)).unwrap();
     let action = "Microsoft.Network/virtualNetworks/subnets/join/action".to_owned();
     let denial = Denial { who: "service".to_owned(), action, scope: network("late"), until: Some(until) };
-    site.cloud.deny(denial).await.unwrap();
-    let (_, made) = customer::create(&site.store, &cluster, &secrets, &*site.clock).await.unwrap();
-    site.succeeds(made).await;
+    environment.cloud.deny(denial).await.unwrap();
+    let (_, made) =
+        customer::create(&environment.store, &cluster, &secrets, &*environment.clock).await.unwrap();
+    environment.succeeds(made).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cloud_that_hiccups_costs_patience_and_not_the_cluster() {
-    let site = Site::new().await;
+async fn transient_faults_of_the_cloud_delay_a_create_and_do_not_fail_it() {
+    let environment = TestEnvironment::new().await;
     let rules = [
         FaultRule::new(CloudFault::Throttled { after_seconds: 0 }).share(0.03),
         FaultRule::new(CloudFault::Unavailable { when: FaultTiming::After }).share(0.03),
         FaultRule::new(CloudFault::DelayedVisibility { millis: 100 }).share(0.1),
     ];
-    let (_stop, _backend) = site.backend();
-    let brought = site.create("rough").await;
+    let (_stop, _backend) = environment.backend();
+    let created = environment.create("rough").await;
     for rule in rules {
-        site.cloud.inject(rule).await.unwrap();
+        environment.cloud.inject(rule).await.unwrap();
     }
-    site.succeeds(brought.1).await;
-    site.cloud.clear_faults().await.unwrap();
+    environment.succeeds(created.1).await;
+    environment.cloud.clear_faults().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_names_the_step_and_grows_and_a_shutdown_hands_back() {
-    let site = Site::new().await;
-    // Nothing is put: the work stays in its first steps until the fault is cleared.
-    site.cloud.inject(FaultRule::new(CloudFault::Denied {}).on("install")).await.unwrap();
-    let (stop, backend) = site.backend();
-    let (_, made) = site.create("slow").await;
-    eventually("it has got somewhere", async || {
-        let work = site.store.work(made).await.ok()??;
+async fn progress_grows_and_a_shutdown_releases_the_operation() {
+    let environment = TestEnvironment::new().await;
+    // The installation is denied until the fault is cleared.
+    environment.cloud.inject(FaultRule::new(CloudFault::Denied {}).on("install")).await.unwrap();
+    let (stop, backend) = environment.backend();
+    let (_, made) = environment.create("slow").await;
+    eventually("the operation has progressed", async || {
+        let work = environment.store.work(made).await.ok()??;
         progress(&Journal::read(work.checkpoint.as_ref())).filter(|it| it.percent() > 10)
     })
     .await;
     stop.cancel();
     backend.await.unwrap();
-    let work = site.store.work(made).await.unwrap().unwrap();
-    assert_eq!(work.state, api::work::WorkState::Pending, "handed back");
-    site.cloud.clear_faults().await.unwrap();
-    let (_stop, _backend) = site.backend();
-    // A failed attempt may have left it resting; the next backend takes it when that is over.
-    site.store.commit(store::Transaction::new().expedite(made)).await.ok();
-    site.succeeds(made).await;
+    let work = environment.store.work(made).await.unwrap().unwrap();
+    assert_eq!(work.state, api::work::WorkState::Pending, "released");
+    environment.cloud.clear_faults().await.unwrap();
+    let (_stop, _backend) = environment.backend();
+    // A failed attempt may have left a retry delay; expedite ends it.
+    environment.store.commit(store::Transaction::new().expedite(made)).await.ok();
+    environment.succeeds(made).await;
 }

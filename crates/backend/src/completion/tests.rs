@@ -40,14 +40,14 @@ fn operation(verb: Verb, state: ProvisioningState) -> Operation {
     }
 }
 
-fn closed(verb: Verb, ending: Ending, result: &Value) -> Closed {
+fn finished(verb: Verb, ending: Ending, result: &Value) -> FinishedOperation {
     let state = match verb {
         Verb::Create => ProvisioningState::Creating,
         Verb::Update => ProvisioningState::Updating,
         Verb::AdminUpdate => ProvisioningState::AdminUpdating,
         Verb::Delete => ProvisioningState::Deleting,
     };
-    close(
+    finish_operation(
         &operation(verb, state),
         &cluster(state),
         ending,
@@ -61,37 +61,37 @@ fn closed(verb: Verb, ending: Ending, result: &Value) -> Closed {
 fn the_cluster_follows_its_operation() {
     use ProvisioningState as S;
     for (verb, doing) in [(Verb::Create, S::Creating), (Verb::Update, S::Updating)] {
-        let good = closed(verb, Ending::Completed, &json!({})).cluster.unwrap();
+        let good = finished(verb, Ending::Completed, &json!({})).cluster.unwrap();
         assert_eq!((good.provisioning_state, good.failed_provisioning_state), (S::Succeeded, None));
         assert_eq!((good.operation, good.last_provisioning_state), (None, None));
-        let bad = closed(verb, Ending::Failed, &json!({})).cluster.unwrap();
+        let bad = finished(verb, Ending::Failed, &json!({})).cluster.unwrap();
         assert_eq!((bad.provisioning_state, bad.failed_provisioning_state), (S::Failed, Some(doing)));
     }
-    assert_eq!(closed(Verb::Delete, Ending::Completed, &json!({})).cluster, None);
-    let stuck = closed(Verb::Delete, Ending::RetriesExceeded, &json!({})).cluster.unwrap();
+    assert_eq!(finished(Verb::Delete, Ending::Completed, &json!({})).cluster, None);
+    let stuck = finished(Verb::Delete, Ending::RetriesExceeded, &json!({})).cluster.unwrap();
     assert_eq!((stuck.provisioning_state, stuck.failed_provisioning_state), (S::Failed, Some(S::Deleting)));
     for ending in [Ending::Completed, Ending::Failed] {
-        let admin = closed(Verb::AdminUpdate, ending, &json!({})).cluster.unwrap();
+        let admin = finished(Verb::AdminUpdate, ending, &json!({})).cluster.unwrap();
         assert_eq!(admin.provisioning_state, S::Failed, "an operator's update leaves the state as it was");
         assert_eq!(admin.failed_provisioning_state, Some(S::Updating));
     }
 }
 
 #[test]
-fn the_operation_says_how_it_ended_with_a_copy_of_the_cluster() {
-    let good = closed(Verb::Create, Ending::Completed, &json!({})).operation;
+fn a_finished_operation_has_its_result_and_a_snapshot_of_the_cluster() {
+    let good = finished(Verb::Create, Ending::Completed, &json!({})).operation;
     assert_eq!((good.status, good.error), (ProvisioningState::Succeeded, None));
     assert_eq!(good.snapshot.unwrap()["provisioningState"], "Succeeded");
-    let gone = closed(Verb::Delete, Ending::Completed, &json!({})).operation;
+    let gone = finished(Verb::Delete, Ending::Completed, &json!({})).operation;
     assert_eq!((gone.status, gone.snapshot), (ProvisioningState::Succeeded, None));
-    let bad = closed(Verb::Create, Ending::Failed, &json!({})).operation;
+    let bad = finished(Verb::Create, Ending::Failed, &json!({})).operation;
     assert_eq!((bad.status, bad.end_time), (ProvisioningState::Failed, Some(Timestamp::UNIX_EPOCH)));
 }
 
 #[test]
-fn a_customer_is_told_what_was_meant_for_them_and_nothing_else() {
+fn a_customer_reads_errors_meant_for_customers_and_nothing_else() {
     let check = |ending: Ending, result: Value, code: &str, message: &str| {
-        let error = closed(Verb::Create, ending, &result).operation.error.unwrap();
+        let error = finished(Verb::Create, ending, &result).operation.error.unwrap();
         assert_eq!((error.code.as_str(), error.message.as_str()), (code, message), "{result}");
     };
     let meant = json!({"code": "InvalidLinkedVNet", "message": "gone", "target": "properties.x"});
@@ -111,12 +111,12 @@ fn a_customer_is_told_what_was_meant_for_them_and_nothing_else() {
         Ending::Cancelled,
         json!({"reason": "its subscription is deleted"}),
         "OperationCanceled",
-        "The operation was ended before it was done: its subscription is deleted.",
+        "The operation was cancelled: its subscription is deleted.",
     );
 }
 
 #[test]
-fn whose_fault_an_error_is_follows_from_its_code() {
+fn the_code_of_an_error_decides_whether_it_is_the_users_or_the_servers() {
     assert_eq!(result_type(None), "Success");
     assert_eq!(result_type(Some(&customer_error(INTERNAL, "", None))), "ServerError");
     assert_eq!(result_type(Some(&customer_error("InvalidLinkedVNet", "", None))), "UserError");
@@ -127,14 +127,21 @@ fn whose_fault_an_error_is_follows_from_its_code() {
 }
 
 #[test]
-fn a_cluster_that_does_not_fit_into_its_operation_leaves_no_copy_there() {
+fn a_cluster_that_is_too_large_leaves_no_snapshot_in_its_operation() {
     let check = |bytes: usize, expect: bool| {
         let mut large = cluster(ProvisioningState::Updating);
         large.labels = [("a".to_owned(), "x".repeat(bytes))].into();
-        let begun = operation(Verb::Update, ProvisioningState::Updating);
-        let closed = close(&begun, &large, Ending::Completed, &json!({}).into(), Timestamp::UNIX_EPOCH, "r1");
-        assert_eq!(closed.operation.snapshot.is_some(), expect, "{bytes}");
-        assert_eq!(closed.operation.status, ProvisioningState::Succeeded);
+        let started = operation(Verb::Update, ProvisioningState::Updating);
+        let finished = finish_operation(
+            &started,
+            &large,
+            Ending::Completed,
+            &json!({}).into(),
+            Timestamp::UNIX_EPOCH,
+            "r1",
+        );
+        assert_eq!(finished.operation.snapshot.is_some(), expect, "{bytes}");
+        assert_eq!(finished.operation.status, ProvisioningState::Succeeded);
     };
     check(1000, true);
     check(SNAPSHOT_BYTES_MAX, false);

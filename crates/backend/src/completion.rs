@@ -1,4 +1,4 @@
-//! What the end of an operation's work makes of the operation and its cluster. Pure.
+//! The effect of completed work on its operation and cluster. Pure.
 
 use api::doc::{
     Cluster, Operation, OperationError, ProvisioningState, ResultCode, StepName, Verb, WorkResult,
@@ -10,39 +10,38 @@ use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, customer_error};
 
 use crate::plan::step_names;
 
-/// A document may have a mebibyte; besides the copy there are the operation's own fields, and an error in words.
+/// Largest snapshot in an operation. A document may have 1 MiB, which includes the operation's own fields and its error.
 const SNAPSHOT_BYTES_MAX: usize = 768 * 1024;
 
-/// What is written at the end of an operation.
+/// A finished operation and its cluster.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Closed {
-    /// The operation, ended.
+pub(crate) struct FinishedOperation {
+    /// The operation with its final state.
     pub(crate) operation: Operation,
-    /// The cluster from now on; none when it is gone.
+    /// The cluster after the operation; `None` if it is deleted.
     pub(crate) cluster: Option<Cluster>,
 }
 
-/// What an ending makes of an operation and its cluster.
-pub(crate) fn close(
+/// The operation and the cluster after the work completed.
+pub(crate) fn finish_operation(
     operation: &Operation,
     cluster: &Cluster,
     ending: Ending,
     result: &WorkResult,
     now: Timestamp,
     release: &str,
-) -> Closed {
+) -> FinishedOperation {
     let error = (ending != Ending::Completed).then(|| operation_error(ending, result));
-    let after = after(operation, cluster, error.as_ref(), release);
+    let after = cluster_after(operation, cluster, error.as_ref(), release);
     let status = if error.is_none() { ProvisioningState::Succeeded } else { ProvisioningState::Failed };
-    // What has no JSON form has no copy either; a cluster always has one. One that would not fit into the operation is left out:
-    // an end that cannot be written would never come.
+    // A snapshot that is too large is left out: the store would reject the completion, and the operation would never finish.
     let fits = |snapshot: &Value| snapshot.to_string().len() <= SNAPSHOT_BYTES_MAX;
     let snapshot = after.as_ref().and_then(|cluster| serde_json::to_value(cluster).ok()).filter(fits);
     let operation = Operation { status, end_time: Some(now), error, snapshot, ..operation.clone() };
-    Closed { operation, cluster: after }
+    FinishedOperation { operation, cluster: after }
 }
 
-fn after(
+fn cluster_after(
     operation: &Operation,
     cluster: &Cluster,
     error: Option<&OperationError>,
@@ -77,20 +76,16 @@ fn after(
     Some(after)
 }
 
-/// What the customer is told: what the step meant for them, or that something failed with us. The rest is in the work's log.
+/// The customer's error: that of the failed step, or an internal error. The details are in the log of the work.
 fn operation_error(ending: Ending, result: &WorkResult) -> OperationError {
     if ending == Ending::Cancelled {
-        let why = result.reason.as_deref().unwrap_or("it was asked to end");
-        return customer_error(
-            "OperationCanceled",
-            format!("The operation was ended before it was done: {why}."),
-            None,
-        );
+        let reason = result.reason.as_deref().unwrap_or("cancellation was requested");
+        return customer_error("OperationCanceled", format!("The operation was cancelled: {reason}."), None);
     }
-    if let Some(told) = &result.customer {
-        // A principal's id that the cloud cannot make sense of is never the customer's doing.
-        if !told.message.to_lowercase().contains("nullorinvalidguidexcludeprincipalid") {
-            return told.clone();
+    if let Some(error) = &result.customer {
+        // The customer cannot cause a principal id that the cloud does not understand.
+        if !error.message.to_lowercase().contains("nullorinvalidguidexcludeprincipalid") {
+            return error.clone();
         }
     }
     match result.step.as_ref().and_then(timeout_message) {
@@ -105,7 +100,7 @@ fn operation_error(ending: Ending, result: &WorkResult) -> OperationError {
 
 const API_UNAVAILABLE: &str = "The Kubernetes API has not initialised successfully and is unavailable.";
 
-/// Messages for customers about waits that took too long.
+/// Customer messages for waits that timed out.
 const TIMEOUT_MESSAGES: [(StepName, &str); 8] = [
     (step_names::API_SERVERS_READY, API_UNAVAILABLE),
     (step_names::API_SERVERS_READY_WITHOUT_BOOTSTRAP, API_UNAVAILABLE),
@@ -121,18 +116,18 @@ fn timeout_message(step: &StepName) -> Option<&'static str> {
     TIMEOUT_MESSAGES.iter().find(|(name, _)| name == step).map(|(_, message)| *message)
 }
 
-/// Whose fault an error is, by its code: the input of service level objectives.
+/// Classifies an error by its code as the user's or the server's: the input of service level objectives.
 pub(crate) fn result_type(error: Option<&OperationError>) -> &'static str {
     match error {
         None => "Success",
-        // A deployment that failed for something that the customer can mend says what it was.
+        // A deployment that failed for a reason that the customer can fix has details.
         Some(error) if error.code == DEPLOYMENT_FAILED && error.details.is_empty() => "ServerError",
-        // The contract's status of both is 500: room for the workers was looked at before, and is ours to have kept.
+        // The contract's status of both is 500: the quota for the workers was validated before, so the service must provide it.
         Some(error) if error.code == INTERNAL || error.code == "QuotaExceeded" => "ServerError",
         Some(_) => "UserError",
     }
 }
 
 #[cfg(test)]
-#[path = "ending/tests.rs"]
+#[path = "completion/tests.rs"]
 mod tests;

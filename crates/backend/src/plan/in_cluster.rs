@@ -1,4 +1,4 @@
-//! What is done and waited for inside the cluster.
+//! Steps that change or wait for objects in the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,80 +23,82 @@ use steps::lifecycle::registry;
 use super::done;
 use crate::Context;
 
-/// Where the cluster's machines are looked after.
-const MACHINES: &str = "openshift-machine-api";
-/// So many workers must be ready before customers get the cluster.
+/// Namespace of the cluster's machine objects.
+const MACHINES_NAMESPACE: &str = "openshift-machine-api";
+/// Ready workers that a new cluster needs.
 const WORKERS_MIN: usize = 2;
-/// Those whose settling means that the cluster has.
-const SETTLED: [&str; 5] =
+/// Operators that must settle before the cluster counts as settled.
+const CORE_OPERATORS: [&str; 5] =
     ["kube-controller-manager", "kube-apiserver", "kube-scheduler", "console", "authentication"];
 
-/// A cluster that is being made does not always answer; that is waited for, like anything else.
-fn patiently(look: Result<PollStatus, StepError>) -> Result<PollStatus, StepError> {
-    look.map_err(|error| match error.kind() {
+/// Keeps a wait running while the cluster does not respond, as may happen during its installation.
+fn retry_while_unreachable(status: Result<PollStatus, StepError>) -> Result<PollStatus, StepError> {
+    status.map_err(|error| match error.kind() {
         StepErrorKind::Unreachable | StepErrorKind::Transient => error.keep_waiting(),
         StepErrorKind::Terminal | StepErrorKind::Precondition => error,
     })
 }
 
-/// The API servers are available and not being rolled out.
+/// Waits until the API servers are available and not progressing.
 pub(crate) async fn api_servers_ready(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    patiently(operators_are(&cx, &["kube-apiserver"], |it| it.available && !it.progressing).await)
+    retry_while_unreachable(
+        poll_operators(&cx, &["kube-apiserver"], |it| it.available && !it.progressing).await,
+    )
 }
 
-/// The operators that matter most have settled.
+/// Waits until the core operators have settled.
 pub(crate) async fn operators_have_settled(
     cx: Arc<Context>,
     _: StepContext,
 ) -> Result<PollStatus, StepError> {
     let settled = |it: &OperatorFacts| it.available && !it.progressing && !it.degraded;
-    patiently(operators_are(&cx, &SETTLED, settled).await)
+    retry_while_unreachable(poll_operators(&cx, &CORE_OPERATORS, settled).await)
 }
 
-/// The console works.
+/// Waits until the console is available.
 pub(crate) async fn console_ready(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    patiently(operators_are(&cx, &["console"], |it| it.available).await)
+    retry_while_unreachable(poll_operators(&cx, &["console"], |it| it.available).await)
 }
 
-/// The default ingress works.
+/// Waits until the default ingress is available.
 pub(crate) async fn ingress_controller_ready(
     cx: Arc<Context>,
     _: StepContext,
 ) -> Result<PollStatus, StepError> {
-    patiently(operators_are(&cx, &["ingress"], |it| it.available && !it.progressing).await)
+    retry_while_unreachable(poll_operators(&cx, &["ingress"], |it| it.available && !it.progressing).await)
 }
 
-async fn operators_are(
+async fn poll_operators(
     cx: &Context,
     names: &[&str],
-    so: impl Fn(&OperatorFacts) -> bool,
+    is_ready: impl Fn(&OperatorFacts) -> bool,
 ) -> Result<PollStatus, StepError> {
     let link = cx.life.link().await?;
     let all = facts::operators(&link).await?.unwrap_or_default();
     for name in names {
         match all.iter().find(|it| it.name == *name) {
-            Some(operator) if so(operator) => {}
+            Some(operator) if is_ready(operator) => {}
             Some(operator) if operator.message.is_empty() => {
                 return Ok(PollStatus::Waiting(format!("operator {name} has not settled")));
             }
             Some(operator) => {
                 return Ok(PollStatus::Waiting(format!("operator {name}: {}", operator.message)));
             }
-            None => return Ok(PollStatus::Waiting(format!("operator {name} is not there yet"))),
+            None => return Ok(PollStatus::Waiting(format!("operator {name} was not found"))),
         }
     }
     Ok(PollStatus::Done(StepOutcome::default()))
 }
 
-/// The cluster's certificates are in it.
+/// Copies the certificates into the cluster.
 pub(crate) async fn certificates(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     if !cx.life.snapshot().await?.is_domain_managed() {
-        return Ok(StepOutcome::with_message("the customer keeps the cluster's certificates"));
+        return Ok(StepOutcome::with_message("the customer manages the certificates"));
     }
     Ok(StepOutcome::with_message(shared::carry(&cx.life, step.hold).await?))
 }
 
-/// The API server shows its certificate.
+/// Configures the certificate of the API server.
 pub(crate) async fn api_server_certificate(
     cx: Arc<Context>,
     _: StepContext,
@@ -104,27 +106,27 @@ pub(crate) async fn api_server_certificate(
     configure(&cx, CertificateUse::ApiServer).await
 }
 
-/// The default ingress shows its certificate.
+/// Configures the certificate of the default ingress.
 pub(crate) async fn ingress_certificate(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     configure(&cx, CertificateUse::Ingress).await
 }
 
-async fn configure(cx: &Context, what: CertificateUse) -> Result<StepOutcome, StepError> {
+async fn configure(cx: &Context, certificate: CertificateUse) -> Result<StepOutcome, StepError> {
     if !cx.life.snapshot().await?.is_domain_managed() {
-        return Ok(StepOutcome::with_message("the customer keeps the cluster's certificates"));
+        return Ok(StepOutcome::with_message("the customer manages the certificates"));
     }
-    Ok(StepOutcome::with_message(shared::configure(&cx.life, what).await?))
+    Ok(StepOutcome::with_message(shared::configure(&cx.life, certificate).await?))
 }
 
-/// Enough workers are ready, or fewer if the customer asked for fewer.
+/// Waits until [`WORKERS_MIN`] workers are ready, or all if the customer requested fewer.
 pub(crate) async fn minimum_worker_nodes_ready(
     cx: Arc<Context>,
     _: StepContext,
 ) -> Result<PollStatus, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let asked: u32 = ours.spec().workers.iter().map(|it| it.count).sum();
-    let wanted = WORKERS_MIN.min(usize::try_from(asked).unwrap_or(WORKERS_MIN));
-    let look = async {
+    let snapshot = cx.life.snapshot().await?;
+    let requested: u32 = snapshot.spec().workers.iter().map(|it| it.count).sum();
+    let wanted = WORKERS_MIN.min(usize::try_from(requested).unwrap_or(WORKERS_MIN));
+    let poll = async {
         let machines = machine_objects(&cx, "Machine").await?;
         let machines: Vec<&Value> = machines.iter().filter(|it| is_worker(it)).collect();
         if let Some(why) = machines.iter().find_map(|it| out_of_quota(it)) {
@@ -137,24 +139,24 @@ pub(crate) async fn minimum_worker_nodes_ready(
         if running >= wanted && ready >= wanted {
             return Ok(PollStatus::Done(StepOutcome::with_message(format!("{ready} workers are ready"))));
         }
-        Ok(PollStatus::Waiting(format!("{running} of {wanted} workers run and {ready} are ready")))
+        Ok(PollStatus::Waiting(format!("{running} of {wanted} workers are running, {ready} are ready")))
     };
-    patiently(look.await)
+    retry_while_unreachable(poll.await)
 }
 
 fn is_worker(machine: &Value) -> bool {
     machine["metadata"]["labels"]["machine.openshift.io/cluster-api-machine-role"] != "master"
 }
 
-/// What a machine that failed for want of quota, or of its size, says: no patience will help it.
+/// Error message of a machine that failed because a quota is exceeded or its size is unavailable: waiting does not help.
 fn out_of_quota(machine: &Value) -> Option<String> {
     let status = &machine["status"];
-    let said = status["errorMessage"].as_str().filter(|_| status["phase"] == "Failed")?;
+    let message = status["errorMessage"].as_str().filter(|_| status["phase"] == "Failed")?;
     let words = ["QuotaExceeded", "SkuNotAvailable", "exceeding approved"];
-    words.iter().any(|word| said.contains(word)).then(|| said.to_owned())
+    words.iter().any(|word| message.contains(word)).then(|| message.to_owned())
 }
 
-/// Updates come from us, not from the customer's channel.
+/// Disables the update channel: the service updates the cluster.
 pub(crate) async fn disable_updates(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     let link = cx.life.link().await?;
     let target = object(&link, "config.openshift.io/v1", "ClusterVersion", None, "version").await?;
@@ -163,40 +165,40 @@ pub(crate) async fn disable_updates(cx: Arc<Context>, _: StepContext) -> Result<
     done()
 }
 
-/// The cluster has its version.
+/// Waits until the cluster version is available.
 pub(crate) async fn cluster_version_ready(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
-    let look = async {
+    let poll = async {
         let version = cluster_version(&cx).await?;
         if condition(&version, "Available") == Some("True") {
             return Ok(PollStatus::Done(StepOutcome::default()));
         }
-        Ok(PollStatus::Waiting("the cluster's version is not available".to_owned()))
+        Ok(PollStatus::Waiting("the cluster version is not available".to_owned()))
     };
-    patiently(look.await)
+    retry_while_unreachable(poll.await)
 }
 
 async fn cluster_version(cx: &Context) -> Result<Value, StepError> {
     let link = cx.life.link().await?;
     let target = object(&link, "config.openshift.io/v1", "ClusterVersion", None, "version").await?;
     let found = link.get(&target).await?;
-    let found = found.ok_or_else(|| StepError::transient("NotSeen", format!("{target} is not there yet")))?;
+    let found = found.ok_or_else(|| StepError::transient("NotSeen", format!("{target} was not found")))?;
     Ok(serde_json::to_value(found).unwrap_or_default())
 }
 
-/// The pull secret has our registry in it.
+/// Adds the service's registry to the pull secret.
 pub(crate) async fn pull_secret(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
     let changed = registry::configure(&cx.life).await?;
     Ok(StepOutcome::with_message(if changed {
         "the pull secret was changed"
     } else {
-        "the pull secret was so already"
+        "the pull secret is up to date"
     }))
 }
 
-/// The credential by which the cluster works in the cloud.
+/// Writes the service principal's credential into the cluster.
 pub(crate) async fn credentials(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
-    let ours = cx.life.snapshot().await?;
-    let Identity::ServicePrincipal { client_id } = &ours.spec().identity else { return done() };
+    let snapshot = cx.life.snapshot().await?;
+    let Identity::ServicePrincipal { client_id } = &snapshot.spec().identity else { return done() };
     let Some(secret) = cx.life.records.secret_text(secrets::CLIENT_SECRET).await? else { return done() };
     let link = cx.life.link().await?;
     let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
@@ -209,8 +211,8 @@ pub(crate) async fn credentials(cx: Arc<Context>, _: StepContext) -> Result<Step
         data: Some(BTreeMap::from([
             ("azure_client_id".to_owned(), bytes(client_id)),
             ("azure_client_secret".to_owned(), bytes(secret.expose())),
-            ("azure_region".to_owned(), bytes(&ours.document().location)),
-            ("azure_subscription_id".to_owned(), bytes(&ours.document().subscription_id)),
+            ("azure_region".to_owned(), bytes(&snapshot.document().location)),
+            ("azure_subscription_id".to_owned(), bytes(&snapshot.document().subscription_id)),
         ])),
         ..KubeSecret::default()
     };
@@ -219,40 +221,41 @@ pub(crate) async fn credentials(cx: Arc<Context>, _: StepContext) -> Result<Step
     done()
 }
 
-/// What was seen of the cluster is recorded: version, console, workers.
+/// Records version, console URL and worker pools of the cluster.
 pub(crate) async fn cluster_data(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
     let version = cluster_version(&cx).await?;
-    let seen = running_version(&version);
-    let ours = cx.life.snapshot().await?;
-    let console = format!("https://console-openshift-console.apps.{}/", ours.domain);
+    let running = running_version(&version);
+    let snapshot = cx.life.snapshot().await?;
+    let console = format!("https://console-openshift-console.apps.{}/", snapshot.domain);
     let sets = machine_objects(&cx, "MachineSet").await?;
-    let subscription = &ours.document().subscription_id;
-    let workers: Vec<WorkerPoolStatus> = sets.iter().map(|set| seen_pool(set, subscription)).collect();
+    let subscription = &snapshot.document().subscription_id;
+    let workers: Vec<WorkerPoolStatus> = sets.iter().map(|set| pool_status(set, subscription)).collect();
     cx.life
         .record(step.hold, |record| {
-            record.running_version = seen.clone().or(record.running_version.take());
+            record.running_version = running.clone().or(record.running_version.take());
             record.console_url = Some(console.clone());
             record.workers.clone_from(&workers);
         })
         .await?;
-    Ok(seen
+    Ok(running
         .map_or_else(StepOutcome::default, |version| StepOutcome::with_message(format!("version {version}"))))
 }
 
-/// The objects of that kind by which the cluster looks after its machines, in the order of their names.
+/// The Machine or MachineSet objects of the cluster, sorted by name.
 async fn machine_objects(cx: &Context, kind: &str) -> Result<Vec<Value>, StepError> {
     let link = cx.life.link().await?;
     let (resource, _) = link.resolve("machine.openshift.io/v1beta1", kind).await?;
-    let api: Api<DynamicObject> = Api::namespaced_with(link.client(), MACHINES, &resource);
+    let api: Api<DynamicObject> = Api::namespaced_with(link.client(), MACHINES_NAMESPACE, &resource);
     let listed = api.list(&ListParams::default()).await;
-    let listed = listed.map_err(|error| link.failed("list", format!("{kind}s in {MACHINES}"), error))?;
+    let listed =
+        listed.map_err(|error| link.failed("list", format!("{kind}s in {MACHINES_NAMESPACE}"), error))?;
     let mut objects = listed.items;
-    objects.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
+    objects.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     Ok(objects.into_iter().map(|it| serde_json::to_value(it).unwrap_or_default()).collect())
 }
 
-/// A pool of workers as its MachineSet tells.
-fn seen_pool(set: &Value, subscription: &str) -> WorkerPoolStatus {
+/// The status of a worker pool, from its MachineSet.
+fn pool_status(set: &Value, subscription: &str) -> WorkerPoolStatus {
     let provider = &set["spec"]["template"]["spec"]["providerSpec"]["value"];
     let text = |name: &str| provider[name].as_str();
     let number = |value: &Value| value.as_u64().and_then(|it| u32::try_from(it).ok());
@@ -274,7 +277,7 @@ fn seen_pool(set: &Value, subscription: &str) -> WorkerPoolStatus {
     }
 }
 
-/// The version that a ClusterVersion has reached: the newest entry of its history that is complete.
+/// The running version: the newest completed entry in the history of a ClusterVersion.
 fn running_version(version: &Value) -> Option<String> {
     let history = version["status"]["history"].as_array()?;
     let complete = history.iter().find(|it| it["state"] == "Completed")?;
@@ -286,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_failed_for_want_of_quota_is_told_from_others() {
+    fn a_machine_that_failed_because_of_quota_is_recognized() {
         let machine =
             |phase: &str, message: &str| json!({"status": {"phase": phase, "errorMessage": message}});
         let quota = "failed to create vm: QuotaExceeded: cores";
@@ -297,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_shown_as_its_machine_set_tells() {
+    fn the_status_of_a_pool_is_read_from_its_machine_set() {
         let set = json!({
             "metadata": {"name": "one-worker-eastus1"},
             "spec": {"replicas": 5, "template": {"spec": {"providerSpec": {"value": {
@@ -305,13 +308,16 @@ mod tests {
                 "networkResourceGroup": "net", "vnet": "v", "subnet": "w",
             }}}}},
         });
-        let seen = seen_pool(&set, "s");
-        assert_eq!((seen.name.as_str(), seen.count, seen.disk_size_gb), ("one-worker-eastus1", 5, Some(256)));
-        assert_eq!(seen.vm_size.as_deref(), Some("Standard_D4s_v5"));
+        let status = pool_status(&set, "s");
+        assert_eq!(
+            (status.name.as_str(), status.count, status.disk_size_gb),
+            ("one-worker-eastus1", 5, Some(256))
+        );
+        assert_eq!(status.vm_size.as_deref(), Some("Standard_D4s_v5"));
         let subnet =
             "/subscriptions/s/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/w";
-        assert_eq!(seen.subnet_id.as_deref(), Some(subnet));
-        assert_eq!(seen_pool(&json!({}), "s").subnet_id, None);
+        assert_eq!(status.subnet_id.as_deref(), Some(subnet));
+        assert_eq!(pool_status(&json!({}), "s").subnet_id, None);
     }
 
     #[test]

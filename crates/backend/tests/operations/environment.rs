@@ -1,4 +1,4 @@
-//! What a test stands on: a store, a simulated cloud in this process, and backends.
+//! Environment of a test: a store, a simulated cloud in this process, and backends.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,28 +24,28 @@ use uuid::Uuid;
 use crate::customer;
 use crate::service::{quick_timing, service};
 
-/// The subscription of those who do not say otherwise.
+/// The default subscription.
 pub(crate) const SUBSCRIPTION: &str = "11111111-1111-1111-1111-111111111111";
-/// Nothing in these tests takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Timeout of waits, also on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A clock that goes as this machine's does, and leaps ahead when it is told to: a rest of half an hour is over at once.
+/// The system's clock with an offset that tests advance, so that a delay of half an hour elapses at once.
 #[derive(Debug, Default)]
-pub(crate) struct LeapingClock(Mutex<SignedDuration>);
+pub(crate) struct AdvancingClock(Mutex<SignedDuration>);
 
-impl LeapingClock {
-    pub(crate) fn leap(&self, span: SignedDuration) {
+impl AdvancingClock {
+    pub(crate) fn advance(&self, span: SignedDuration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += span;
     }
 }
 
-impl Clock for LeapingClock {
+impl Clock for AdvancingClock {
     fn now(&self) -> Timestamp {
         SystemClock.now().saturating_add(*self.0.lock().unwrap_or_else(PoisonError::into_inner)).unwrap()
     }
 }
 
-pub(crate) struct Site {
+pub(crate) struct TestEnvironment {
     _directory: Option<tempfile::TempDir>,
     pub(crate) store: Store,
     pub(crate) cloud: SimClient,
@@ -56,7 +56,7 @@ pub(crate) struct Site {
     served: Option<JoinHandle<()>>,
 }
 
-impl Drop for Site {
+impl Drop for TestEnvironment {
     fn drop(&mut self) {
         self.ends.cancel();
         if let Some(served) = self.served.take() {
@@ -65,39 +65,40 @@ impl Drop for Site {
     }
 }
 
-/// The simulated cloud, served until the site is gone.
+/// The simulated cloud, served until the environment is dropped.
 async fn cloud(ends: &CancellationToken) -> (SimClient, String, String, JoinHandle<()>) {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
     let (client, url) = (service.client().unwrap(), service.url());
     let token = service.token().expose().clone();
     let shutdown = ends.clone();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the handle is kept, and its end is forced with that of the site"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the handle is kept, and aborted with the environment")]
     let served = tokio::spawn(async move { service.serve(shutdown).await.unwrap() });
     (client, url, token, served)
 }
 
-impl Site {
+impl TestEnvironment {
     /// On SQLite.
-    pub(crate) async fn new() -> Site {
-        Site::by(Arc::new(SystemClock)).await
+    pub(crate) async fn new() -> TestEnvironment {
+        TestEnvironment::with_clock(Arc::new(SystemClock)).await
     }
 
-    /// On SQLite, by that clock. The cloud goes by this machine's.
-    pub(crate) async fn by(clock: SharedClock) -> Site {
+    /// On SQLite, with this clock. The cloud uses the system's clock.
+    pub(crate) async fn with_clock(clock: SharedClock) -> TestEnvironment {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
-        Site::on(Store::open(options).await.unwrap(), Some(directory), clock).await
+        TestEnvironment::with_store(Store::open(options).await.unwrap(), Some(directory), clock).await
     }
 
-    pub(crate) async fn on(store: Store, directory: Option<tempfile::TempDir>, clock: SharedClock) -> Site {
+    pub(crate) async fn with_store(
+        store: Store,
+        directory: Option<tempfile::TempDir>,
+        clock: SharedClock,
+    ) -> TestEnvironment {
         let ends = CancellationToken::new();
         let (cloud, url, token, served) = cloud(&ends).await;
-        customer::offer_roles(&store).await.unwrap();
-        Site { _directory: directory, store, cloud, url, token, clock, ends, served: Some(served) }
+        customer::write_role_sets(&store).await.unwrap();
+        TestEnvironment { _directory: directory, store, cloud, url, token, clock, ends, served: Some(served) }
     }
 
     pub(crate) fn connections(&self) -> Arc<ClusterConnections> {
@@ -113,7 +114,7 @@ impl Site {
     pub(crate) fn life(&self, cluster: Uuid) -> Lifecycle {
         Lifecycle {
             cloud: self.cloud.cloud(),
-            records: ClusterRecords { store: self.store.clone(), cluster, service: "trial" },
+            records: ClusterRecords { store: self.store.clone(), cluster, service: "test" },
             connections: self.connections(),
             clock: self.clock.clone(),
             service: Arc::new(service()),
@@ -133,18 +134,18 @@ impl Site {
             metrics: Metrics::default(),
             config: Config { slots: 20, timing, operation_timing: quick_timing() },
             owner: Uuid::new_v4(),
-            release: "trial".to_owned(),
+            release: "test".to_owned(),
             seed: 1,
         }
     }
 
     /// A backend in this process, until the token is cancelled.
     pub(crate) fn backend(&self) -> (CancellationToken, JoinHandle<()>) {
-        self.backend_of(self.deps())
+        self.backend_with(self.deps())
     }
 
-    /// The same, made of these.
-    pub(crate) fn backend_of(&self, deps: Deps) -> (CancellationToken, JoinHandle<()>) {
+    /// A backend with these dependencies.
+    pub(crate) fn backend_with(&self, deps: Deps) -> (CancellationToken, JoinHandle<()>) {
         let shutdown = self.ends.child_token();
         let ends = shutdown.clone();
         #[expect(
@@ -155,42 +156,42 @@ impl Site {
         (shutdown, running)
     }
 
-    /// Lets backends that try each step once work until a piece of work has been attempted so often, leaping over every rest; how
-    /// long it rested after each further attempt. Sooner when it came to its end before.
-    pub(crate) async fn attempted(
+    /// Runs backends that try each step once until the work has had this number of attempts or is finished, and advances the clock
+    /// over every retry delay. Returns the delay after each attempt.
+    pub(crate) async fn run_attempts(
         &self,
         work: Uuid,
         attempts: i32,
-        clock: &LeapingClock,
+        clock: &AdvancingClock,
     ) -> Vec<SignedDuration> {
-        let mut rests = Vec::new();
+        let mut delays = Vec::new();
         let before = self.store.work(work).await.unwrap().unwrap().attempt;
         loop {
             let mut deps = self.deps();
             deps.config.operation_timing.tries = 1;
-            let (stop, backend) = self.backend_of(deps);
-            let so_far = before + i32::try_from(rests.len()).unwrap();
+            let (stop, backend) = self.backend_with(deps);
+            let so_far = before + i32::try_from(delays.len()).unwrap();
             let seen = eventually("another attempt was made", async || {
                 let seen = self.store.work(work).await.ok()??;
-                let rests = seen.state == WorkState::Pending && seen.attempt > so_far;
-                (rests || seen.state.is_terminal()).then_some(seen)
+                let is_waiting = seen.state == WorkState::Pending && seen.attempt > so_far;
+                (is_waiting || seen.state.is_terminal()).then_some(seen)
             })
             .await;
             stop.cancel();
             backend.await.unwrap();
             if seen.state.is_terminal() {
-                return rests;
+                return delays;
             }
-            let rest = seen.due_at.duration_since(self.clock.now());
-            rests.push(rest);
-            clock.leap(rest);
+            let delay = seen.due_at.duration_since(self.clock.now());
+            delays.push(delay);
+            clock.advance(delay);
             if seen.attempt >= attempts {
-                return rests;
+                return delays;
             }
         }
     }
 
-    /// Asks for a cluster, changed by `edit` before it is written.
+    /// Requests a cluster, changed by `edit` before it is written.
     pub(crate) async fn create_as(
         &self,
         subscription: &str,
@@ -198,7 +199,7 @@ impl Site {
         edit: impl FnOnce(&mut Cluster),
     ) -> (Uuid, Uuid) {
         let (mut cluster, secrets) =
-            customer::bring(&self.cloud, subscription, name, self.clock.now()).await.unwrap();
+            customer::prepare(&self.cloud, subscription, name, self.clock.now()).await.unwrap();
         edit(&mut cluster);
         customer::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
     }
@@ -214,11 +215,11 @@ impl Site {
         self.create_as(SUBSCRIPTION, name, |_| ()).await
     }
 
-    /// Asks for a cluster that works as managed identities.
+    /// Requests a cluster with managed identities.
     pub(crate) async fn create_workload(&self, name: &str) -> (Uuid, Uuid) {
         let now = self.clock.now();
         let (cluster, secrets) =
-            customer::bring_workload(&self.cloud, SUBSCRIPTION, name, now).await.unwrap();
+            customer::prepare_workload(&self.cloud, SUBSCRIPTION, name, now).await.unwrap();
         customer::create(&self.store, &cluster, &secrets, &*self.clock).await.unwrap()
     }
 
@@ -231,9 +232,9 @@ impl Site {
         customer::change(&self.store, &read, verb, &*self.clock, edit).await.unwrap()
     }
 
-    /// Waits until an operation is at its end; as it is then.
-    pub(crate) async fn ended(&self, operation: Uuid) -> Operation {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+    /// Waits until an operation is finished.
+    pub(crate) async fn finished(&self, operation: Uuid) -> Operation {
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             if let Ok(Some(found)) = self.store.operations().get(operation).await
                 && found.document.end_time.is_some()
@@ -242,26 +243,26 @@ impl Site {
             }
             if tokio::time::Instant::now() > deadline {
                 let work = self.store.work(operation).await.unwrap();
-                panic!("operation {operation} does not end: {work:?}");
+                panic!("operation {operation} does not finish: {work:?}");
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
     }
 
     pub(crate) async fn succeeds(&self, operation: Uuid) {
-        let ended = self.ended(operation).await;
+        let finished = self.finished(operation).await;
         let work = self.store.work(operation).await.unwrap();
         assert_eq!(
-            ended.status,
+            finished.status,
             ProvisioningState::Succeeded,
             "{:?}: {:?}",
-            ended.error,
+            finished.error,
             work.and_then(|it| it.result)
         );
     }
 
-    /// What the cloud still holds of a cluster of that name: in its own group, in the service's, in vault and registry.
-    pub(crate) async fn left_of(&self, name: &str, id: Uuid, subscription: &str) -> Vec<String> {
+    /// Resources of a cluster that remain in the cloud: in its own group, in the service's, in vault and registry.
+    pub(crate) async fn remaining_resources(&self, name: &str, id: Uuid, subscription: &str) -> Vec<String> {
         let mut left = Vec::new();
         let managed = ResourceId::group(subscription, &format!("aro-{name}"));
         left.extend(self.cloud.get(&managed).await.unwrap().map(|it| it.id.to_string()));
@@ -279,15 +280,15 @@ impl Site {
     }
 }
 
-/// Waits until something is so, and says what was waited for when it does not come.
-pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let waited = tokio::time::timeout(PATIENCE, async {
+/// Polls until `poll` returns a value; panics with the description after the timeout.
+pub(crate) async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
+    let waited = tokio::time::timeout(TIMEOUT, async {
         loop {
-            if let Some(seen) = look().await {
+            if let Some(seen) = poll().await {
                 return seen;
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
     });
-    waited.await.unwrap_or_else(|_| panic!("it did not come to pass that {what}"))
+    waited.await.unwrap_or_else(|_| panic!("timed out waiting until {what}"))
 }

@@ -1,8 +1,8 @@
-//! Every mishap at every step of every plan, on the simulated cloud, for both forms of identity.
+//! Every fault at every step of every plan, on the simulated cloud, for both kinds of identity.
 //!
-//! What the work survives strikes at every step in turn on the way through one world. What ends the work ends it at each step
-//! in turn, and the plan is begun again in what the last failure left: so that it also stands what was half done before. After
-//! a failure it is begun from its first step; a panic and a cancel leave the same, and there it goes on where it was.
+//! Faults that the work survives are injected at every step of one run. Faults that end the work are injected at each step in turn,
+//! and the plan is restarted on the resources that the last failure left, so that it also handles partial results. After a failure
+//! it restarts from its first step; after a panic or a cancellation it continues from its checkpoint.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,10 +20,10 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::customer;
+use crate::environment::{SUBSCRIPTION, TestEnvironment};
 use crate::service::{quick_timing, service};
-use crate::site::{SUBSCRIPTION, Site};
 
-/// What every work survives; a removal survives a panic too.
+/// Faults that all work survives; a removal survives a panic too.
 const SURVIVED: [StepFault; 8] = [
     StepFault::None,
     StepFault::Twice,
@@ -35,8 +35,8 @@ const SURVIVED: [StepFault; 8] = [
     StepFault::Halt,
 ];
 
-/// Nothing takes time in this cloud: who looks often waits little.
-fn hasty() -> OperationTiming {
+/// Timing for a cloud that completes everything at once.
+fn immediate_timing() -> OperationTiming {
     let instant = Duration::from_millis(3);
     OperationTiming {
         poll_interval: instant,
@@ -46,16 +46,16 @@ fn hasty() -> OperationTiming {
     }
 }
 
-/// Where a plan is begun again after it failed.
+/// Where a plan restarts after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Again {
-    FromTheFirst,
-    FromThere,
+enum Restart {
+    FromFirstStep,
+    FromCheckpoint,
 }
 
-/// As whom the clusters work.
+/// Kind of identity of the clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum IdentityKind {
     Principal,
     Workload,
 }
@@ -66,102 +66,104 @@ struct World {
     name: String,
 }
 
-/// One plan in its trial.
-struct Ordeal {
+/// The fault test of one plan.
+struct FaultTest {
     harness: FaultHarness<Context>,
-    /// Whether the next plan is to begin in a fresh world.
+    /// Whether the next plan starts on a new cluster.
     fresh: Arc<AtomicBool>,
-    // What the trial stands on.
     _directory: tempfile::TempDir,
 }
 
-impl Ordeal {
-    async fn of(verb: Verb, form: Form) -> Ordeal {
-        let site = Arc::new(Site::new().await);
-        // The queue of the trial is its own: the site's backend brings worlds to where the plan begins and must not meet it.
+impl FaultTest {
+    async fn new(verb: Verb, form: IdentityKind) -> FaultTest {
+        let environment = Arc::new(TestEnvironment::new().await);
+        // The test has a queue of its own: the environment's backend prepares clusters and must not claim the work under test.
         let directory = tempfile::tempdir().unwrap();
         let clock = ManualClock::at(SystemClock.now());
-        let location = Location::Sqlite(directory.path().join("trial.db"));
+        let location = Location::Sqlite(directory.path().join("test.db"));
         let store =
             Store::open(Options::new(location, Keyring::ephemeral().unwrap(), clock.clone())).await.unwrap();
-        customer::offer_roles(&store).await.unwrap();
+        customer::write_role_sets(&store).await.unwrap();
         let world: Arc<Mutex<Option<World>>> = Arc::default();
         let count = Arc::new(AtomicUsize::new(0));
         let fresh = Arc::new(AtomicBool::new(true));
         let (making, wanted, theirs) = (world.clone(), fresh.clone(), store.clone());
-        let base = site.clone();
+        let base = environment.clone();
         let make = move || -> BoxFuture<'static, _> {
             let (world, fresh, store) = (making.clone(), wanted.clone(), theirs.clone());
-            let (site, count) = (base.clone(), count.clone());
+            let (environment, count) = (base.clone(), count.clone());
             Box::pin(async move {
                 let mut world = world.lock().await;
                 if fresh.swap(false, Ordering::SeqCst) {
                     match &*world {
-                        // What was changed once can be changed again.
+                        // An updated cluster can be updated again.
                         Some(world) if verb == Verb::Update => turn(&store, world).await,
                         _ => {
                             let nth = count.fetch_add(1, Ordering::SeqCst);
-                            *world = Some(begin(&site, &store, verb, form, nth).await);
+                            *world = Some(begin(&environment, &store, verb, form, nth).await);
                         }
                     }
                 }
                 let world = world.as_ref().unwrap();
                 let cluster = store.clusters().get(world.cluster).await.unwrap().unwrap().document;
-                (plan::of(verb, &cluster, hasty()), world.context.clone())
+                (plan::for_verb(verb, &cluster, immediate_timing()), world.context.clone())
             })
         };
         let done = move |_: Arc<Context>| -> BoxFuture<'static, Result<(), String>> {
-            let (world, site) = (world.clone(), site.clone());
+            let (world, environment) = (world.clone(), environment.clone());
             Box::pin(async move {
                 let world = world.lock().await;
                 let world = world.as_ref().unwrap();
                 match verb {
                     Verb::Delete => {
-                        let left = site.left_of(&world.name, world.cluster, SUBSCRIPTION).await;
+                        let left =
+                            environment.remaining_resources(&world.name, world.cluster, SUBSCRIPTION).await;
                         if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}")) }
                     }
-                    Verb::Create | Verb::Update | Verb::AdminUpdate => whole(&site, world, verb).await,
+                    Verb::Create | Verb::Update | Verb::AdminUpdate => {
+                        verify(&environment, world, verb).await
+                    }
                 }
             })
         };
         let undone =
             |_: Arc<Context>| -> BoxFuture<'static, Result<(), String>> { Box::pin(async { Ok(()) }) };
         let (make, done, undone) = (Box::new(make), Box::new(done), Box::new(undone));
-        Ordeal { harness: FaultHarness { store, clock, make, done, undone }, fresh, _directory: directory }
+        FaultTest { harness: FaultHarness { store, clock, make, done, undone }, fresh, _directory: directory }
     }
 
-    /// Each mishap at every step, and then to the end.
-    async fn survives(self, mishaps: &[StepFault]) {
-        for mishap in mishaps {
+    /// Injects each fault at every step of a run that completes.
+    async fn survives(self, faults: &[StepFault]) {
+        for fault in faults {
             self.fresh.store(true, Ordering::SeqCst);
-            let account = self.harness.run_along(*mishap).await;
-            assert!(account.ran.len() > 10, "{mishap:?}: {:?}", account.ran.keys());
+            let account = self.harness.run_along(*fault).await;
+            assert!(account.ran.len() > 10, "{fault:?}: {:?}", account.ran.keys());
         }
     }
 
-    /// The mishap at each step in turn; each time with those behind it that were done before, or again from the first step on.
-    async fn falls_at_each(self, mishap: StepFault, again: Again) {
+    /// Injects the fault at each step in turn; each run restarts from the checkpoint or from the first step.
+    async fn fails_at_each_step(self, fault: StepFault, restart: Restart) {
         let steps: Vec<String> =
             (self.harness.make)().await.0.steps.into_iter().map(|step| step.name).collect();
         let mut done = Vec::new();
         for step in &steps {
             let planned = (self.harness.make)().await.0;
             if !planned.steps.iter().any(|it| it.name == *step) {
-                // What was done before makes the step needless here.
+                // Earlier runs made this step unnecessary.
                 self.fresh.store(true, Ordering::SeqCst);
                 done.clear();
             }
-            let account = self.harness.run_one_after(done, step, mishap).await;
-            done = match again {
-                Again::FromTheFirst => Vec::new(),
-                Again::FromThere => Journal::read(account.work.checkpoint.as_ref()).done,
+            let account = self.harness.run_one_after(done, step, fault).await;
+            done = match restart {
+                Restart::FromFirstStep => Vec::new(),
+                Restart::FromCheckpoint => Journal::read(account.work.checkpoint.as_ref()).done,
             };
         }
     }
 }
 
-/// Whether a cluster has all that it should have, each thing once; what is wrong with it.
-async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
+/// Verifies that a cluster has all of its resources, each once.
+async fn verify(environment: &TestEnvironment, world: &World, verb: Verb) -> Result<(), String> {
     let store = &world.context.life.records.store;
     let cluster = store.clusters().get(world.cluster).await.unwrap().unwrap().document;
     let provisioned = cluster.provisioned.unwrap();
@@ -171,7 +173,7 @@ async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
         if is == expect { Ok(()) } else { Err(format!("{what}: {is}, expected {expect}")) }
     };
     let managed = ResourceId::group(SUBSCRIPTION, &format!("aro-{}", world.name));
-    let held = site.cloud.list(&managed).await.unwrap();
+    let held = environment.cloud.list(&managed).await.unwrap();
     let named = |kind: ResourceKind| {
         let mut names: Vec<String> = held
             .iter()
@@ -189,7 +191,7 @@ async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
     same("load balancers", named(ResourceKind::LoadBalancer).join(" "), "ID ID-internal".to_owned())?;
     same("security groups", named(ResourceKind::SecurityGroup).join(" "), "ID-nsg".to_owned())?;
     same("storage accounts", named(ResourceKind::StorageAccount).len().to_string(), "2".to_owned())?;
-    // The addresses are those that are wanted, the load balancer uses them, and so it is recorded.
+    // The outbound addresses are the desired ones, the load balancer uses them, and they are recorded.
     let wanted = spec.network.managed_outbound_ips.unwrap_or(1);
     let further: Vec<String> = (2..=wanted).map(|nth| format!("ID-outbound-pip-v4-{nth}")).collect();
     let addresses = ["ID-default-v4".to_owned()].into_iter().chain(further).chain(["ID-pip-v4".to_owned()]);
@@ -200,17 +202,17 @@ async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
     });
     let recorded = Some(record.effective_outbound_ips.len());
     same("outbound", format!("{:?}", (outbound, recorded)), format!("{:?}", (Some(wanted), Some(wanted))))?;
-    let own = site.cloud.list(&service().group_id()).await.unwrap();
+    let own = environment.cloud.list(&service().group_id()).await.unwrap();
     let leads = |name: String| own.iter().filter(|it| it.id.name() == name).count();
     let names = (leads(format!("api.{}", world.name)), leads(format!("*.apps.{}", world.name)));
     same("names", format!("{names:?}"), "(1, 1)".to_owned())?;
     let endpoints = own.iter().filter(|it| it.id.name().contains(&world.cluster.to_string())).count();
     same("private endpoints", endpoints.to_string(), "1".to_owned())?;
-    let certificates = site.cloud.certificates().await.unwrap();
+    let certificates = environment.cloud.certificates().await.unwrap();
     let ours = certificates.iter().filter(|it| it.name.starts_with(&world.cluster.to_string())).count();
     same("certificates", ours.to_string(), "2".to_owned())?;
     let token = record.registry_token.as_ref().map(|it| it.name.clone());
-    let tokens = site.cloud.tokens().await.unwrap();
+    let tokens = environment.cloud.tokens().await.unwrap();
     let tokens = tokens.iter().filter(|it| Some(&it.name) == token.as_ref()).count();
     same("tokens", tokens.to_string(), "1".to_owned())?;
     let pools: u32 = record.workers.iter().map(|it| it.count).sum();
@@ -234,13 +236,23 @@ async fn whole(site: &Site, world: &World, verb: Verb) -> Result<(), String> {
 }
 
 /// A cluster that is about to go through the plan, in the trial's own store.
-async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -> World {
+async fn begin(
+    environment: &TestEnvironment,
+    store: &Store,
+    verb: Verb,
+    form: IdentityKind,
+    nth: usize,
+) -> World {
     let name = format!("t{nth}");
     let by = store::AuditContext::service("trial");
-    let now = site.clock.now();
+    let now = environment.clock.now();
     let (mut document, brought) = match form {
-        Form::Principal => customer::bring(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
-        Form::Workload => customer::bring_workload(&site.cloud, SUBSCRIPTION, &name, now).await.unwrap(),
+        IdentityKind::Principal => {
+            customer::prepare(&environment.cloud, SUBSCRIPTION, &name, now).await.unwrap()
+        }
+        IdentityKind::Workload => {
+            customer::prepare_workload(&environment.cloud, SUBSCRIPTION, &name, now).await.unwrap()
+        }
     };
     // Smaller than any that customers may have: fewer machines, the same steps.
     document.provisioned.as_mut().unwrap().spec.workers[0].count = 2;
@@ -248,38 +260,38 @@ async fn begin(site: &Site, store: &Store, verb: Verb, form: Form, nth: usize) -
     let mut sealed: Vec<(&str, Vec<u8>)> =
         brought.iter().map(|(name, secret)| (*name, secret.expose().clone())).collect();
     if verb != Verb::Create {
-        let mut deps = site.deps();
-        deps.config.operation_timing = hasty();
-        let (stop, backend) = site.backend_of(deps);
+        let mut deps = environment.deps();
+        deps.config.operation_timing = immediate_timing();
+        let (stop, backend) = environment.backend_with(deps);
         let (made, operation) =
-            customer::create(&site.store, &document, &brought, &*site.clock).await.unwrap();
-        site.succeeds(operation).await;
+            customer::create(&environment.store, &document, &brought, &*environment.clock).await.unwrap();
+        environment.succeeds(operation).await;
         stop.cancel();
         backend.await.unwrap();
-        (id, document) = (made, site.cluster(made).await.unwrap().document);
+        (id, document) = (made, environment.cluster(made).await.unwrap().document);
         document.provisioning_state = ProvisioningState::Updating;
         document.provisioned.as_mut().unwrap().spec.network.managed_outbound_ips = Some(2);
         for name in [secrets::KUBECONFIG, secrets::REGISTRY_PASSWORD] {
-            let secret = site.store.secret(id, name).await.unwrap().unwrap();
+            let secret = environment.store.secret(id, name).await.unwrap().unwrap();
             sealed.push((name, secret.expose().clone()));
         }
     }
     let is_workload =
         matches!(document.provisioned.as_ref().unwrap().spec.identity, Identity::Workload { .. });
-    assert_eq!(is_workload, form == Form::Workload);
+    assert_eq!(is_workload, form == IdentityKind::Workload);
     let mut write = store::Transaction::new().create(id, &document, &by).unwrap();
     for (name, secret) in &sealed {
         write = write.put_secret(store.seal(id, name, secret).unwrap());
     }
     store.commit(write).await.unwrap();
-    let mut life = site.life(id);
+    let mut life = environment.life(id);
     life.records.store = store.clone();
     let limits = kubelink::LinksLimits::default();
     let allow = kubelink::kubeconfig::AllowedRisks::default();
     life.connections =
-        Arc::new(steps::ClusterConnections::new(store.reader(), limits, allow, site.clock.clone()));
-    let installer = Arc::new(site.cloud.installer());
-    let context = Arc::new(Context::new(life, installer, hasty(), "trial", 1));
+        Arc::new(steps::ClusterConnections::new(store.reader(), limits, allow, environment.clock.clone()));
+    let installer = Arc::new(environment.cloud.installer());
+    let context = Arc::new(Context::new(life, installer, immediate_timing(), "trial", 1));
     World { context, cluster: id, name }
 }
 
@@ -296,45 +308,45 @@ async fn turn(store: &Store, world: &World) {
 }
 
 /// A module of trials for each plan, so that they run beside each other.
-macro_rules! ordeals {
+macro_rules! fault_tests {
     ($($module:ident: $verb:ident $form:ident;)*) => {
         $(mod $module {
             use super::*;
 
             #[tokio::test(flavor = "multi_thread")]
             async fn survives_crashes() {
-                Ordeal::of(Verb::$verb, Form::$form).await.survives(&SURVIVED[..4]).await;
+                FaultTest::new(Verb::$verb, IdentityKind::$form).await.survives(&SURVIVED[..4]).await;
             }
 
             #[tokio::test(flavor = "multi_thread")]
-            async fn survives_hiccups() {
-                Ordeal::of(Verb::$verb, Form::$form).await.survives(&SURVIVED[4..]).await;
+            async fn survives_interruptions() {
+                FaultTest::new(Verb::$verb, IdentityKind::$form).await.survives(&SURVIVED[4..]).await;
             }
 
             #[tokio::test(flavor = "multi_thread")]
-            async fn can_be_begun_again_after_a_failure_at_each_step() {
-                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(StepFault::Terminal, Again::FromTheFirst).await;
+            async fn can_be_restarted_after_a_failure_at_each_step() {
+                FaultTest::new(Verb::$verb, IdentityKind::$form).await.fails_at_each_step(StepFault::Terminal, Restart::FromFirstStep).await;
             }
 
             #[tokio::test(flavor = "multi_thread")]
-            async fn goes_on_after_a_panic_at_each_step() {
-                let ordeal = Ordeal::of(Verb::$verb, Form::$form).await;
+            async fn continues_after_a_panic_at_each_step() {
+                let test = FaultTest::new(Verb::$verb, IdentityKind::$form).await;
                 match Verb::$verb {
-                    // A removal goes on by itself.
-                    Verb::Delete => ordeal.survives(&[StepFault::Panic]).await,
-                    _ => ordeal.falls_at_each(StepFault::Panic, Again::FromThere).await,
+                    // A removal is retried by itself.
+                    Verb::Delete => test.survives(&[StepFault::Panic]).await,
+                    _ => test.fails_at_each_step(StepFault::Panic, Restart::FromCheckpoint).await,
                 }
             }
 
             #[tokio::test(flavor = "multi_thread")]
-            async fn goes_on_after_a_cancel_at_each_step() {
-                Ordeal::of(Verb::$verb, Form::$form).await.falls_at_each(StepFault::Cancel, Again::FromThere).await;
+            async fn continues_after_a_cancellation_at_each_step() {
+                FaultTest::new(Verb::$verb, IdentityKind::$form).await.fails_at_each_step(StepFault::Cancel, Restart::FromCheckpoint).await;
             }
         })*
     };
 }
 
-ordeals! {
+fault_tests! {
     a_create: Create Principal;
     a_create_with_identities: Create Workload;
     an_update: Update Principal;
