@@ -1,15 +1,15 @@
-// The one script of the portal. It puts changed panels in their place, tells when the connection is lost, shows times in the
-// reader's own zone, looks ahead while a schedule is written, and copies commands. Without it every page works all the same.
+// The script of the portal. It replaces changed panels, shows a lost connection, shows times in the user's time zone, previews a
+// schedule during editing, and copies commands. Every page works without it.
 'use strict';
 
 (() => {
   const body = document.body;
 
-  // Times: the text is UTC; beside it how long ago or ahead, and on demand the reader's own zone.
+  // Times: the text is UTC, followed by the relative time; the title has the user's time zone.
   const near = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
   const own = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
   const steps = [[60, 'second', 1], [3600, 'minute', 60], [86400, 'hour', 3600], [Infinity, 'day', 86400]];
-  function tellTimes(root) {
+  function showTimes(root) {
     const now = Date.now();
     for (const time of root.querySelectorAll('time[datetime]')) {
       const at = Date.parse(time.dateTime);
@@ -23,10 +23,10 @@
     }
   }
 
-  // What the script itself added to a time is no part of what the server says of it.
+  // The script's additions to a time are not part of the server's content.
   const ours = { TIME: ['title', 'data-near'], BUTTON: ['hidden'], DETAILS: ['open'] };
 
-  // Makes one tree like another, and touches only what is different: focus, selection and what was typed stay.
+  // Updates a tree to match another and changes only the differences: focus, selection and input stay.
   function morph(from, to) {
     const kept = ours[from.nodeName] || [];
     for (const { name } of [...from.attributes]) {
@@ -67,18 +67,18 @@
       const fresh = panel.cloneNode(false);
       fresh.innerHTML = html;
       morph(panel, fresh);
-      offerCopies(panel);
+      enableCopyButtons(panel);
     }
-    tellTimes(document);
+    showTimes(document);
   }
 
-  // The connection: what is lost is told, tried again and taken up where it was.
+  // The event stream: a lost connection is shown, retried and resumed.
   const lost = document.getElementById('lost');
   let stream = null;
   let seen = body.dataset.seen || '';
   let pause = 500;
   let again = 0;
-  function tell(text) {
+  function showStatus(text) {
     if (!lost) return;
     if (lost.textContent !== text) lost.textContent = text;
     lost.hidden = !text;
@@ -88,7 +88,7 @@
     if (stream || !body.dataset.at || !document.querySelector('[data-live]')) return;
     const query = new URLSearchParams({ at: body.dataset.at, seen });
     stream = new EventSource('/live?' + query);
-    stream.onopen = () => { pause = 500; tell(''); };
+    stream.onopen = () => { pause = 500; showStatus(''); };
     stream.addEventListener('panels', (event) => {
       seen = event.lastEventId;
       place(JSON.parse(event.data));
@@ -98,19 +98,19 @@
       stream.close();
       stream = null;
       if (document.hidden) return;
-      tell('The connection is lost. What you see may be old; it is tried again by itself.');
-      again = setTimeout(ask, pause);
+      showStatus('The connection is lost. The page may be outdated; reconnecting.');
+      again = setTimeout(reconnect, pause);
       pause = Math.min(pause * 2, 10000);
     };
   }
-  // Somebody who was signed out meanwhile is told so.
-  function ask() {
-    fetch('/live?at=/x', { method: 'HEAD' }).then((answer) => {
-      if (answer.status === 401) tell('You are signed out. Load the page again to sign in.');
+  // Reconnects, unless the session has ended.
+  function reconnect() {
+    fetch('/live?at=/x', { method: 'HEAD' }).then((response) => {
+      if (response.status === 401) showStatus('You are signed out. Reload the page to sign in.');
       else listen();
     }, () => listen());
   }
-  // A page that nobody looks at holds no connection: browsers have few of them to give.
+  // A hidden page holds no connection: browsers limit connections per host.
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) {
       clearTimeout(again);
@@ -120,8 +120,8 @@
     }
   });
 
-  // Commands can be copied.
-  function offerCopies(root) {
+  // Copy buttons of commands.
+  function enableCopyButtons(root) {
     if (!navigator.clipboard) return;
     for (const button of root.querySelectorAll('button.copy[hidden]')) button.hidden = false;
   }
@@ -134,45 +134,45 @@
     }, () => {});
   });
 
-  // A schedule that is being written is looked ahead of.
+  // Preview of a schedule during editing.
   const editor = document.querySelector('form.editor');
   const preview = document.getElementById('preview');
   let typing = 0;
-  let asked = 0;
-  function lookAhead() {
-    const turn = ++asked;
+  let requests = 0;
+  function requestPreview() {
+    const turn = ++requests;
     const form = new URLSearchParams(new FormData(editor));
-    fetch('/preview/schedule', { method: 'POST', body: form }).then((answer) => {
-      if (!answer.ok) throw new Error(String(answer.status));
-      return answer.text();
+    fetch('/preview/schedule', { method: 'POST', body: form }).then((response) => {
+      if (!response.ok) throw new Error(String(response.status));
+      return response.text();
     }).then((html) => {
-      if (turn !== asked) return;
+      if (turn !== requests) return;
       preview.innerHTML = html;
-      tellTimes(preview);
+      showTimes(preview);
       body.dataset.previews = String(turn);
-    }, () => { if (turn === asked) preview.textContent = 'The look ahead could not be had now.'; });
+    }, () => { if (turn === requests) preview.textContent = 'The preview is not available now.'; });
   }
   if (editor && preview) {
-    editor.addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(lookAhead, 300); });
+    editor.addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(requestPreview, 300); });
   }
 
-  // Choices of a filter count at once.
+  // Filters apply when an option is selected.
   for (const form of document.querySelectorAll('form.filter[method="get"]')) {
     form.addEventListener('change', (event) => { if (event.target.matches('select')) form.requestSubmit(); });
   }
 
-  // A drawing that is wider than the window begins near now.
+  // A drawing wider than the window is scrolled to the present.
   const drawing = document.querySelector('.drawing');
   const nowLine = drawing && drawing.querySelector('line.now');
   if (nowLine && drawing.scrollWidth > drawing.clientWidth) {
     drawing.scrollLeft = (nowLine.x1.baseVal.value / 1000) * drawing.scrollWidth - drawing.clientWidth * 0.45;
   }
 
-  // Where one is stands in view, in menus that are wider than the window.
+  // Menus wider than the window are scrolled to the current entry.
   for (const here of document.querySelectorAll('nav [aria-current]')) here.scrollIntoView({ block: 'nearest', inline: 'center' });
 
-  offerCopies(document);
-  tellTimes(document);
-  setInterval(() => { if (!document.hidden) tellTimes(document); }, 10000);
+  enableCopyButtons(document);
+  showTimes(document);
+  setInterval(() => { if (!document.hidden) showTimes(document); }, 10000);
   listen();
 })();

@@ -1,5 +1,4 @@
-//! What people do. Each deed is said to the Admin API in the name of whoever does it, with their reason; what came of it is told
-//! on the next page.
+//! Actions of users. Each is a request to the Admin API in the name of the user, with their reason; the next page shows its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,26 +20,26 @@ use crate::pages::{self, PageContext, schedules, tasks};
 use crate::session::{FlashMessage, SessionUser};
 use crate::view::{Viewer, cluster_path, resource_id, short_name};
 
-/// So many clusters are asked at once.
-const AT_ONCE: usize = 8;
+/// Concurrent requests of an action on several clusters.
+const CONCURRENT_REQUESTS: usize = 8;
 
-/// What came of a deed: where to go, and what is told there.
+/// A successful action: the page to redirect to, and the message to show there.
 struct ActionDone {
     to: String,
     text: String,
 }
 
-/// Why a deed was not done.
+/// A failed action.
 enum ActionError {
-    /// The message is shown on that page.
+    /// Redirect to a page and show a message there.
     Message { to: String, text: String },
-    /// Another page is the answer.
+    /// Respond with a page.
     Page(Box<Response>),
 }
 
 impl ActionError {
     fn message(to: &str, error: &ClientError) -> ActionError {
-        ActionError::Message { to: to.to_owned(), text: format!("That was not done: {error}.") }
+        ActionError::Message { to: to.to_owned(), text: format!("The request failed: {error}.") }
     }
 }
 
@@ -80,17 +79,17 @@ pub(crate) fn router() -> Router<Arc<PortalState>> {
         .route("/budget", post(async |action: Action| action.finish(action.context().budget().await)))
         .route("/cluster/{subscription}/{group}/{name}", post(label))
         .fallback(async |action: Action| {
-            let text = "There is no such action.".to_owned();
+            let text = "The action does not exist.".to_owned();
             action.finish(Err(ActionError::Message { to: "/fleet".to_owned(), text }))
         })
 }
 
 async fn enable(action: Action, Path(id): Path<String>) -> Response {
-    action.finish(action.context().switch(&id, "Enabled").await)
+    action.finish(action.context().set_state(&id, "Enabled").await)
 }
 
 async fn disable(action: Action, Path(id): Path<String>) -> Response {
-    action.finish(action.context().switch(&id, "Disabled").await)
+    action.finish(action.context().set_state(&id, "Disabled").await)
 }
 
 async fn label(
@@ -130,16 +129,16 @@ impl Action {
     /// Leaves a message for the next page and redirects to it, or responds with the page itself.
     fn finish(&self, done: Result<ActionDone, ActionError>) -> Response {
         let (to, message) = match done {
-            Ok(ActionDone { to, text }) => (to, FlashMessage { is_bad: false, text }),
-            Err(ActionError::Message { to, text }) => (to, FlashMessage { is_bad: true, text }),
+            Ok(ActionDone { to, text }) => (to, FlashMessage { is_error: false, text }),
+            Err(ActionError::Message { to, text }) => (to, FlashMessage { is_error: true, text }),
             Err(ActionError::Page(response)) => return *response,
         };
-        self.state.sessions.tell(&self.user, message);
+        self.state.sessions.set_flash(&self.user, message);
         Redirect::to(&to).into_response()
     }
 }
 
-/// What an action works with.
+/// Context of an action.
 struct ActionContext<'a> {
     state: &'a PortalState,
     user: &'a SessionUser,
@@ -149,7 +148,7 @@ struct ActionContext<'a> {
 
 impl ActionContext<'_> {
     fn reason(&self) -> Option<&str> {
-        self.fields.one("reason")
+        self.fields.get("reason")
     }
 
     /// A manifest's page, its id and its cluster.
@@ -161,130 +160,133 @@ impl ActionContext<'_> {
 
     async fn cancel(&self, id: &str) -> Result<ActionDone, ActionError> {
         let (to, id, cluster) = self.manifest(id).await?;
-        let answer = self.admin.cancel_manifest(&cluster, id, self.reason()).await;
-        let answer = answer.map_err(|error| ActionError::message(&to, &error))?;
-        let text = if answer.status == StatusCode::ACCEPTED {
-            "It was asked to end: it does so at its next safe point and takes back what it did."
+        let response = self.admin.cancel_manifest(&cluster, id, self.reason()).await;
+        let response = response.map_err(|error| ActionError::message(&to, &error))?;
+        let text = if response.status == StatusCode::ACCEPTED {
+            "Cancellation requested. The work stops at its next safe point and undoes its completed steps."
         } else {
-            "It is cancelled."
+            "Manifest cancelled."
         };
         Ok(ActionDone { to, text: text.to_owned() })
     }
 
     async fn expedite(&self, id: &str) -> Result<ActionDone, ActionError> {
         let (to, id, cluster) = self.manifest(id).await?;
-        let answer = self.admin.expedite_manifest(&cluster, id, self.reason()).await;
-        answer.map_err(|error| ActionError::message(&to, &error))?;
-        Ok(ActionDone { to, text: "It is the next of its cluster.".to_owned() })
+        let response = self.admin.expedite_manifest(&cluster, id, self.reason()).await;
+        response.map_err(|error| ActionError::message(&to, &error))?;
+        Ok(ActionDone { to, text: "Expedited: it is next on its cluster.".to_owned() })
     }
 
     async fn run(&self, name: &str) -> Result<ActionDone, ActionError> {
         let path = format!("/task/{}", escaped(name));
         let task = self.admin.task(name).await.map_err(|error| ActionError::message("/tasks", &error))?.value;
-        let wrong = |text: String| ActionError::Message { to: path.clone(), text };
-        let (clusters, request) = tasks::request(&task, self.fields).map_err(wrong)?;
-        let is_look = self.fields.text("mode") == "preview";
-        let asked = stream::iter(clusters).map(|cluster| {
+        let invalid = |text: String| ActionError::Message { to: path.clone(), text };
+        let (clusters, request) = tasks::request(&task, self.fields).map_err(invalid)?;
+        let is_preview = self.fields.text("mode") == "preview";
+        let requests = stream::iter(clusters).map(|cluster| {
             let (admin, request) = (self.admin.clone(), request.clone());
             async move {
-                let answer = admin.create_manifest(&cluster, &request, is_look).await;
-                (cluster, answer)
+                let response = admin.create_manifest(&cluster, &request, is_preview).await;
+                (cluster, response)
             }
         });
-        let answers: Vec<_> = asked.buffered(AT_ONCE).collect().await;
-        if is_look {
-            let outcomes: Vec<tasks::Outcome> = answers
+        let responses: Vec<_> = requests.buffered(CONCURRENT_REQUESTS).collect().await;
+        if is_preview {
+            let outcomes: Vec<tasks::PreviewOutcome> = responses
                 .into_iter()
-                .map(|(cluster, answer)| tasks::Outcome {
+                .map(|(cluster, response)| tasks::PreviewOutcome {
                     cluster,
-                    answer: answer.map(drop).map_err(|error| error.to_string()),
+                    result: response.map(drop).map_err(|error| error.to_string()),
                 })
                 .collect();
             let (viewer, query) = (self.viewer(), Fields::default());
             let page = PageContext { admin: &self.admin, viewer, query: &query };
-            let made = tasks::one(page, name, Some((self.fields, &outcomes))).await;
-            return Err(ActionError::Page(Box::new(pages::framed(self.state, self.user, &path, made))));
+            let view = tasks::details(page, name, Some((self.fields, &outcomes))).await;
+            return Err(ActionError::Page(Box::new(pages::render(self.state, self.user, &path, view))));
         }
-        let (mut made, mut refused) = (Vec::new(), Vec::new());
-        for (cluster, answer) in answers {
-            match answer {
-                Ok(answer) => made.push(answer.value.id),
-                Err(error) => refused.push(format!("{}: {error}", short_name(&cluster))),
+        let (mut created, mut rejected) = (Vec::new(), Vec::new());
+        for (cluster, response) in responses {
+            match response {
+                Ok(response) => created.push(response.value.id),
+                Err(error) => rejected.push(format!("{}: {error}", short_name(&cluster))),
             }
         }
-        let to = match made.as_slice() {
+        let to = match created.as_slice() {
             [] => path,
             [only] => format!("/manifest/{only}"),
             _ => "/work".to_owned(),
         };
-        if refused.is_empty() {
-            let text = match made.len() {
-                1 => format!("{name} was asked for."),
-                count => format!("{name} was asked for on {count} clusters."),
+        if rejected.is_empty() {
+            let text = match created.len() {
+                1 => format!("Requested {name}."),
+                count => format!("Requested {name} on {count} clusters."),
             };
             return Ok(ActionDone { to, text });
         }
-        let asked = made.len();
-        let text =
-            format!("Asked for on {asked} clusters; refused on {}: {}.", refused.len(), refused.join("; "));
+        let text = format!(
+            "Requested on {} clusters; rejected on {}: {}.",
+            created.len(),
+            rejected.len(),
+            rejected.join("; ")
+        );
         Err(ActionError::Message { to, text })
     }
 
     async fn store_schedule(&self) -> Result<ActionDone, ActionError> {
         let fields = self.fields;
-        let is_new = fields.one("etag").is_none();
-        let shown = async |wrong: Option<&str>| {
+        let is_new = fields.get("etag").is_none();
+        let editor = async |error: Option<&str>| {
             let (viewer, query) = (self.viewer(), Fields::default());
             let page = PageContext { admin: &self.admin, viewer, query: &query };
-            let id = fields.one("id").filter(|_| !is_new);
-            let made = schedules::editor(page, id, Some((fields, wrong))).await;
+            let id = fields.get("id").filter(|_| !is_new);
+            let view = schedules::editor(page, id, Some((fields, error))).await;
             let path =
                 id.map_or_else(|| "/schedules/new".to_owned(), |id| format!("/schedule/{}", escaped(id)));
-            ActionError::Page(Box::new(pages::framed(self.state, self.user, &path, made)))
+            ActionError::Page(Box::new(pages::render(self.state, self.user, &path, view)))
         };
         let form = match schedules::read(fields) {
             Ok(form) => form,
-            Err(wrong) => return Err(shown(Some(&wrong)).await),
+            Err(error) => return Err(editor(Some(&error)).await),
         };
         if fields.text("mode") == "preview" {
-            return Err(shown(None).await);
+            return Err(editor(None).await);
         }
-        // A new one must not take the place of one that is there by the same name.
+        // A new schedule must not replace an existing one with the same name.
         if is_new && !form.id.is_empty() && self.admin.schedule(&form.id).await.is_ok() {
-            return Err(shown(Some("There is a schedule of that name already; choose another.")).await);
+            return Err(editor(Some("A schedule with this name already exists; choose another name.")).await);
         }
-        match self.admin.put_schedule(&form, fields.one("etag")).await {
-            Ok(answer) => Ok(ActionDone {
-                to: format!("/schedule/{}", escaped(&answer.value.id)),
-                text: "It is stored. What it makes is on the plan.".to_owned(),
+        match self.admin.put_schedule(&form, fields.get("etag")).await {
+            Ok(response) => Ok(ActionDone {
+                to: format!("/schedule/{}", escaped(&response.value.id)),
+                text: "Schedule saved. The plan shows its manifests.".to_owned(),
             }),
-            Err(error) => Err(shown(Some(&format!("It was not stored: {error}."))).await),
+            Err(error) => Err(editor(Some(&format!("The schedule was not saved: {error}."))).await),
         }
     }
 
-    async fn switch(&self, id: &str, wanted: &str) -> Result<ActionDone, ActionError> {
+    async fn set_state(&self, id: &str, state: &str) -> Result<ActionDone, ActionError> {
         let to = format!("/schedule/{}", escaped(id));
         let failed = |error: ClientError| ActionError::message(&to, &error);
         let stored = self.admin.schedule(id).await.map_err(failed)?;
         let (etag, mut form) = (stored.etag, stored.value);
-        form.state = wanted.to_owned();
+        form.state = state.to_owned();
         form.status = None;
         form.reason = self.reason().map(str::to_owned);
         self.admin.put_schedule(&form, etag.as_deref()).await.map_err(failed)?;
-        Ok(ActionDone { to, text: format!("The schedule {id} is {}.", form.state.to_lowercase()) })
+        Ok(ActionDone { to, text: format!("Schedule {id} is {}.", form.state.to_lowercase()) })
     }
 
     async fn delete_schedule(&self, id: &str) -> Result<ActionDone, ActionError> {
         let to = format!("/schedule/{}", escaped(id));
         if self.fields.text("confirm") != id {
-            let text = format!("Type {id} to delete it; nothing was done.");
+            let text = format!("Type {id} to confirm the deletion; nothing was deleted.");
             return Err(ActionError::Message { to, text });
         }
         let pending =
             if self.fields.text("pending") == "keep" { PendingWork::Keep } else { PendingWork::Cancel };
         let deleted = self.admin.delete_schedule(id, pending, self.reason()).await;
         deleted.map_err(|error| ActionError::message(&to, &error))?;
-        Ok(ActionDone { to: "/schedules".to_owned(), text: format!("The schedule {id} is deleted.") })
+        Ok(ActionDone { to: "/schedules".to_owned(), text: format!("Schedule {id} is deleted.") })
     }
 
     async fn budget(&self) -> Result<ActionDone, ActionError> {
@@ -295,8 +297,9 @@ impl ActionContext<'_> {
             text => match text.parse::<u32>() {
                 Ok(limit) => Some(limit),
                 Err(_) => {
-                    let text =
-                        format!("The limit must be a whole number or none, not {text:?}; nothing was done.");
+                    let text = format!(
+                        "The limit must be a whole number or none, not {text:?}; nothing was changed."
+                    );
                     return Err(ActionError::Message { to, text });
                 }
             },
@@ -305,8 +308,8 @@ impl ActionContext<'_> {
         self.admin.set_budget(&key, &request).await.map_err(|error| ActionError::message(&to, &error))?;
         let text = match limit {
             None => format!("The limit of {key} is removed."),
-            Some(0) => format!("New starts under {key} are stopped. What runs goes on to its end."),
-            Some(limit) => format!("At most {limit} run at once under {key}."),
+            Some(0) => format!("New starts under {key} are stopped. Running work continues."),
+            Some(limit) => format!("At most {limit} manifests run at once under {key}."),
         };
         Ok(ActionDone { to, text })
     }
@@ -317,17 +320,21 @@ impl ActionContext<'_> {
         let mut labels = BTreeMap::new();
         for line in self.fields.text("labels").lines().map(str::trim).filter(|line| !line.is_empty()) {
             let Some((name, value)) = line.split_once('=') else {
-                let text = format!("{line:?} is no label: write name=value. Nothing was done.");
+                let text = format!("{line:?} is not a label: write name=value. Nothing was changed.");
                 return Err(ActionError::Message { to, text });
             };
             labels.insert(name.trim().to_owned(), value.trim().to_owned());
         }
         let labelled = self.admin.label_cluster(&id, &labels, self.reason()).await;
         labelled.map_err(|error| ActionError::message(&to, &error))?;
-        Ok(ActionDone { to, text: format!("The cluster has {} labels now.", labels.len()) })
+        Ok(ActionDone { to, text: format!("Labels replaced: the cluster has {} labels.", labels.len()) })
     }
 
     fn viewer(&self) -> Viewer<'_> {
-        Viewer { role: self.user.role, now: self.state.clock.now(), mark: &self.state.mark }
+        Viewer {
+            role: self.user.role,
+            now: self.state.clock.now(),
+            csrf_placeholder: &self.state.csrf_placeholder,
+        }
     }
 }

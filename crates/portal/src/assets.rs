@@ -1,5 +1,5 @@
-//! What pages load besides themselves: one style sheet, one script, one picture. Their addresses hold a mark of what they hold, so
-//! that browsers may keep them for ever.
+//! Static files of the pages: a style sheet, a script and an icon. Their paths contain a digest of their content, so that browsers
+//! may cache them forever.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ const STYLE: &str = include_str!("../assets/portal.css");
 const SCRIPT: &str = include_str!("../assets/portal.js");
 const ICON: &str = include_str!("../assets/icon.svg");
 
-static MARK: LazyLock<String> = LazyLock::new(|| {
+static DIGEST: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Sha256::new();
     for part in [STYLE, SCRIPT, ICON] {
         digest.update(part.as_bytes());
@@ -20,22 +20,22 @@ static MARK: LazyLock<String> = LazyLock::new(|| {
     digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 });
 
-/// The address of an asset.
+/// The path of an asset.
 pub(crate) fn path(name: &str) -> String {
-    format!("/assets/{}/{name}", *MARK)
+    format!("/assets/{}/{name}", *DIGEST)
 }
 
-/// An asset.
+/// Responds with an asset.
 pub(crate) async fn asset(Path((_, name)): Path<(String, String)>) -> Response {
     let (kind, text) = match name.as_str() {
         "portal.css" => ("text/css; charset=utf-8", STYLE),
         "portal.js" => ("text/javascript; charset=utf-8", SCRIPT),
         "icon.svg" => ("image/svg+xml", ICON),
-        _ => return crate::middleware::nowhere().await,
+        _ => return crate::middleware::not_found().await,
     };
     let mut response = text.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    let kept = HeaderValue::from_static("public, max-age=31536000, immutable");
-    response.headers_mut().insert(header::CACHE_CONTROL, kept);
+    let immutable = HeaderValue::from_static("public, max-age=31536000, immutable");
+    response.headers_mut().insert(header::CACHE_CONTROL, immutable);
     response
 }

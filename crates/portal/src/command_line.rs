@@ -1,17 +1,17 @@
-//! Commands as they are typed into a shell.
+//! Command lines for a shell.
 
-/// A command line of these words, each quoted where a shell would read something else.
-pub(crate) fn join<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let quoted: Vec<String> = words.into_iter().map(quoted).collect();
+/// Joins arguments to a command line, quoted where a shell would interpret them.
+pub(crate) fn join<'a>(arguments: impl IntoIterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = arguments.into_iter().map(quote).collect();
     quoted.join(" ")
 }
 
-fn quoted(word: &str) -> String {
+fn quote(argument: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,@%+".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        return argument.to_owned();
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    format!("'{}'", argument.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_where_a_shell_would_read_something_else() {
+    fn arguments_are_quoted_where_a_shell_would_interpret_them() {
         assert_eq!(join(["shipshape", "why", "0192d0e0"]), "shipshape why 0192d0e0");
         assert_eq!(join(["a", "$(rm -rf /)", "it's", ""]), r"a '$(rm -rf /)' 'it'\''s' ''");
     }

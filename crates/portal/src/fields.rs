@@ -1,11 +1,11 @@
-//! Names and values as they stand in a query or in the body of a form; read, and written again with something changed.
+//! Names and values of a query or a form body.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What stands in a query as it is.
-const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// Characters that are not percent-encoded.
+const ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// More than this is no form of ours.
+/// Highest number of pairs that are parsed; no form of the portal has more.
 const PAIRS_MAX: usize = 2_000;
 
 /// Names and values, in order.
@@ -21,8 +21,8 @@ impl Fields {
         Fields(pairs.map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
     }
 
-    /// The first value of that name, without space around it; none when it is absent or empty.
-    pub(crate) fn one(&self, name: &str) -> Option<&str> {
+    /// The first non-empty value of this name, trimmed.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
             .filter(|(found, _)| found == name)
@@ -30,22 +30,22 @@ impl Fields {
             .find(|value| !value.is_empty())
     }
 
-    /// The value, or the empty text.
+    /// As [`Fields::get`], or the empty string.
     pub(crate) fn text(&self, name: &str) -> &str {
-        self.one(name).unwrap_or_default()
+        self.get(name).unwrap_or_default()
     }
 
-    /// Every value of that name.
+    /// All values of this name.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// All of them, in order.
+    /// All pairs, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The same with another value for one name; without it when the value is empty.
+    /// A copy with another value for one name, or without the name if the value is empty.
     pub(crate) fn with(&self, name: &str, value: &str) -> Fields {
         let mut pairs: Vec<_> = self.0.iter().filter(|(found, _)| found != name).cloned().collect();
         if !value.is_empty() {
@@ -54,7 +54,7 @@ impl Fields {
         Fields(pairs)
     }
 
-    /// As a query, with the question mark; empty when there is nothing.
+    /// The query string with the question mark; empty without pairs.
     pub(crate) fn query(&self) -> String {
         let pairs: Vec<String> =
             self.0.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
@@ -62,9 +62,9 @@ impl Fields {
     }
 }
 
-/// A text as it stands in a path or query.
+/// Percent-encodes a text for a path or query.
 pub(crate) fn escaped(text: &str) -> String {
-    utf8_percent_encode(text, KEPT).to_string()
+    utf8_percent_encode(text, ENCODE_SET).to_string()
 }
 
 #[cfg(test)]
@@ -72,9 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_and_written_again_with_one_changed() {
+    fn fields_are_parsed_and_written_with_one_changed() {
         let fields = Fields::parse("q=a%2Bb+c&state=&sort=-name&x=%ff&q=d");
-        assert_eq!((fields.one("q"), fields.one("state"), fields.one("x")), (Some("a+b c"), None, None));
+        assert_eq!((fields.get("q"), fields.get("state"), fields.get("x")), (Some("a+b c"), None, None));
         assert_eq!(fields.all("q").collect::<Vec<_>>(), ["a+b c", "d"]);
         assert_eq!(fields.with("q", "").with("state", "").query(), "?sort=-name");
         assert_eq!(fields.with("q", "ä&=").with("state", "").query(), "?sort=-name&q=%C3%A4%26%3D");

@@ -1,4 +1,4 @@
-//! What stands round every page.
+//! The layout around every page.
 
 use axum::response::Html;
 use maud::{DOCTYPE, Markup, html};
@@ -31,13 +31,13 @@ fn brand() -> Markup {
     }
 }
 
-/// A whole page. `address` is its path and query, by which it listens for changes.
+/// A complete page. `address` is its path and query, with which the script subscribes to changes.
 pub(crate) fn page(
     view: &View,
     user: &SessionUser,
-    told: Option<&FlashMessage>,
+    message: Option<&FlashMessage>,
     address: &str,
-    mark: &str,
+    csrf_placeholder: &str,
 ) -> Markup {
     let seen: Vec<String> = view
         .panels
@@ -66,21 +66,21 @@ pub(crate) fn page(
                         span class="user" title=(user.user) { bdi { (user.user) } }
                         span class="quiet" { (user.role) }
                         form method="post" action="/logout" {
-                            input type="hidden" name="csrf" value=(mark);
+                            input type="hidden" name="csrf" value=(csrf_placeholder);
                             button type="submit" class="plain" { "Sign out" }
                         }
                     }
                 }
                 div class="lost" id="lost" role="status" hidden {}
                 main id="main" tabindex="-1" {
-                    @if !view.above.is_empty() {
-                        nav class="above" aria-label="Where this is" {
-                            @for (name, path) in &view.above { a href=(path) { bdi { (name) } } span aria-hidden="true" { " / " } }
+                    @if !view.breadcrumbs.is_empty() {
+                        nav class="above" aria-label="Breadcrumbs" {
+                            @for (name, path) in &view.breadcrumbs { a href=(path) { bdi { (name) } } span aria-hidden="true" { " / " } }
                         }
                     }
                     h1 { bdi { (view.title) } }
-                    @if let Some(told) = told {
-                        div class={ "note " (if told.is_bad { "bad" } else { "good" }) } role="status" { p { (told.text) } }
+                    @if let Some(message) = message {
+                        div class={ "note " (if message.is_error { "bad" } else { "good" }) } role="status" { p { (message.text) } }
                     }
                     @for panel in &view.panels {
                         @if panel.is_live {
@@ -99,8 +99,8 @@ pub(crate) fn page(
     }
 }
 
-/// A page for those who are not signed in.
-pub(crate) fn alone(title: &str, body: &Markup) -> Html<String> {
+/// A page for users who are not signed in.
+pub(crate) fn signed_out_page(title: &str, body: &Markup) -> Html<String> {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -117,7 +117,7 @@ pub(crate) fn alone(title: &str, body: &Markup) -> Html<String> {
     Html(page.into_string())
 }
 
-/// A page with one sentence.
-pub(crate) fn bare(title: &str, message: &str) -> Html<String> {
-    alone(title, &html! { p { (message) } p { a class="button" href="/fleet" { "To the fleet" } } })
+/// A page with a message only.
+pub(crate) fn message_page(title: &str, message: &str) -> Html<String> {
+    signed_out_page(title, &html! { p { (message) } p { a class="button" href="/fleet" { "Fleet" } } })
 }

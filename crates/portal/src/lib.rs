@@ -1,11 +1,12 @@
-//! The operators' web pages, rendered here: what happens, what is about to happen, why something waits, and how to stop it.
+//! The operators' web pages, rendered on the server: running and planned work, why work waits, and how to stop it.
 //!
-//! The portal is a client of the Admin API, like the command line, and has no store. A page is made of panels (`view`); each
-//! is rendered on the server and sent again over server-sent events when what it shows has changed (`live`), so that the one
-//! script that browsers load has only to put them in place. `door` lets people in: it knows sessions, refuses what comes from
-//! elsewhere, and sets the headers that every answer carries. What people do (`act`) is said to the Admin API in their name.
+//! The portal is a client of the Admin API, like the command line, and has no store. A page consists of panels (`view`); each is
+//! rendered on the server and sent again as a server-sent event when its content changes (`live`), so that the script in the browser
+//! only replaces it. `middleware` authenticates requests by their session, rejects requests of other origins, and sets the
+//! security headers of every response. `actions` sends what users request to the Admin API in their name.
 //!
-//! It never shows a secret, never makes a call for each row of a page, and never sends a browser to another place than itself.
+//! It never shows a secret, never makes a request for each row of a page, and never redirects a browser to another site, except to
+//! the identity provider.
 
 mod actions;
 mod assets;
@@ -39,65 +40,65 @@ use live::LivePages;
 use oidc::Provider;
 use session::Sessions;
 
-/// What the portal works with.
+/// Options of the portal.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The Admin API, as an operator. What people do is said through it in their names.
+    /// Client of the Admin API with the role operator. Actions are requested through it in the names of users.
     pub admin: Client,
-    /// How people sign in.
+    /// How users sign in.
     pub login: Login,
-    /// The clock of the machine, or of a test.
+    /// The clock.
     pub clock: SharedClock,
-    /// Where browsers find the portal, such as `https://127.0.0.1:8444`. What changes something must come from there.
+    /// URL of the portal for browsers, such as `https://127.0.0.1:8444`. Changes are accepted from this origin only.
     pub url: String,
 }
 
-/// How people sign in.
-#[expect(clippy::large_enum_variant, reason = "there is one of them, and it is handed on once")]
+/// How users sign in.
+#[expect(clippy::large_enum_variant, reason = "there is one value, and it is moved once")]
 #[derive(Debug, Clone)]
 pub enum Login {
-    /// By a link that works once, made by [`Portal::one_time_link`].
+    /// By a link that works once, see [`Portal::one_time_link`].
     OneTimeLink,
     /// By an OpenID Connect provider.
     Oidc(OidcConfig),
-    /// Not at all: whoever comes is an operator. Only for the loopback interface.
+    /// Without authentication: every user is an operator. Only for the loopback interface.
     Open,
 }
 
-/// Why there is no portal.
+/// Errors of the portal's creation.
 #[derive(Debug, thiserror::Error)]
 pub enum PortalError {
-    /// A setting cannot be used.
+    /// A setting is not valid.
     #[error("{0}")]
     Setting(String),
-    /// There is no randomness to make tokens of.
-    #[error("the system gives no random numbers")]
+    /// Generating a random token failed.
+    #[error("the system's random number generator failed")]
     Random(#[source] getrandom::Error),
 }
 
-/// The portal; clones are the same one.
+/// The portal; clones share its state.
 #[derive(Debug, Clone)]
 pub struct Portal {
     state: Arc<PortalState>,
 }
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 struct PortalState {
     admin: Client,
-    entry: SignIn,
+    sign_in: SignIn,
     clock: SharedClock,
     sessions: Sessions,
     hub: LivePages,
-    /// Scheme, host and port that a browser names as the origin of our pages.
+    /// Origin of the pages: scheme, host and port.
     origin: String,
-    /// Where everybody is let in: the hosts by which requests may name us.
+    /// Hosts that requests may name, when the portal is open without authentication.
     own_names: HostNames,
-    /// Stands in rendered pages where each session's own token goes.
-    mark: String,
+    /// Placeholder in rendered pages for the CSRF token of the session.
+    csrf_placeholder: String,
 }
 
-/// The way in.
+/// How users sign in, with its state.
 #[derive(Debug)]
 enum SignIn {
     OneTimeLink,
@@ -106,7 +107,7 @@ enum SignIn {
 }
 
 impl Portal {
-    /// A portal; nothing is asked of anybody yet.
+    /// Creates a portal. Sends no request.
     pub fn new(options: Options) -> Result<Portal, PortalError> {
         let Options { admin, login, clock, url } = options;
         let origin = url.trim_end_matches('/').to_owned();
@@ -117,19 +118,19 @@ impl Portal {
         });
         if !is_web {
             let message =
-                format!("the portal's address {url:?} is none; expected one such as https://127.0.0.1:8444");
+                format!("the portal's URL {url:?} is not valid; expected one such as https://127.0.0.1:8444");
             return Err(PortalError::Setting(message));
         }
-        let entry = match login {
+        let sign_in = match login {
             Login::OneTimeLink => SignIn::OneTimeLink,
             Login::Open => SignIn::Open,
             Login::Oidc(config) => SignIn::Oidc(Box::new(Provider::new(config, &origin)?)),
         };
-        let mark = session::token()?;
+        let csrf_placeholder = session::token()?;
         let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
         let own_names = HostNames::new(authority_host(authority)).with_loopback();
         let (sessions, hub) = (Sessions::default(), LivePages::default());
-        let state = PortalState { admin, entry, clock, sessions, hub, origin, own_names, mark };
+        let state = PortalState { admin, sign_in, clock, sessions, hub, origin, own_names, csrf_placeholder };
         Ok(Portal { state: Arc::new(state) })
     }
 
@@ -139,24 +140,25 @@ impl Portal {
         Ok(format!("/login/link/{token}"))
     }
 
-    /// All pages, actions and assets.
+    /// The router of all pages, actions and assets.
     pub fn router(&self) -> Router {
         let state = self.state.clone();
-        // What strangers may see too; there is nothing else below these two.
-        let assets = Router::new().route("/{mark}/{name}", get(assets::asset)).fallback(middleware::nowhere);
+        // Routes without authentication.
+        let assets =
+            Router::new().route("/{digest}/{name}", get(assets::asset)).fallback(middleware::not_found);
         let login = Router::new()
             .route("/", get(login::page))
             .route("/link/{token}", get(login::link))
             .route("/start", get(login::start))
             .route("/callback", get(login::callback))
-            .fallback(middleware::nowhere);
-        // A nested router does not see its own path with a slash behind it.
+            .fallback(middleware::not_found);
+        // A nested router does not match its own path with a trailing slash.
         let open = Router::new()
-            .route("/assets/", any(middleware::nowhere))
-            .route("/login/", any(middleware::nowhere))
+            .route("/assets/", any(middleware::not_found))
+            .route("/login/", any(middleware::not_found))
             .nest("/assets", assets)
             .nest("/login", login)
-            .layer(from_fn(middleware::only_read));
+            .layer(from_fn(middleware::read_only));
         let closed = Router::new()
             .route("/logout", post(login::logout))
             .route("/live", get(live::live))

@@ -1,6 +1,6 @@
-//! Pages that live. One stream of events is read from the Admin API for all open pages. A page that an event concerns is rendered
-//! again, at most four times a second and once for all browsers that show it to the same role; what changed of it is sent to
-//! each. Whoever comes (back) is sent what they have not seen, so that a lost connection loses nothing.
+//! Live updates of open pages. One event stream of the Admin API serves all open pages. A page is rendered again when an event
+//! concerns it, at most four times a second and once for all browsers that show it to the same role; each browser receives the panels
+//! that changed. A browser that reconnects receives the panels that it has not seen, so that a lost connection loses nothing.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -26,73 +26,73 @@ use crate::pages;
 use crate::session::{Role, SessionUser};
 use crate::view::{PageEvents, Section, digest};
 
-/// A page is rendered again at most this often; one that needs the plan of the fleet, which is work, less.
+/// Shortest interval between two renderings of a page, and of a page that needs the plan of the fleet, which is expensive.
 const RENDER_PAUSE: Duration = Duration::from_millis(250);
 const PLAN_PAUSE: Duration = Duration::from_secs(5);
 
-/// PageEvent are gathered for this long before pages hear of them.
-const GATHER: Duration = Duration::from_millis(50);
+/// Time during which events are collected into one batch.
+const BATCH_TIME: Duration = Duration::from_millis(50);
 
-/// A page is looked at again this often though nobody told anything: health is no news, and time passes.
-const LOOK_AGAIN: Duration = Duration::from_secs(15);
+/// Interval of renderings without an event: changes of health are not published, and relative times change.
+const RENDER_INTERVAL: Duration = Duration::from_secs(15);
 
-/// A stream that has nothing to tell says so this often.
+/// Interval of keep-alive comments on idle streams.
 const COMMENT_PAUSE: Duration = Duration::from_secs(15);
 
-/// More open pages than this are refused.
+/// Highest number of open pages.
 const PAGES_MAX: usize = 1_000;
 
-/// More streams than this of one session, or from one client, are refused: one of them cannot take the room of all others.
+/// Highest number of streams of one session, and of one client address, so that none can exhaust the streams of others.
 const STREAMS_PER_SESSION_MAX: usize = 250;
 const STREAMS_PER_CLIENT_MAX: usize = 500;
 
-/// So many batches of news may wait for a page that is slow; one that missed some looks at everything.
-const BATCHES: usize = 64;
+/// Batches that may wait for a slow page; a page that missed some is rendered completely.
+const BATCHES_MAX: usize = 64;
 
-/// The pauses between attempts to hear of anything.
+/// Shortest and longest delay between attempts to read the event stream.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Something happened.
+/// A change that may concern a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PageEvent {
-    /// To a thing of this kind: its id, and the cluster that it concerns, in lower case.
-    Of { kind: String, id: String, cluster: String },
-    /// Nobody knows what was missed.
-    Anything,
+    /// A change of an object: its kind, its id, and the cluster that it concerns, in lower case.
+    Changed { kind: String, id: String, cluster: String },
+    /// Events were missed, so that anything may have changed.
+    Unknown,
 }
 
 type Batch = Arc<Vec<PageEvent>>;
 
-/// A page as it was rendered last.
+/// The last rendering of a page.
 #[derive(Debug, Clone)]
-struct Rendered {
-    /// Of each live panel: its place, a mark of what is in it, and what is in it, as JSON: it is made once for all who listen.
+struct RenderedPage {
+    /// Id, digest and JSON-encoded HTML of each live panel, shared by all subscribers.
     panels: Arc<Vec<(&'static str, String, String)>>,
-    listens: PageEvents,
+    events: PageEvents,
     pause: Duration,
     at: Instant,
-    /// How many batches had been told when the rendering began.
-    told: u64,
+    /// Number of batches that were published before the rendering started.
+    batches: u64,
 }
 
-/// A page that somebody has open.
+/// A page that is open in at least one browser.
 #[derive(Debug, Default)]
 struct OpenPage {
-    rendered: tokio::sync::Mutex<Option<Rendered>>,
+    rendered: tokio::sync::Mutex<Option<RenderedPage>>,
 }
 
-/// Brings news to open pages.
+/// Publishes events to open pages.
 #[derive(Debug)]
 pub(crate) struct LivePages {
-    news: broadcast::Sender<Batch>,
-    told: watch::Sender<u64>,
+    events: broadcast::Sender<Batch>,
+    batches: watch::Sender<u64>,
     closed: watch::Sender<bool>,
     open: Mutex<HashMap<(String, Role), Weak<OpenPage>>>,
     listeners: Arc<Mutex<HashMap<Listener, usize>>>,
 }
 
-/// By what streams are counted.
+/// Keys by which streams are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Listener {
     Session([u8; 32]),
@@ -108,7 +108,7 @@ impl Listener {
     }
 }
 
-/// Counts one stream until it is dropped.
+/// Counts a stream while it exists.
 #[derive(Debug)]
 struct StreamGuard {
     listeners: Arc<Mutex<HashMap<Listener, usize>>>,
@@ -132,8 +132,8 @@ impl Drop for StreamGuard {
 impl Default for LivePages {
     fn default() -> LivePages {
         LivePages {
-            news: broadcast::Sender::new(BATCHES),
-            told: watch::Sender::new(0),
+            events: broadcast::Sender::new(BATCHES_MAX),
+            batches: watch::Sender::new(0),
             closed: watch::Sender::new(false),
             open: Mutex::default(),
             listeners: Arc::default(),
@@ -142,32 +142,32 @@ impl Default for LivePages {
 }
 
 impl LivePages {
-    /// Reads events and tells open pages of them; for ever.
+    /// Reads events and publishes them to open pages; never returns.
     pub(crate) async fn follow(&self, admin: &Client) {
         let mut pause = PAUSE_FIRST;
         loop {
             let mut events = admin.events(&Topic::ALL, None);
             while let Some(first) = events.next().await {
                 let mut batch = match first {
-                    Ok(event) => vec![news(event.change, &event.data)],
+                    Ok(event) => vec![page_event(event.change, &event.data)],
                     Err(error) => {
-                        tracing::warn!("The portal hears of no changes: {error}");
+                        tracing::warn!("The portal cannot read the event stream: {error}");
                         break;
                     }
                 };
                 pause = PAUSE_FIRST;
-                let until = Instant::now() + GATHER;
+                let until = Instant::now() + BATCH_TIME;
                 while let Ok(Some(Ok(event))) = tokio::time::timeout_at(until, events.next()).await {
-                    let next = news(event.change, &event.data);
+                    let next = page_event(event.change, &event.data);
                     if !batch.contains(&next) {
                         batch.push(next);
                     }
                 }
-                self.tell(batch);
+                self.publish(batch);
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            self.tell(vec![PageEvent::Anything]);
+            self.publish(vec![PageEvent::Unknown]);
         }
     }
 
@@ -176,7 +176,7 @@ impl LivePages {
         self.closed.send_replace(true);
     }
 
-    /// Counts one more stream; none when its session or its client has as many as it may.
+    /// Counts another stream; `None` if its session or client has the highest number already.
     fn count(&self, session: [u8; 32], client: Option<IpAddr>) -> Option<StreamGuard> {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let counted: Vec<Listener> =
@@ -191,13 +191,13 @@ impl LivePages {
         Some(StreamGuard { listeners: self.listeners.clone(), counted })
     }
 
-    fn tell(&self, batch: Vec<PageEvent>) {
-        self.told.send_modify(|told| *told += 1);
-        // Nobody listens when no page is open.
-        let _ = self.news.send(Arc::new(batch));
+    fn publish(&self, batch: Vec<PageEvent>) {
+        self.batches.send_modify(|batches| *batches += 1);
+        // There is no receiver when no page is open.
+        let _ = self.events.send(Arc::new(batch));
     }
 
-    /// The page that others may have open too.
+    /// The page at an address, shared with other browsers that show it; `None` if too many pages are open.
     fn open(&self, address: &str, role: Role) -> Option<Arc<OpenPage>> {
         let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (address.to_owned(), role);
@@ -214,43 +214,43 @@ impl LivePages {
     }
 }
 
-fn news(change: Change, data: &serde_json::Value) -> PageEvent {
+fn page_event(change: Change, data: &serde_json::Value) -> PageEvent {
     let lower = |text: &str| text.to_lowercase();
     match change {
-        Change::Manifest(form) => PageEvent::Of {
+        Change::Manifest(form) => PageEvent::Changed {
             kind: "manifest".to_owned(),
             id: form.id.to_string(),
             cluster: lower(form.cluster_resource_id.as_deref().unwrap_or_default()),
         },
         Change::Schedule(form) => {
-            PageEvent::Of { kind: "schedule".to_owned(), id: form.id.clone(), cluster: String::new() }
+            PageEvent::Changed { kind: "schedule".to_owned(), id: form.id.clone(), cluster: String::new() }
         }
         Change::Task(form) => {
-            PageEvent::Of { kind: "task".to_owned(), id: form.name.clone(), cluster: String::new() }
+            PageEvent::Changed { kind: "task".to_owned(), id: form.name.clone(), cluster: String::new() }
         }
         Change::Cluster(form) => {
-            PageEvent::Of { kind: "cluster".to_owned(), id: lower(&form.id), cluster: lower(&form.id) }
+            PageEvent::Changed { kind: "cluster".to_owned(), id: lower(&form.id), cluster: lower(&form.id) }
         }
         Change::Other(kind) => {
             let cluster = lower(data["clusterResourceID"].as_str().unwrap_or_default());
-            PageEvent::Of { kind, id: data["id"].as_str().unwrap_or_default().to_owned(), cluster }
+            PageEvent::Changed { kind, id: data["id"].as_str().unwrap_or_default().to_owned(), cluster }
         }
         Change::Deleted { topic, id } => {
             let cluster = if topic == "cluster" { lower(&id) } else { String::new() };
-            PageEvent::Of { kind: topic, id: lower(&id), cluster }
+            PageEvent::Changed { kind: topic, id: lower(&id), cluster }
         }
-        Change::Relist | Change::Interrupted { .. } => PageEvent::Anything,
+        Change::Relist | Change::Interrupted { .. } => PageEvent::Unknown,
     }
 }
 
 impl PageEvents {
-    fn wants(&self, news: &PageEvent) -> bool {
-        let PageEvent::Of { kind, id, cluster } = news else { return *self != PageEvents::Nothing };
+    fn includes(&self, event: &PageEvent) -> bool {
+        let PageEvent::Changed { kind, id, cluster } = event else { return *self != PageEvents::Nothing };
         match self {
             PageEvents::Nothing => false,
             PageEvents::Kinds(kinds) => kinds.contains(&kind.as_str()),
             PageEvents::Cluster(wanted) => cluster.eq_ignore_ascii_case(wanted),
-            // What happens to others decides whether this one may go: a budget, a place in the cluster's queue.
+            // Changes of budgets and of the cluster's queue show at the next periodic rendering.
             PageEvents::Manifest(wanted) => kind == "manifest" && *id == wanted.to_string(),
             PageEvents::Schedule(wanted) => kind == "schedule" && id.eq_ignore_ascii_case(wanted),
         }
@@ -258,16 +258,23 @@ impl PageEvents {
 }
 
 impl OpenPage {
-    /// The page as it is now: rendered after the batch `told`, by whoever comes first, and not more often than pages are.
-    async fn now(&self, state: &Arc<PortalState>, address: &str, role: Role, told: u64) -> Option<Rendered> {
+    /// A rendering that includes the first `batches` batches: the last one if it is recent enough, otherwise a new one for all
+    /// subscribers.
+    async fn render(
+        &self,
+        state: &Arc<PortalState>,
+        address: &str,
+        role: Role,
+        batches: u64,
+    ) -> Option<RenderedPage> {
         let mut last = self.rendered.lock().await;
         if let Some(rendered) = last.as_ref() {
-            if rendered.told >= told && rendered.at.elapsed() < LOOK_AGAIN {
+            if rendered.batches >= batches && rendered.at.elapsed() < RENDER_INTERVAL {
                 return Some(rendered.clone());
             }
             tokio::time::sleep_until(rendered.at + rendered.pause).await;
         }
-        let (at, told) = (Instant::now(), *state.hub.told.borrow());
+        let (at, batches) = (Instant::now(), *state.hub.batches.borrow());
         let view = pages::view(state, address, role).await.ok()?;
         let pause = match view.section {
             Section::Plan | Section::Timeline => PLAN_PAUSE,
@@ -277,13 +284,13 @@ impl OpenPage {
         let panels = live
             .map(|panel| (panel.id, digest(&panel.body), json!(panel.body.into_string()).to_string()))
             .collect();
-        let rendered = Rendered { panels: Arc::new(panels), listens: view.listens, pause, at, told };
+        let rendered = RenderedPage { panels: Arc::new(panels), events: view.events, pause, at, batches };
         *last = Some(rendered.clone());
         Some(rendered)
     }
 }
 
-/// What changes of a page, as server-sent events.
+/// Streams the changed panels of a page as server-sent events.
 pub(crate) async fn live(
     State(state): State<Arc<PortalState>>,
     Extension(user): Extension<SessionUser>,
@@ -305,16 +312,16 @@ pub(crate) async fn live(
     let seen: HashMap<String, String> = seen
         .split(',')
         .filter_map(|pair| pair.split_once('.'))
-        .map(|(id, mark)| (id.to_owned(), mark.to_owned()))
+        .map(|(id, digest)| (id.to_owned(), digest.to_owned()))
         .collect();
     let Some(open) = state.hub.open(&address, user.role) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many pages are open.").into_response();
     };
-    // From before the first look: what happens meanwhile is looked at again.
-    let batches = state.hub.news.subscribe();
-    let listening = Listening {
+    // Subscribed before the first rendering, so that no event between the two is lost.
+    let batches = state.hub.events.subscribe();
+    let subscriber = Subscriber {
         closed: state.hub.closed.subscribe(),
-        listens: PageEvents::Nothing,
+        events: PageEvents::Nothing,
         state,
         user,
         address,
@@ -324,41 +331,41 @@ pub(crate) async fn live(
         due: Some(0),
         _guard: guard,
     };
-    let events = stream::unfold(listening, |mut listening| async move {
-        let event = listening.next().await?;
-        Some((Ok::<_, Infallible>(event), listening))
+    let events = stream::unfold(subscriber, |mut subscriber| async move {
+        let event = subscriber.next().await?;
+        Some((Ok::<_, Infallible>(event), subscriber))
     });
-    let comments = KeepAlive::new().interval(COMMENT_PAUSE).text("still here");
+    let comments = KeepAlive::new().interval(COMMENT_PAUSE).text("keep-alive");
     Sse::new(events).keep_alive(comments).into_response()
 }
 
-/// One browser that listens.
-struct Listening {
+/// The stream of one browser.
+struct Subscriber {
     state: Arc<PortalState>,
     user: SessionUser,
     address: String,
     open: Arc<OpenPage>,
-    listens: PageEvents,
+    events: PageEvents,
     batches: broadcast::Receiver<Batch>,
     closed: watch::Receiver<bool>,
-    /// What the browser shows, by panel.
+    /// Digests of the panels that the browser shows, by panel id.
     seen: HashMap<String, String>,
-    /// A look is due, at what was told so far.
+    /// If a rendering is due: the number of batches that it must include.
     due: Option<u64>,
     _guard: StreamGuard,
 }
 
-impl Listening {
-    /// The next event; none when the stream ends.
+impl Subscriber {
+    /// The next event; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if *self.closed.borrow() || !self.state.sessions.is_there(&self.user, self.state.clock.now()) {
+            if *self.closed.borrow() || !self.state.sessions.is_valid(&self.user, self.state.clock.now()) {
                 return None;
             }
-            if let Some(told) = self.due.take() {
-                let looking = self.open.now(&self.state, &self.address, self.user.role, told);
-                if let Some(rendered) = looking.await {
-                    self.listens = rendered.listens.clone();
+            if let Some(batches) = self.due.take() {
+                let rendering = self.open.render(&self.state, &self.address, self.user.role, batches);
+                if let Some(rendered) = rendering.await {
+                    self.events = rendered.events.clone();
                     if let Some(event) = self.changed(&rendered) {
                         return Some(event);
                     }
@@ -368,44 +375,45 @@ impl Listening {
         }
     }
 
-    /// Waits until a look is worth while; none at the end.
+    /// Waits until a rendering is due; `None` at the end of the stream.
     async fn wait(&mut self) -> Option<u64> {
-        let again = tokio::time::sleep(LOOK_AGAIN);
-        tokio::pin!(again);
+        let interval = tokio::time::sleep(RENDER_INTERVAL);
+        tokio::pin!(interval);
         loop {
             tokio::select! {
                 _ = self.closed.changed() => return None,
-                () = &mut again => return Some(*self.state.hub.told.borrow()),
+                () = &mut interval => return Some(*self.state.hub.batches.borrow()),
                 batch = self.batches.recv() => match batch {
-                    Ok(batch) if batch.iter().any(|news| self.listens.wants(news)) => {
-                        return Some(*self.state.hub.told.borrow());
+                    Ok(batch) if batch.iter().any(|event| self.events.includes(event)) => {
+                        return Some(*self.state.hub.batches.borrow());
                     }
                     Ok(_) => {}
-                    Err(broadcast::error::RecvError::Lagged(_)) => return Some(*self.state.hub.told.borrow()),
+                    Err(broadcast::error::RecvError::Lagged(_)) => return Some(*self.state.hub.batches.borrow()),
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
             }
         }
     }
 
-    /// What the browser has not seen yet.
-    fn changed(&mut self, rendered: &Rendered) -> Option<Event> {
+    /// An event with the panels that the browser does not show yet.
+    fn changed(&mut self, rendered: &RenderedPage) -> Option<Event> {
         let fresh: Vec<_> = rendered
             .panels
             .iter()
-            .filter(|(id, mark, _)| self.seen.get(*id).is_none_or(|seen| seen != mark))
+            .filter(|(id, digest, _)| self.seen.get(*id).is_none_or(|seen| seen != digest))
             .collect();
         if fresh.is_empty() {
             return None;
         }
         let panels: Vec<String> =
             fresh.iter().map(|(id, _, html)| format!("{{\"id\":\"{id}\",\"html\":{html}}}")).collect();
-        // Neither the mark nor a token has a letter that JSON would write in another way.
-        let data = format!("[{}]", panels.join(",")).replace(&self.state.mark, &self.user.csrf);
-        for (id, mark, _) in fresh {
-            self.seen.insert((*id).to_owned(), mark.clone());
+        // Neither the placeholder nor a token has a character that JSON escapes.
+        let data = format!("[{}]", panels.join(",")).replace(&self.state.csrf_placeholder, &self.user.csrf);
+        for (id, digest, _) in fresh {
+            self.seen.insert((*id).to_owned(), digest.clone());
         }
-        let seen: Vec<String> = rendered.panels.iter().map(|(id, mark, _)| format!("{id}.{mark}")).collect();
+        let seen: Vec<String> =
+            rendered.panels.iter().map(|(id, digest, _)| format!("{id}.{digest}")).collect();
         Some(Event::default().event("panels").id(seen.join(",")).data(data))
     }
 }
@@ -414,12 +422,12 @@ impl Listening {
 mod tests {
     use super::*;
 
-    fn of(kind: &str, id: &str, cluster: &str) -> PageEvent {
-        PageEvent::Of { kind: kind.to_owned(), id: id.to_owned(), cluster: cluster.to_owned() }
+    fn changed(kind: &str, id: &str, cluster: &str) -> PageEvent {
+        PageEvent::Changed { kind: kind.to_owned(), id: id.to_owned(), cluster: cluster.to_owned() }
     }
 
     #[test]
-    fn neither_a_session_nor_a_client_takes_the_room_of_all_others() {
+    fn neither_a_session_nor_a_client_exhausts_the_streams_of_others() {
         let hub = LivePages::default();
         let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse::<IpAddr>().ok());
         let mut open: Vec<_> = std::iter::from_fn(|| hub.count([1; 32], here)).collect();
@@ -441,20 +449,20 @@ mod tests {
     }
 
     #[test]
-    fn a_page_hears_only_what_concerns_it_and_of_whatever_was_missed() {
+    fn a_page_receives_the_events_that_concern_it_and_unknown_ones() {
         let id = uuid::Uuid::from_u128(7);
-        let check = |listens: &PageEvents, news: &PageEvent, expect: bool| {
-            assert_eq!(listens.wants(news), expect, "{listens:?} {news:?}");
+        let check = |events: &PageEvents, event: &PageEvent, expect: bool| {
+            assert_eq!(events.includes(event), expect, "{events:?} {event:?}");
         };
         let manifest = PageEvents::Manifest(id);
-        check(&manifest, &of("manifest", &id.to_string(), "/c"), true);
-        check(&manifest, &of("manifest", "another", "/c"), false);
-        check(&PageEvents::Cluster("/C".to_owned()), &of("manifest", "x", "/c"), true);
-        check(&PageEvents::Cluster("/C".to_owned()), &of("manifest", "x", "/d"), false);
-        check(&PageEvents::Kinds(&["cluster"]), &of("cluster", "/c", "/c"), true);
-        check(&PageEvents::Kinds(&["cluster"]), &of("task", "t", ""), false);
-        check(&PageEvents::Schedule("Weekly".to_owned()), &of("schedule", "weekly", ""), true);
-        check(&manifest, &PageEvent::Anything, true);
-        check(&PageEvents::Nothing, &PageEvent::Anything, false);
+        check(&manifest, &changed("manifest", &id.to_string(), "/c"), true);
+        check(&manifest, &changed("manifest", "another", "/c"), false);
+        check(&PageEvents::Cluster("/C".to_owned()), &changed("manifest", "x", "/c"), true);
+        check(&PageEvents::Cluster("/C".to_owned()), &changed("manifest", "x", "/d"), false);
+        check(&PageEvents::Kinds(&["cluster"]), &changed("cluster", "/c", "/c"), true);
+        check(&PageEvents::Kinds(&["cluster"]), &changed("task", "t", ""), false);
+        check(&PageEvents::Schedule("Weekly".to_owned()), &changed("schedule", "weekly", ""), true);
+        check(&manifest, &PageEvent::Unknown, true);
+        check(&PageEvents::Nothing, &PageEvent::Unknown, false);
     }
 }

@@ -1,6 +1,5 @@
-//! What every request passes: it is somebody's, or it is asked to sign in; what changes something comes from our own pages, from
-//! somebody who may act, with the token of their session; and every answer carries the headers that keep a browser from doing
-//! anything else with it.
+//! Middleware of every request. A request without a session is redirected to the sign-in page. A change must come from a page of the
+//! portal, from an operator, with the CSRF token of their session. Every response has the security headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +14,19 @@ use http_body_util::{BodyExt as _, Limited};
 use serde_json::json;
 
 use crate::fields::{Fields, escaped};
-use crate::session::{Role, SessionUser, same};
+use crate::session::{Role, SessionUser, secrets_equal};
 use crate::{PortalState, SignIn};
 
-/// The name of our cookie; browsers take one of this prefix only from us, for us, over a connection they trust.
+/// Name of the session cookie. Browsers accept a cookie with this prefix only from the host itself, over TLS.
 pub(crate) const COOKIE: &str = "__Host-shipshape";
 
-/// Binds an attempt to sign in at a provider to the browser that began it.
+/// Cookie that binds a sign-in at a provider to the browser that started it.
 pub(crate) const ATTEMPT_COOKIE: &str = "__Host-shipshape-attempt";
 
-/// No form of ours is longer.
+/// Largest form body; no form of the portal is larger.
 const BODY_BYTES_MAX: usize = 512 * 1024;
 
-/// A browser that needs longer for a form is not waited for.
+/// Time limit for receiving a form body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
 const HEADERS: [(HeaderName, &str); 8] = [
@@ -49,15 +48,15 @@ const HEADERS: [(HeaderName, &str); 8] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Lets a request for this portal pass, and sets the headers of every response.
+/// Checks the host of a request and sets the headers of every response.
 pub(crate) async fn portal(State(state): State<Arc<PortalState>>, request: Request, next: Next) -> Response {
     let mut response = match check_names(&state, &request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => *refusal,
+        Err(response) => *response,
     };
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
-        // An asset says itself how long it may be kept.
+        // Assets set their own cache control.
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     if state.origin.starts_with("https:") {
@@ -67,54 +66,55 @@ pub(crate) async fn portal(State(state): State<Arc<PortalState>>, request: Reque
     response
 }
 
-/// Where everybody is let in, a page of another site must not reach us by a name of its own that resolves to this machine.
+/// Without authentication, a page of another site must not reach the portal through a host name of its own that resolves to this
+/// machine (DNS rebinding).
 fn check_names(state: &PortalState, request: &Request) -> Result<(), Box<Response>> {
-    if !matches!(state.entry, SignIn::Open) {
+    if !matches!(state.sign_in, SignIn::Open) {
         return Ok(());
     }
-    let is_ours =
+    let is_own_host =
         |authority: &str| authority_host(authority).is_some_and(|host| state.own_names.contains(&host));
     let headers = request.headers();
     let hosts = headers.get_all(header::HOST).into_iter().map(|value| value.to_str().unwrap_or_default());
     let named: Vec<&str> =
         request.uri().authority().map(http::uri::Authority::as_str).into_iter().chain(hosts).collect();
-    if named.is_empty() || !named.iter().all(|authority| is_ours(authority)) {
-        let message = "The Host of this request is not a name of this portal, which answers to loopback names and the host of portal.url.";
-        return Err(refuse(StatusCode::FORBIDDEN, message));
+    if named.is_empty() || !named.iter().all(|authority| is_own_host(authority)) {
+        let message = "The Host of this request is not a name of this portal, which accepts loopback names and the host of portal.url.";
+        return Err(reject(StatusCode::FORBIDDEN, message));
     }
     let mut origins =
         headers.get_all(header::ORIGIN).into_iter().map(|value| value.to_str().unwrap_or_default());
-    // A form of a page that names no referrer comes from "null"; what the browser says of its site decides then.
+    // The Origin of a form on a page without a referrer is "null"; Sec-Fetch-Site decides then.
     let is_form = |origin: &str| {
         origin == "null" && headers.get("sec-fetch-site").is_some_and(|it| it == "same-origin")
     };
-    let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, authority)| is_ours(authority));
+    let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, authority)| is_own_host(authority));
     if !origins.all(|origin| is_own(origin) || is_form(origin)) {
         let message = "The Origin of this request is a page of another site.";
-        return Err(refuse(StatusCode::FORBIDDEN, message));
+        return Err(reject(StatusCode::FORBIDDEN, message));
     }
     Ok(())
 }
 
-/// For what is only ever read.
-pub(crate) async fn only_read(request: Request, next: Next) -> Response {
+/// Rejects all methods but GET and HEAD.
+pub(crate) async fn read_only(request: Request, next: Next) -> Response {
     match *request.method() {
         Method::GET | Method::HEAD => next.run(request).await,
-        _ => *refuse(StatusCode::METHOD_NOT_ALLOWED, "This is only read."),
+        _ => *reject(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD are allowed."),
     }
 }
 
-/// For addresses where there is nothing, whoever asks.
-pub(crate) async fn nowhere() -> Response {
-    let page = crate::layout::bare("Not found", "The address is not one of this portal.");
+/// Responds to paths that do not exist, with or without a session.
+pub(crate) async fn not_found() -> Response {
+    let page = crate::layout::message_page("Not found", "The address is not one of this portal.");
     (StatusCode::NOT_FOUND, page).into_response()
 }
 
-/// Lets a request of somebody who is signed in pass; others are asked to sign in.
+/// Authenticates a request by its session cookie.
 pub(crate) async fn session(State(state): State<Arc<PortalState>>, request: Request, next: Next) -> Response {
     match admit(&state, request, next).await {
         Ok(response) => response,
-        Err(refusal) => *refusal,
+        Err(response) => *response,
     }
 }
 
@@ -124,19 +124,19 @@ async fn admit(
     next: Next,
 ) -> Result<Response, Box<Response>> {
     let now = state.clock.now();
-    let known = cookie(request.headers(), COOKIE).and_then(|name| state.sessions.user(name, now));
-    let (user, fresh) = match (known, &state.entry) {
+    let user = cookie(request.headers(), COOKIE).and_then(|name| state.sessions.user(name, now));
+    let (user, fresh) = match (user, &state.sign_in) {
         (Some(user), _) => (user, None),
         (None, SignIn::Open) => {
-            let begun = state
+            let session = state
                 .sessions
-                .begin("anonymous", Role::Operator, now)
-                .map_err(|error| refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
-            let user = state.sessions.user(&begun, now);
-            let gone = || refuse(StatusCode::INTERNAL_SERVER_ERROR, "The session is gone.");
-            (user.ok_or_else(gone)?, Some(begun))
+                .create("anonymous", Role::Operator, now)
+                .map_err(|error| reject(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
+            let user = state.sessions.user(&session, now);
+            let gone = || reject(StatusCode::INTERNAL_SERVER_ERROR, "The session no longer exists.");
+            (user.ok_or_else(gone)?, Some(session))
         }
-        (None, SignIn::OneTimeLink | SignIn::Oidc(_)) => return Err(Box::new(ask_to_sign_in(&request))),
+        (None, SignIn::OneTimeLink | SignIn::Oidc(_)) => return Err(Box::new(redirect_to_sign_in(&request))),
     };
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         request = check_change(state, &user, request).await?;
@@ -149,52 +149,52 @@ async fn admit(
     Ok(response)
 }
 
-/// What changes something: from our own pages, by somebody who may, with their token. The form that it carried is handed on.
+/// Checks origin, CSRF token and role of a change. Adds its form to the request.
 async fn check_change(
     state: &PortalState,
     user: &SessionUser,
     request: Request,
 ) -> Result<Request, Box<Response>> {
     if *request.method() != Method::POST {
-        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "Things are changed by POST."));
+        return Err(reject(StatusCode::METHOD_NOT_ALLOWED, "Changes need the method POST."));
     }
-    if !comes_from_us(state, request.headers()) {
-        return Err(refuse(StatusCode::FORBIDDEN, "This did not come from a page of this portal."));
+    if !is_same_origin(state, request.headers()) {
+        return Err(reject(StatusCode::FORBIDDEN, "This request did not come from a page of this portal."));
     }
     let (mut parts, body) = request.into_parts();
     let arriving = tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, BODY_BYTES_MAX).collect());
-    let late = |_| refuse(StatusCode::REQUEST_TIMEOUT, "The form did not arrive in time.");
+    let late = |_| reject(StatusCode::REQUEST_TIMEOUT, "The form was not received in time.");
     let body = arriving.await.map_err(late)?;
-    let body = body.map_err(|_| refuse(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large."))?.to_bytes();
+    let body = body.map_err(|_| reject(StatusCode::PAYLOAD_TOO_LARGE, "The form is too large."))?.to_bytes();
     let fields = Fields::parse(&String::from_utf8_lossy(&body));
     let in_header = parts.headers.get("x-csrf-token").and_then(|value| value.to_str().ok());
-    let token = in_header.or(fields.one("csrf")).unwrap_or_default();
-    if !same(token, &user.csrf) {
-        let message = "The page was too old, or not ours: its token is not that of your session. Load it again and retry.";
-        return Err(refuse(StatusCode::FORBIDDEN, message));
+    let token = in_header.or(fields.get("csrf")).unwrap_or_default();
+    if !secrets_equal(token, &user.csrf) {
+        let message =
+            "The CSRF token is not that of your session: the page is outdated. Reload it and retry.";
+        return Err(reject(StatusCode::FORBIDDEN, message));
     }
     let is_harmless = matches!(parts.uri.path(), "/logout" | "/preview/schedule");
     if user.role < Role::Operator && !is_harmless {
-        return Err(refuse(StatusCode::FORBIDDEN, "You may look, but not act: your role is reader."));
+        return Err(reject(StatusCode::FORBIDDEN, "This needs the role operator; your role is reader."));
     }
     parts.extensions.insert(fields);
     Ok(Request::from_parts(parts, Body::empty()))
 }
 
-/// Whether a browser says that one of our own pages sent it. One that says neither is older than any that we know. A page that is
-/// told to name no referrer names no origin either when it sends a form; what it says of the site then counts alone, and no page
-/// can make a browser say that.
-fn comes_from_us(state: &PortalState, headers: &HeaderMap) -> bool {
-    let word = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let site = word(HeaderName::from_static("sec-fetch-site"));
-    match (word(header::ORIGIN), site) {
+/// Whether the headers of a browser show that a page of the portal sent the request. All supported browsers send one of them. A
+/// form on a page without a referrer has the Origin `null`; Sec-Fetch-Site alone decides then, which no page can set.
+fn is_same_origin(state: &PortalState, headers: &HeaderMap) -> bool {
+    let value = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let site = value(HeaderName::from_static("sec-fetch-site"));
+    match (value(header::ORIGIN), site) {
         (None | Some("null"), Some("same-origin")) => true,
         (Some(origin), None | Some("same-origin")) => origin == state.origin,
         (_, _) => false,
     }
 }
 
-fn ask_to_sign_in(request: &Request) -> Response {
+fn redirect_to_sign_in(request: &Request) -> Response {
     let path = request.uri().path();
     let is_page = *request.method() == Method::GET && path != "/live" && !path.starts_with("/json/");
     if !is_page {
@@ -205,8 +205,8 @@ fn ask_to_sign_in(request: &Request) -> Response {
     Redirect::to(&format!("/login?to={}", escaped(to))).into_response()
 }
 
-fn refuse(status: StatusCode, message: &str) -> Box<Response> {
-    Box::new((status, crate::layout::bare("That was not done", message)).into_response())
+fn reject(status: StatusCode, message: &str) -> Box<Response> {
+    Box::new((status, crate::layout::message_page("Request rejected", message)).into_response())
 }
 
 /// The value of a cookie.
@@ -216,20 +216,20 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
-/// A cookie for this browser session; its value is one of our tokens, or empty to remove it.
+/// A session cookie; an empty value removes it.
 pub(crate) fn set_cookie(name: &str, value: &str) -> HeaderValue {
     let ending = if value.is_empty() { "; Max-Age=0" } else { "" };
     let text = format!("{name}={value}; Path=/; Secure; HttpOnly; SameSite=Lax{ending}");
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Where somebody goes after signing in: a page of ours, whatever was asked for.
+/// The path to redirect to after sign-in: the requested one if it is a page of the portal, otherwise the fleet page.
 pub(crate) fn safe_path(to: Option<&str>) -> String {
-    let is_ours = |to: &&str| {
+    let is_page = |to: &&str| {
         let is_odd = |letter: char| letter.is_control() || letter == '\\' || letter.is_whitespace();
         to.starts_with('/') && !to.starts_with("//") && !to.contains(is_odd) && !to.starts_with("/log")
     };
-    to.filter(is_ours).unwrap_or("/fleet").to_owned()
+    to.filter(is_page).unwrap_or("/fleet").to_owned()
 }
 
 #[cfg(test)]
@@ -237,9 +237,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_page_of_ours_is_gone_to_after_signing_in() {
-        for ours in ["/fleet", "/manifest/0192?x=1", "/json/admin/fleet", "/%2f%2fevil"] {
-            assert_eq!(safe_path(Some(ours)), ours);
+    fn only_a_page_of_the_portal_is_redirected_to_after_sign_in() {
+        for own in ["/fleet", "/manifest/0192?x=1", "/json/admin/fleet", "/%2f%2fevil"] {
+            assert_eq!(safe_path(Some(own)), own);
         }
         let foreign = [
             "",

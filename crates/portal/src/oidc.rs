@@ -1,5 +1,5 @@
-//! Signing in at an OpenID Connect provider: the authorization code flow with PKCE, state and nonce. What the provider offers and
-//! its keys are asked for at each login, so that a changed key needs nothing from us.
+//! Sign-in at an OpenID Connect provider: the authorization code flow with PKCE, state and nonce. The provider's metadata and keys are
+//! read at each sign-in, so that a rotated key needs no action.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -29,33 +29,33 @@ use serde_json::Value;
 use crate::PortalError;
 use crate::session::Role;
 
-/// A provider that has not answered by then is away.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// Timeout of a request to the provider.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// No answer of a provider is longer.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Largest response of a provider.
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
 
-/// The provider, and who may come in.
+/// The identity provider, and the groups that have access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OidcConfig {
     /// The issuer's URL, as its tokens spell it.
     pub issuer: String,
-    /// How the portal is called there.
+    /// Client id of the portal at the provider.
     pub client_id: String,
-    /// The file with the portal's secret there; none for a public client.
+    /// File with the client secret; none for a public client.
     pub client_secret_file: Option<PathBuf>,
-    /// What is asked for besides `openid`.
+    /// Scopes to request besides `openid`.
     pub scopes: Vec<String>,
-    /// The claim that names the person in histories and the audit log.
+    /// Claim with the name of the user in histories and the audit log.
     pub user_claim: String,
-    /// The claim that lists the person's groups.
+    /// Claim with the user's groups.
     pub group_claim: String,
-    /// Groups that may look and act.
+    /// Groups with the role operator, which may change things.
     pub operator_groups: Vec<String>,
-    /// Groups that may only look.
+    /// Groups with the role reader.
     pub reader_groups: Vec<String>,
-    /// Certificates (PEM) that the provider is checked against, instead of the system's.
+    /// CA certificates (PEM) to verify the provider with, instead of the system's.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -75,14 +75,14 @@ impl Default for OidcConfig {
     }
 }
 
-/// Why somebody did not get in; for the log, and in part for them.
+/// Why a sign-in failed. The log has the whole message, the user reads a part of it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoginError {
-    #[error("the provider could not be asked: {0}")]
+    #[error("the request to the identity provider failed: {0}")]
     Provider(String),
-    #[error("the provider's answer is not accepted: {0}")]
-    Refused(String),
-    #[error("none of {user}'s groups may come in")]
+    #[error("the response of the identity provider was rejected: {0}")]
+    Rejected(String),
+    #[error("none of the groups of {user} has access")]
     NoGroup { user: String },
 }
 
@@ -99,14 +99,14 @@ pub(crate) struct Provider {
     secret: Option<Secret<String>>,
     issuer: IssuerUrl,
     redirect: RedirectUrl,
-    wire: Wire,
+    http: HttpTransport,
 }
 
-/// How the provider is asked.
+/// HTTP transport to the provider.
 #[derive(Debug)]
-struct Wire(Http);
+struct HttpTransport(Http);
 
-impl<'c> AsyncHttpClient<'c> for Wire {
+impl<'c> AsyncHttpClient<'c> for HttpTransport {
     type Error = HttpError;
     type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'c>>;
 
@@ -115,28 +115,28 @@ impl<'c> AsyncHttpClient<'c> for Wire {
     }
 }
 
-impl Wire {
-    /// One request; a redirection is an answer like any other.
+impl HttpTransport {
+    /// Sends a request; redirects are not followed.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        // The provider itself says where codes, secrets and tokens go.
+        // The endpoints, which receive codes, secrets and tokens, come from the provider's metadata.
         if !client::is_secure_or_local(request.uri()) {
             let message = format!("{} is neither https:// nor on this machine", request.uri());
             return Err(HttpError(message));
         }
         let request = request.map(|body| Full::new(Bytes::from(body)));
         let exchange = async {
-            let answer = self.0.request(request).await.map_err(|error| HttpError(told(&error)))?;
-            let (head, body) = answer.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let response = self.0.request(request).await.map_err(|error| HttpError(error_chain(&error)))?;
+            let (head, body) = response.into_parts();
+            let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
             let body = body.map_err(|error| HttpError(error.to_string()))?.to_bytes();
             Ok(http::Response::from_parts(head, body.to_vec()))
         };
-        let timed = tokio::time::timeout(ANSWER_TIME_MAX, exchange).await;
-        timed.map_err(|_| HttpError(format!("no answer within {} s", ANSWER_TIME_MAX.as_secs())))?
+        let timed = tokio::time::timeout(RESPONSE_TIMEOUT, exchange).await;
+        timed.map_err(|_| HttpError(format!("no response within {} s", RESPONSE_TIMEOUT.as_secs())))?
     }
 }
 
-/// Somebody leaves for the provider.
+/// The redirect to the provider, and the secrets of the sign-in.
 pub(crate) struct AuthorizationRequest {
     pub(crate) url: String,
     pub(crate) state: String,
@@ -146,47 +146,49 @@ pub(crate) struct AuthorizationRequest {
 
 impl Provider {
     pub(crate) fn new(config: OidcConfig, origin: &str) -> Result<Provider, PortalError> {
-        let wrong = |message: String| PortalError::Setting(message);
+        let invalid = |message: String| PortalError::Setting(message);
         let issuer = IssuerUrl::new(config.issuer.clone())
-            .map_err(|error| wrong(format!("the issuer {:?} is no URL: {error}", config.issuer)))?;
+            .map_err(|error| invalid(format!("the issuer {:?} is not a URL: {error}", config.issuer)))?;
         let is_local = matches!(issuer.url().host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
         if issuer.url().scheme() != "https" && !is_local {
             let message = format!("the issuer {:?} must be an https:// URL", config.issuer);
-            return Err(wrong(message));
+            return Err(invalid(message));
         }
         if config.client_id.is_empty() {
-            return Err(wrong("the portal needs a client id at its provider".to_owned()));
+            return Err(invalid(
+                "the client id of the portal at its identity provider is missing".to_owned(),
+            ));
         }
         if config.operator_groups.is_empty() && config.reader_groups.is_empty() {
-            return Err(wrong("nobody could come in: name operator groups or reader groups".to_owned()));
+            return Err(invalid("nobody has access: name operator groups or reader groups".to_owned()));
         }
         let read = |path: &PathBuf| {
             std::fs::read_to_string(path)
-                .map_err(|error| wrong(format!("{} cannot be read: {error}", path.display())))
+                .map_err(|error| invalid(format!("{} cannot be read: {error}", path.display())))
         };
         let secret = config.client_secret_file.as_ref().map(read).transpose()?;
         let secret = secret.map(|text| Secret::new(text.trim().to_owned()));
         let redirect = RedirectUrl::new(format!("{origin}/login/callback"))
-            .map_err(|error| wrong(format!("the portal's address is no URL: {error}")))?;
-        let wire = Wire(http(config.ca_file.as_ref())?);
-        Ok(Provider { config, secret, issuer, redirect, wire })
+            .map_err(|error| invalid(format!("the portal's address is not a URL: {error}")))?;
+        let http = HttpTransport(http_client(config.ca_file.as_ref())?);
+        Ok(Provider { config, secret, issuer, redirect, http })
     }
 
-    /// Where to send somebody who wants to sign in, and what must come back.
-    pub(crate) async fn depart(&self) -> Result<AuthorizationRequest, LoginError> {
+    /// Starts a sign-in: the URL to redirect to, and the values to verify in the callback.
+    pub(crate) async fn authorization_request(&self) -> Result<AuthorizationRequest, LoginError> {
         let metadata = self.metadata().await?;
         let client = CoreClient::from_provider_metadata(metadata, self.client_id(), self.client_secret())
             .set_redirect_uri(self.redirect.clone());
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
-        let mut ask = client.authorize_url(
+        let mut request = client.authorize_url(
             CoreAuthenticationFlow::AuthorizationCode,
             CsrfToken::new_random,
             Nonce::new_random,
         );
         for scope in &self.config.scopes {
-            ask = ask.add_scope(Scope::new(scope.clone()));
+            request = request.add_scope(Scope::new(scope.clone()));
         }
-        let (url, state, nonce) = ask.set_pkce_challenge(challenge).url();
+        let (url, state, nonce) = request.set_pkce_challenge(challenge).url();
         Ok(AuthorizationRequest {
             url: url.to_string(),
             state: state.into_secret(),
@@ -195,8 +197,8 @@ impl Provider {
         })
     }
 
-    /// Who came back with a code.
-    pub(crate) async fn arrive(
+    /// Exchanges the code of a callback for the user and their role.
+    pub(crate) async fn exchange(
         &self,
         code: &str,
         verifier: String,
@@ -210,16 +212,18 @@ impl Provider {
             .exchange_code(AuthorizationCode::new(code.to_owned()))
             .map_err(|error| LoginError::Provider(error.to_string()))?
             .set_pkce_verifier(PkceCodeVerifier::new(verifier));
-        let tokens =
-            exchange.request_async(&self.wire).await.map_err(|error| LoginError::Refused(told(&error)))?;
-        let token = tokens.id_token().ok_or_else(|| LoginError::Refused("it has no ID token".to_owned()))?;
+        let tokens = exchange
+            .request_async(&self.http)
+            .await
+            .map_err(|error| LoginError::Rejected(error_chain(&error)))?;
+        let token = tokens.id_token().ok_or_else(|| LoginError::Rejected("it has no ID token".to_owned()))?;
         // Signature, issuer, audience, times and nonce.
         token
             .claims(&client.id_token_verifier(), &Nonce::new(nonce))
-            .map_err(|error| LoginError::Refused(told(&error)))?;
+            .map_err(|error| LoginError::Rejected(error_chain(&error)))?;
         let mut claims = claims(&token.to_string())
-            .ok_or_else(|| LoginError::Refused("the claims of its ID token cannot be read".to_owned()))?;
-        // Where a person has too many groups for a token, a provider says only where they are.
+            .ok_or_else(|| LoginError::Rejected("the claims of its ID token cannot be read".to_owned()))?;
+        // If a user has too many groups for a token, the provider refers to the user info endpoint.
         let is_elsewhere = claims["_claim_names"].get(&self.config.group_claim).is_some();
         if let (true, Some(url)) = (is_elsewhere, user_info) {
             let more = self.user_info(&url, tokens.access_token().secret()).await?;
@@ -227,11 +231,11 @@ impl Provider {
                 claims[&self.config.group_claim] = more[&self.config.group_claim].clone();
             }
         }
-        self.admit(&claims)
+        self.authorize(&claims)
     }
 
-    /// Who it is by these claims, and what they may do.
-    fn admit(&self, claims: &Value) -> Result<(String, Role), LoginError> {
+    /// The user and their role, from verified claims.
+    fn authorize(&self, claims: &Value) -> Result<(String, Role), LoginError> {
         let user = self.user(claims)?;
         let groups: Vec<&str> = match &claims[&self.config.group_claim] {
             Value::Array(groups) => groups.iter().filter_map(Value::as_str).collect(),
@@ -248,19 +252,21 @@ impl Provider {
         }
     }
 
-    /// The name under which everything that somebody does is recorded: the first claim that has something to read. One that
-    /// would have to be shortened is refused, so that nobody is recorded as somebody else.
+    /// The name under which the user's actions are recorded: the first claim that is not empty. A name that would have to be
+    /// shortened is rejected, so that nobody is recorded as somebody else.
     fn user(&self, claims: &Value) -> Result<String, LoginError> {
         for name in [self.config.user_claim.as_str(), "email", "sub"] {
             match actor::identity(claims[name].as_str().unwrap_or_default()) {
                 Ok(user) => return Ok(user),
                 Err(NotAnIdentity::Empty) => {}
                 Err(why @ (NotAnIdentity::TooLong | NotAnIdentity::Via)) => {
-                    return Err(LoginError::Refused(format!("the claim {name:?} names nobody: {why}")));
+                    return Err(LoginError::Rejected(format!(
+                        "the claim {name:?} is not a valid name: {why}"
+                    )));
                 }
             }
         }
-        Err(LoginError::Refused("no claim names the person".to_owned()))
+        Err(LoginError::Rejected("no claim names the user".to_owned()))
     }
 
     fn client_id(&self) -> ClientId {
@@ -272,9 +278,9 @@ impl Provider {
     }
 
     async fn metadata(&self) -> Result<CoreProviderMetadata, LoginError> {
-        CoreProviderMetadata::discover_async(self.issuer.clone(), &self.wire)
+        CoreProviderMetadata::discover_async(self.issuer.clone(), &self.http)
             .await
-            .map_err(|error| LoginError::Provider(told(&error)))
+            .map_err(|error| LoginError::Provider(error_chain(&error)))
     }
 
     async fn user_info(&self, url: &str, token: &str) -> Result<Value, LoginError> {
@@ -282,19 +288,20 @@ impl Provider {
             .header(http::header::AUTHORIZATION, format!("Bearer {token}"))
             .body(Vec::new())
             .map_err(|error| LoginError::Provider(error.to_string()))?;
-        let answer =
-            self.wire.send(request).await.map_err(|error| LoginError::Provider(error.to_string()))?;
-        serde_json::from_slice(answer.body()).map_err(|error| LoginError::Provider(error.to_string()))
+        let response =
+            self.http.send(request).await.map_err(|error| LoginError::Provider(error.to_string()))?;
+        serde_json::from_slice(response.body()).map_err(|error| LoginError::Provider(error.to_string()))
     }
 }
 
-/// What a token that was verified says.
+/// The claims of a verified token.
 fn claims(token: &str) -> Option<Value> {
     let payload = token.split('.').nth(1)?;
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
 }
 
-fn told(error: &(dyn std::error::Error + 'static)) -> String {
+/// The messages of an error and its sources.
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -304,15 +311,15 @@ fn told(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-fn http(ca_file: Option<&PathBuf>) -> Result<Http, PortalError> {
+fn http_client(ca_file: Option<&PathBuf>) -> Result<Http, PortalError> {
     let mut roots = RootCertStore::empty();
     match ca_file {
         Some(path) => {
-            let wrong = |why: String| PortalError::Setting(format!("{}: {why}", path.display()));
-            let found = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
+            let invalid = |why: String| PortalError::Setting(format!("{}: {why}", path.display()));
+            let found = CertificateDer::pem_file_iter(path).map_err(|error| invalid(error.to_string()))?;
             for certificate in found {
-                let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-                roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+                let certificate = certificate.map_err(|error| invalid(error.to_string()))?;
+                roots.add(certificate).map_err(|error| invalid(error.to_string()))?;
             }
         }
         None => {
@@ -351,10 +358,10 @@ mod tests {
     }
 
     #[test]
-    fn groups_decide_what_somebody_may_do() {
+    fn groups_decide_the_role() {
         let check = |claims: Value, expect: Option<(&str, Role)>| {
-            let admitted = provider().admit(&claims).ok();
-            assert_eq!(admitted, expect.map(|(user, role)| (user.to_owned(), role)), "{claims}");
+            let authorized = provider().authorize(&claims).ok();
+            assert_eq!(authorized, expect.map(|(user, role)| (user.to_owned(), role)), "{claims}");
         };
         check(json!({"preferred_username": "jo", "groups": ["staff", "sre"]}), Some(("jo", Role::Operator)));
         check(json!({"email": "jo@x", "groups": ["staff"]}), Some(("jo@x", Role::Reader)));
@@ -368,30 +375,30 @@ mod tests {
     async fn nothing_is_sent_over_plain_http_beyond_this_machine() {
         for url in ["http://login.example/token", "HTTP://login.example/userinfo"] {
             let request = http::Request::post(url).body(b"secret".to_vec()).unwrap();
-            let error = provider().wire.send(request).await.unwrap_err().to_string();
+            let error = provider().http.send(request).await.unwrap_err().to_string();
             assert!(error.ends_with("is neither https:// nor on this machine"), "{error}");
         }
     }
 
     #[test]
-    fn a_name_is_normalised_and_whole_or_nobody_comes_in() {
+    fn a_name_is_normalised_and_never_shortened() {
         let admit =
-            |claims: Value| provider().admit(&claims).map(|(user, _)| user).map_err(|it| it.to_string());
+            |claims: Value| provider().authorize(&claims).map(|(user, _)| user).map_err(|it| it.to_string());
         let named = |name: &str| admit(json!({"preferred_username": name, "sub": "1", "groups": ["sre"]}));
         assert_eq!(named(&format!(" jo{}x\t", " ".repeat(500))), Ok("jo x".to_owned()));
         assert_eq!(named("jo\u{7}\u{202e}\r\nx"), Ok("jo x".to_owned()));
         assert_eq!(named(" \u{200b} "), Ok("1".to_owned()), "the next claim names them");
-        let refused = named(&"x".repeat(201)).unwrap_err();
+        let error = named(&"x".repeat(201)).unwrap_err();
         assert!(
-            refused.contains("\"preferred_username\" names nobody: it has more than 200 bytes"),
-            "{refused}"
+            error.contains("\"preferred_username\" is not a valid name: it has more than 200 bytes"),
+            "{error}"
         );
         assert!(named("jo via shipshape-operator").unwrap_err().contains("\" via \""));
-        assert!(admit(json!({"groups": ["sre"]})).unwrap_err().contains("no claim names the person"));
+        assert!(admit(json!({"groups": ["sre"]})).unwrap_err().contains("no claim names the user"));
     }
 
     #[test]
-    fn settings_that_let_nobody_or_anybody_in_are_refused() {
+    fn settings_that_give_nobody_or_everybody_access_are_rejected() {
         let check = |adjust: &dyn Fn(&mut OidcConfig), word: &str| {
             let mut config = provider().config;
             adjust(&mut config);
@@ -399,7 +406,7 @@ mod tests {
             assert!(error.contains(word), "{error}");
         };
         check(&|config| config.issuer = "http://login.example".to_owned(), "https://");
-        check(&|config| config.issuer = "login".to_owned(), "no URL");
+        check(&|config| config.issuer = "login".to_owned(), "not a URL");
         check(&|config| config.client_id.clear(), "client id");
         check(
             &|config| {

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::Portal;
 
 impl Portal {
-    /// What connections of browsers may make a process hold. Browsers open few connections of the old protocol to one host; over
-    /// the new one, any number of pages can listen.
+    /// Limits of the portal's listener. Browsers open few HTTP/1.1 connections to one host; over one HTTP/2 connection any number
+    /// of pages can subscribe.
     pub fn limits(connections: usize, connections_per_address: usize) -> ListenerLimits {
         let closing = Duration::from_secs(3);
         ListenerLimits {
@@ -25,11 +25,11 @@ impl Portal {
     pub async fn serve(self, listener: Listener, shutdown: CancellationToken) {
         let router = self.router();
         let serving = listener.serve(SharedService(router), shutdown.clone());
-        let ending = async {
-            // Open pages listen for as long as they are open: their streams end here.
+        let closing_streams = async {
+            // The streams of open pages have no end of their own.
             shutdown.cancelled().await;
             self.state.hub.close();
         };
-        tokio::join!(serving, ending);
+        tokio::join!(serving, closing_streams);
     }
 }

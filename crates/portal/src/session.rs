@@ -1,5 +1,5 @@
-//! Who is signed in. Sessions are kept here, in memory; a browser has only a random name for its own, of which we keep the
-//! digest. Links that sign in once are kept in the same manner.
+//! Sessions of signed-in users, in memory. A browser holds a random token, of which the portal stores the digest only. One-time links
+//! are stored in the same way.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,26 +15,26 @@ use sha2::{Digest as _, Sha256};
 use crate::PortalError;
 use crate::sign_in_attempts::Attempts;
 
-/// A session that nobody used for this long is over, and so is any after a working day.
+/// Longest idle time of a session, and its longest lifetime: a working day.
 const IDLE_MAX: SignedDuration = SignedDuration::from_mins(30);
 const AGE_MAX: SignedDuration = SignedDuration::from_hours(8);
 
-/// How long a link can be used.
+/// Lifetime of a one-time link.
 const LINK_AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long signing in at a provider may take.
+/// Time limit of a sign-in at a provider.
 const ATTEMPT_AGE_MAX: SignedDuration = SignedDuration::from_mins(10);
 
-/// More than this is kept of nothing; the oldest makes room.
-const KEPT_MAX: usize = 10_000;
+/// Highest number of sessions, and of links; the oldest is removed for a new one.
+const ENTRIES_MAX: usize = 10_000;
 
-/// What somebody may do.
+/// Role of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Look at everything.
+    /// May view everything.
     Reader,
-    /// Look at everything and act.
+    /// May view and change everything.
     Operator,
 }
 
@@ -47,18 +47,18 @@ impl fmt::Display for Role {
     }
 }
 
-/// Somebody who is signed in.
+/// A signed-in user.
 #[derive(Clone)]
 pub(crate) struct SessionUser {
     pub(crate) user: String,
     pub(crate) role: Role,
-    /// What everything that changes something must carry.
+    /// CSRF token that every change must carry.
     pub(crate) csrf: String,
     key: Key,
 }
 
 impl SessionUser {
-    /// By what a session is counted; nobody can use it.
+    /// Key by which streams of the session are counted; it does not authenticate.
     pub(crate) fn key(&self) -> [u8; 32] {
         self.key
     }
@@ -73,20 +73,20 @@ impl fmt::Debug for SessionUser {
     }
 }
 
-/// What somebody did, told on the next page.
+/// Result of an action, shown once on the next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlashMessage {
-    pub(crate) is_bad: bool,
+    pub(crate) is_error: bool,
     pub(crate) text: String,
 }
 
-/// An attempt to sign in at a provider, between leaving and coming back.
+/// A sign-in at a provider that waits for its callback.
 pub(crate) struct Attempt {
     pub(crate) verifier: String,
     pub(crate) nonce: String,
-    /// Where to go afterwards.
+    /// Path to redirect to afterwards.
     pub(crate) to: String,
-    /// The network that it was begun from, where that is known.
+    /// Network of the client, if it is known.
     pub(crate) network: Option<IpAddr>,
 }
 
@@ -96,9 +96,9 @@ struct Session {
     user: String,
     role: Role,
     csrf: String,
-    begun: Timestamp,
+    created: Timestamp,
     used: Timestamp,
-    told: Option<FlashMessage>,
+    flash: Option<FlashMessage>,
 }
 
 struct Timestamped<T> {
@@ -106,7 +106,7 @@ struct Timestamped<T> {
     value: T,
 }
 
-/// Everybody who is signed in, and what lets others in.
+/// Sessions, one-time links and pending sign-ins.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<SessionTables>);
 
@@ -119,95 +119,95 @@ struct SessionTables {
 
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").field("count", &self.kept().sessions.len()).finish_non_exhaustive()
+        f.debug_struct("Sessions").field("count", &self.lock().sessions.len()).finish_non_exhaustive()
     }
 }
 
 impl Sessions {
-    fn kept(&self) -> MutexGuard<'_, SessionTables> {
+    fn lock(&self) -> MutexGuard<'_, SessionTables> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A token that signs in once.
+    /// Issues the token of a one-time link.
     pub(crate) fn issue(&self, user: &str, role: Role, now: Timestamp) -> Result<String, PortalError> {
         let token = token()?;
-        let mut kept = self.kept();
-        make_room(&mut kept.links);
-        kept.links.insert(key(&token), Timestamped { at: now, value: (user.to_owned(), role) });
+        let mut tables = self.lock();
+        evict_oldest(&mut tables.links);
+        tables.links.insert(key(&token), Timestamped { at: now, value: (user.to_owned(), role) });
         Ok(token)
     }
 
-    /// Whom a token signs in; from now on nobody.
+    /// Consumes the token of a one-time link: the user and role that it signs in.
     pub(crate) fn redeem(&self, token: &str, now: Timestamp) -> Option<(String, Role)> {
-        let found = self.kept().links.remove(&key(token))?;
+        let found = self.lock().links.remove(&key(token))?;
         is_fresh(found.at, now, LINK_AGE_MAX).then_some(found.value)
     }
 
-    /// Remembers an attempt to sign in, under a state that only its browser knows.
-    pub(crate) fn attempt(&self, attempt: Attempt, state: &str, now: Timestamp) {
-        let mut kept = self.kept();
-        kept.attempts.insert(key(state), attempt.network, Timestamped { at: now, value: attempt });
+    /// Stores a pending sign-in under a state that only its browser knows.
+    pub(crate) fn insert_attempt(&self, attempt: Attempt, state: &str, now: Timestamp) {
+        let mut tables = self.lock();
+        tables.attempts.insert(key(state), attempt.network, Timestamped { at: now, value: attempt });
     }
 
-    /// The attempt of that state; it is answered once.
-    pub(crate) fn answered(&self, state: &str, now: Timestamp) -> Option<Attempt> {
-        let found = self.kept().attempts.remove(&key(state))?;
+    /// Removes and returns the pending sign-in of a state.
+    pub(crate) fn take_attempt(&self, state: &str, now: Timestamp) -> Option<Attempt> {
+        let found = self.lock().attempts.remove(&key(state))?;
         is_fresh(found.at, now, ATTEMPT_AGE_MAX).then_some(found.value)
     }
 
-    /// Begins a session; what the browser is to call it.
-    pub(crate) fn begin(&self, user: &str, role: Role, now: Timestamp) -> Result<String, PortalError> {
+    /// Creates a session and returns its token.
+    pub(crate) fn create(&self, user: &str, role: Role, now: Timestamp) -> Result<String, PortalError> {
         let (name, csrf) = (token()?, token()?);
-        let mut kept = self.kept();
-        kept.sessions.retain(|_, session| session.is_alive(now));
-        if kept.sessions.len() >= KEPT_MAX {
-            let oldest = kept.sessions.iter().min_by_key(|(_, session)| session.used).map(|(key, _)| *key);
-            oldest.and_then(|key| kept.sessions.remove(&key));
+        let mut tables = self.lock();
+        tables.sessions.retain(|_, session| session.is_alive(now));
+        if tables.sessions.len() >= ENTRIES_MAX {
+            let oldest = tables.sessions.iter().min_by_key(|(_, session)| session.used).map(|(key, _)| *key);
+            oldest.and_then(|key| tables.sessions.remove(&key));
         }
-        let session = Session { user: user.to_owned(), role, csrf, begun: now, used: now, told: None };
-        kept.sessions.insert(key(&name), session);
+        let session = Session { user: user.to_owned(), role, csrf, created: now, used: now, flash: None };
+        tables.sessions.insert(key(&name), session);
         Ok(name)
     }
 
-    /// Whose session it is, if it is one.
+    /// The user of a session token, if the session is valid. Counts as use of the session.
     pub(crate) fn user(&self, name: &str, now: Timestamp) -> Option<SessionUser> {
         let key = key(name);
-        let mut kept = self.kept();
-        let session = kept.sessions.get_mut(&key)?;
+        let mut tables = self.lock();
+        let session = tables.sessions.get_mut(&key)?;
         if !session.is_alive(now) {
-            kept.sessions.remove(&key);
+            tables.sessions.remove(&key);
             return None;
         }
         session.used = now;
         Some(SessionUser { user: session.user.clone(), role: session.role, csrf: session.csrf.clone(), key })
     }
 
-    /// Whether a session is still there, without using it: an open page does not keep its owner signed in for ever.
-    pub(crate) fn is_there(&self, user: &SessionUser, now: Timestamp) -> bool {
-        self.kept().sessions.get(&user.key).is_some_and(|session| session.is_alive(now))
+    /// Whether a session is valid, without using it: an open page must not keep its user signed in forever.
+    pub(crate) fn is_valid(&self, user: &SessionUser, now: Timestamp) -> bool {
+        self.lock().sessions.get(&user.key).is_some_and(|session| session.is_alive(now))
     }
 
-    /// Ends a session.
-    pub(crate) fn end(&self, user: &SessionUser) {
-        self.kept().sessions.remove(&user.key);
+    /// Removes a session.
+    pub(crate) fn remove(&self, user: &SessionUser) {
+        self.lock().sessions.remove(&user.key);
     }
 
-    /// Tells something on the next page.
-    pub(crate) fn tell(&self, user: &SessionUser, told: FlashMessage) {
-        if let Some(session) = self.kept().sessions.get_mut(&user.key) {
-            session.told = Some(told);
+    /// Sets the message for the next page of the session.
+    pub(crate) fn set_flash(&self, user: &SessionUser, message: FlashMessage) {
+        if let Some(session) = self.lock().sessions.get_mut(&user.key) {
+            session.flash = Some(message);
         }
     }
 
-    /// What is to be told; once.
-    pub(crate) fn told(&self, user: &SessionUser) -> Option<FlashMessage> {
-        self.kept().sessions.get_mut(&user.key)?.told.take()
+    /// Removes and returns the message for the next page.
+    pub(crate) fn take_flash(&self, user: &SessionUser) -> Option<FlashMessage> {
+        self.lock().sessions.get_mut(&user.key)?.flash.take()
     }
 }
 
 impl Session {
     fn is_alive(&self, now: Timestamp) -> bool {
-        is_fresh(self.used, now, IDLE_MAX) && is_fresh(self.begun, now, AGE_MAX)
+        is_fresh(self.used, now, IDLE_MAX) && is_fresh(self.created, now, AGE_MAX)
     }
 }
 
@@ -215,27 +215,27 @@ fn is_fresh(at: Timestamp, now: Timestamp, age_max: SignedDuration) -> bool {
     now.duration_since(at) <= age_max
 }
 
-fn make_room<T>(kept: &mut HashMap<Key, Timestamped<T>>) {
-    if kept.len() >= KEPT_MAX {
-        let oldest = kept.iter().min_by_key(|(_, dated)| dated.at).map(|(key, _)| *key);
-        oldest.and_then(|key| kept.remove(&key));
+fn evict_oldest<T>(entries: &mut HashMap<Key, Timestamped<T>>) {
+    if entries.len() >= ENTRIES_MAX {
+        let oldest = entries.iter().min_by_key(|(_, dated)| dated.at).map(|(key, _)| *key);
+        oldest.and_then(|key| entries.remove(&key));
     }
 }
 
-/// A random text that nobody can guess.
+/// A random token.
 pub(crate) fn token() -> Result<String, PortalError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(PortalError::Random)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// What is kept of a token: who reads our memory cannot use it, and looking it up takes no longer for a near miss.
+/// The digest under which a token is stored: it cannot be used as a token, and the time of a lookup does not depend on the token.
 fn key(token: &str) -> Key {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Whether two secrets are the same, without telling by the time it takes how much of them is.
-pub(crate) fn same(a: &str, b: &str) -> bool {
+/// Compares two secrets in constant time.
+pub(crate) fn secrets_equal(a: &str, b: &str) -> bool {
     key(a) == key(b)
 }
 
@@ -259,30 +259,30 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_it_is_unused_or_a_working_day_old_or_ended() {
+    fn a_session_ends_when_it_is_unused_or_a_working_day_old_or_removed() {
         let sessions = Sessions::default();
-        let name = sessions.begin("jo", Role::Operator, at(0)).unwrap();
+        let name = sessions.create("jo", Role::Operator, at(0)).unwrap();
         assert!(sessions.user(&name, at(30)).is_some());
         assert!(sessions.user(&name, at(61)).is_none(), "unused for 31 minutes");
-        let name = sessions.begin("jo", Role::Operator, at(0)).unwrap();
+        let name = sessions.create("jo", Role::Operator, at(0)).unwrap();
         for minutes in (20..=480).step_by(20) {
             assert!(sessions.user(&name, at(minutes)).is_some(), "{minutes}");
         }
         assert!(sessions.user(&name, at(481)).is_none(), "older than eight hours");
-        let name = sessions.begin("jo", Role::Operator, at(0)).unwrap();
+        let name = sessions.create("jo", Role::Operator, at(0)).unwrap();
         let user = sessions.user(&name, at(1)).unwrap();
-        sessions.end(&user);
-        assert!(sessions.user(&name, at(1)).is_none() && !sessions.is_there(&user, at(1)));
+        sessions.remove(&user);
+        assert!(sessions.user(&name, at(1)).is_none() && !sessions.is_valid(&user, at(1)));
     }
 
     #[test]
-    fn what_is_told_is_told_once_and_no_debug_tells_a_secret() {
+    fn a_message_is_shown_once_and_debug_output_has_no_secret() {
         let sessions = Sessions::default();
-        let name = sessions.begin("jo", Role::Operator, at(0)).unwrap();
+        let name = sessions.create("jo", Role::Operator, at(0)).unwrap();
         let user = sessions.user(&name, at(0)).unwrap();
-        let told = FlashMessage { is_bad: false, text: "done".to_owned() };
-        sessions.tell(&user, told.clone());
-        assert_eq!((sessions.told(&user), sessions.told(&user)), (Some(told), None));
+        let message = FlashMessage { is_error: false, text: "done".to_owned() };
+        sessions.set_flash(&user, message.clone());
+        assert_eq!((sessions.take_flash(&user), sessions.take_flash(&user)), (Some(message), None));
         let shown = format!("{user:?} {sessions:?}");
         assert!(!shown.contains(&user.csrf) && !shown.contains(&name), "{shown}");
     }

@@ -1,5 +1,4 @@
-//! What a page is made of: panels, each rendered alone and sent again alone when it has changed; and the small parts that panels
-//! share.
+//! Parts of a page: panels, each rendered and updated on its own, and the small elements that panels share.
 
 use client::ClientError;
 use http::StatusCode;
@@ -10,22 +9,22 @@ use uuid::Uuid;
 use crate::fields::{Fields, escaped};
 use crate::session::Role;
 
-/// A page, rendered but for its frame.
+/// A rendered page without its layout.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
-    /// The heading, and the title of the window.
+    /// Heading and window title.
     pub(crate) title: String,
-    /// Which entry of the menu it belongs to.
+    /// Entry of the menu that the page belongs to.
     pub(crate) section: Section,
-    /// The way to it: names and addresses.
-    pub(crate) above: Vec<(String, String)>,
-    /// Where the Admin API says the same.
+    /// Names and paths of the parent pages.
+    pub(crate) breadcrumbs: Vec<(String, String)>,
+    /// Path of the same content in the Admin API.
     pub(crate) json: String,
-    /// The command that shows the same.
+    /// CLI command with the same content.
     pub(crate) command: String,
-    /// Which news concern it.
-    pub(crate) listens: PageEvents,
-    /// Its parts, in order.
+    /// Events after which the page is rendered again.
+    pub(crate) events: PageEvents,
+    /// Panels, in order.
     pub(crate) panels: Vec<Panel>,
 }
 
@@ -75,11 +74,10 @@ impl Section {
 /// A part of a page.
 #[derive(Debug, Clone)]
 pub(crate) struct Panel {
-    /// Its place in the page.
+    /// Id of the element in the page.
     pub(crate) id: &'static str,
-    /// What is in it.
     pub(crate) body: Markup,
-    /// Whether it is sent again when it has changed. Forms that people fill in are not.
+    /// Whether the panel is updated when its content changes. Forms are not, so that input is not lost.
     pub(crate) is_live: bool,
 }
 
@@ -88,27 +86,27 @@ impl Panel {
         Panel { id, body, is_live: true }
     }
 
-    pub(crate) fn still(id: &'static str, body: Markup) -> Panel {
+    pub(crate) fn fixed(id: &'static str, body: Markup) -> Panel {
         Panel { id, body, is_live: false }
     }
 }
 
-/// Which news concern a page.
+/// Events after which a page is rendered again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PageEvents {
-    /// None: it is as it was asked for.
+    /// None: the page is rendered once.
     Nothing,
-    /// Everything of these kinds, as events call them.
+    /// Events of objects of these kinds.
     Kinds(&'static [&'static str]),
-    /// One cluster and what is done on it.
+    /// Events of one cluster and of work on it.
     Cluster(String),
-    /// One manifest.
+    /// Events of one manifest.
     Manifest(Uuid),
-    /// One schedule.
+    /// Events of one schedule.
     Schedule(String),
 }
 
-/// Why a page could not be made.
+/// Why a page cannot be shown.
 #[derive(Debug, Clone)]
 pub(crate) struct PageError {
     pub(crate) status: StatusCode,
@@ -118,28 +116,28 @@ pub(crate) struct PageError {
 
 impl PageError {
     pub(crate) fn not_found(message: impl Into<String>) -> PageError {
-        PageError { status: StatusCode::NOT_FOUND, title: "There is nothing here", message: message.into() }
+        PageError { status: StatusCode::NOT_FOUND, title: "Not found", message: message.into() }
     }
 }
 
 impl From<ClientError> for PageError {
     fn from(error: ClientError) -> PageError {
         let (status, title) = match error.status() {
-            Some(StatusCode::NOT_FOUND) => (StatusCode::NOT_FOUND, "There is nothing here"),
-            Some(status) if status.is_client_error() => (StatusCode::BAD_REQUEST, "That cannot be shown"),
-            Some(_) | None => (StatusCode::BAD_GATEWAY, "The Admin API did not answer"),
+            Some(StatusCode::NOT_FOUND) => (StatusCode::NOT_FOUND, "Not found"),
+            Some(status) if status.is_client_error() => (StatusCode::BAD_REQUEST, "Invalid request"),
+            Some(_) | None => (StatusCode::BAD_GATEWAY, "The Admin API did not respond"),
         };
         PageError { status, title, message: sentence(&error.to_string()) }
     }
 }
 
-/// What a view is made for: the role decides which buttons there are.
+/// For whom and when a view is rendered; the role decides which actions it offers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Viewer<'a> {
     pub(crate) role: Role,
     pub(crate) now: Timestamp,
-    /// Stands where the session's token goes.
-    pub(crate) mark: &'a str,
+    /// Placeholder for the CSRF token of the session.
+    pub(crate) csrf_placeholder: &'a str,
 }
 
 impl Viewer<'_> {
@@ -147,18 +145,18 @@ impl Viewer<'_> {
         self.role == Role::Operator
     }
 
-    /// A form that does something, with the token that it needs.
+    /// The form of an action, with its CSRF token.
     pub(crate) fn form(self, action: &str, class: &str, body: &Markup) -> Markup {
         html! {
             form method="post" action={ "/act/" (action) } class=(class) {
-                input type="hidden" name="csrf" value=(self.mark);
+                input type="hidden" name="csrf" value=(self.csrf_placeholder);
                 (body)
             }
         }
     }
 }
 
-/// How something is, at a glance: a shape, and a colour besides.
+/// Meaning of a badge, shown by its shape and colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadgeTone {
     Good,
@@ -169,7 +167,7 @@ pub(crate) enum BadgeTone {
     Quiet,
 }
 
-/// A word about how something is.
+/// A badge with a shape and a text.
 pub(crate) fn badge(tone: BadgeTone, text: &str) -> Markup {
     let (class, shape) = match tone {
         BadgeTone::Good => ("good", "M2.5 6.5 5 9l4.5-6"),
@@ -187,25 +185,25 @@ pub(crate) fn badge(tone: BadgeTone, text: &str) -> Markup {
     }
 }
 
-/// A moment: in UTC as it is written, and by the script also in the reader's own zone.
-pub(crate) fn moment(at: Timestamp) -> Markup {
+/// A time in UTC; the script adds the user's own time zone.
+pub(crate) fn timestamp(at: Timestamp) -> Markup {
     html! { time datetime=(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()) { (at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()) } }
 }
 
-pub(crate) fn maybe_moment(at: Option<Timestamp>) -> Markup {
-    at.map_or_else(|| html! { span class="quiet" { "–" } }, moment)
+pub(crate) fn optional_timestamp(at: Option<Timestamp>) -> Markup {
+    at.map_or_else(|| html! { span class="quiet" { "–" } }, timestamp)
 }
 
-/// A moment that is told in seconds.
-pub(crate) fn second(at: i64) -> Markup {
+/// A time in seconds since the epoch; "at once" for zero.
+pub(crate) fn unix_timestamp(at: i64) -> Markup {
     match Timestamp::from_second(at) {
-        Ok(at) if at > Timestamp::UNIX_EPOCH => moment(at),
+        Ok(at) if at > Timestamp::UNIX_EPOCH => timestamp(at),
         _ => html! { "at once" },
     }
 }
 
-/// How long something took.
-pub(crate) fn span(milliseconds: u64) -> String {
+/// A duration in the two largest units.
+pub(crate) fn duration_text(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     match seconds {
         0 => format!("{milliseconds} ms"),
@@ -216,7 +214,7 @@ pub(crate) fn span(milliseconds: u64) -> String {
     }
 }
 
-/// The command that does the same.
+/// The CLI command that does the same.
 pub(crate) fn command(line: &str) -> Markup {
     html! {
         div class="command" {
@@ -227,27 +225,27 @@ pub(crate) fn command(line: &str) -> Markup {
     }
 }
 
-/// There is nothing to show; what to do next.
-pub(crate) fn nothing(title: &str, what_next: &Markup) -> Markup {
-    html! { div class="nothing" { p class="headline" { (title) } (what_next) } }
+/// Content of an empty list, with the next action.
+pub(crate) fn empty_state(title: &str, next: &Markup) -> Markup {
+    html! { div class="nothing" { p class="headline" { (title) } (next) } }
 }
 
-/// A panel whose content could not be had.
-pub(crate) fn trouble(title: &str, error: &ClientError) -> Markup {
-    // The code of a refusal is for programs.
-    let said = match error {
+/// Content of a panel that cannot be read.
+pub(crate) fn error_note(title: &str, error: &ClientError) -> Markup {
+    // The code of an error response is for programs.
+    let message = match error {
         ClientError::Response(response) => response.message.clone(),
         other => other.to_string(),
     };
     html! {
         div class="note bad" role="group" aria-label=(title) {
             p class="headline" { (title) }
-            p { (sentence(&said)) }
+            p { (sentence(&message)) }
         }
     }
 }
 
-/// With a point at its end.
+/// Capitalizes a text and ends it with a full stop.
 fn sentence(text: &str) -> String {
     let text = text.trim_end_matches('.');
     let mut letters = text.chars();
@@ -257,12 +255,12 @@ fn sentence(text: &str) -> String {
     }
 }
 
-/// A link to a cluster by its resource id, under its name.
+/// A link to a cluster's page with its name.
 pub(crate) fn cluster_link(id: &str) -> Markup {
     html! { a href=(cluster_path(id)) { bdi { (short_name(id)) } } }
 }
 
-/// The page of a cluster.
+/// The path of a cluster's page.
 pub(crate) fn cluster_path(id: &str) -> String {
     let segments: Vec<&str> = id.split('/').filter(|segment| !segment.is_empty()).collect();
     match segments.as_slice() {
@@ -273,7 +271,7 @@ pub(crate) fn cluster_path(id: &str) -> String {
     }
 }
 
-/// The resource id of the cluster on such a page.
+/// The resource id of a cluster from the parts of its page's path.
 pub(crate) fn resource_id(subscription: &str, group: &str, name: &str) -> String {
     format!(
         "/subscriptions/{subscription}/resourcegroups/{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
@@ -285,7 +283,7 @@ pub(crate) fn short_name(id: &str) -> &str {
     id.rsplit('/').next().unwrap_or(id)
 }
 
-/// The first eight characters of an id, by which commands know it too.
+/// The first eight characters of an id, which CLI commands accept.
 pub(crate) fn short_id(id: Uuid) -> String {
     id.to_string().chars().take(8).collect()
 }
@@ -294,10 +292,10 @@ pub(crate) fn manifest_link(id: Uuid, text: &str) -> Markup {
     html! { a href={ "/manifest/" (id) } { (text) } }
 }
 
-/// A column by which a list can be sorted: a link that sorts by it, or the other way round.
-pub(crate) fn sorted_by(path: &str, query: &Fields, key: &str, title: &str) -> Markup {
-    let now = query.one("sort").unwrap_or("name");
-    let (is_up, is_down) = (now == key, now.strip_prefix('-') == Some(key));
+/// The header of a sortable column, with a link that sorts by it or reverses the order.
+pub(crate) fn sortable_column(path: &str, query: &Fields, key: &str, title: &str) -> Markup {
+    let current = query.get("sort").unwrap_or("name");
+    let (is_up, is_down) = (current == key, current.strip_prefix('-') == Some(key));
     let wanted = if is_up { format!("-{key}") } else { key.to_owned() };
     let href = format!("{path}{}", query.with("sort", &wanted).with("skip", "").query());
     let order = if is_up {
@@ -314,7 +312,7 @@ pub(crate) fn sorted_by(path: &str, query: &Fields, key: &str, title: &str) -> M
     }
 }
 
-/// Links to the pages before and behind.
+/// Links to the previous and the next page.
 pub(crate) fn pager(path: &str, query: &Fields, skip: u64, shown: u64, of: u64, page: u64) -> Markup {
     let at = |skip: u64| {
         let skip = if skip == 0 { String::new() } else { skip.to_string() };
@@ -323,18 +321,18 @@ pub(crate) fn pager(path: &str, query: &Fields, skip: u64, shown: u64, of: u64, 
     html! {
         nav class="pager" aria-label="Pages" {
             span { @if of == 0 { "None" } @else { (skip + 1) "–" (skip + shown) " of " (of) } }
-            @if skip > 0 { a rel="prev" href=(at(skip.saturating_sub(page))) { "← Before" } }
+            @if skip > 0 { a rel="prev" href=(at(skip.saturating_sub(page))) { "← Previous" } }
             @if skip + shown < of { a rel="next" href=(at(skip + page)) { "Next →" } }
         }
     }
 }
 
-/// Space that is kept as it is, such as a log.
-pub(crate) fn raw(text: &str) -> Markup {
+/// Preformatted text, such as a log.
+pub(crate) fn preformatted(text: &str) -> Markup {
     html! { pre tabindex="0" { (text) } }
 }
 
-/// A mark of what is in a panel.
+/// A digest of the content of a panel.
 pub(crate) fn digest(markup: &PreEscaped<String>) -> String {
     use sha2::Digest as _;
     sha2::Sha256::digest(markup.0.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
@@ -345,13 +343,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_time_are_told_as_people_do() {
-        let told: Vec<String> = [7, 1_250, 61_000, 3_660_000, 90_000_000].into_iter().map(span).collect();
-        assert_eq!(told, ["7 ms", "1.2 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+    fn durations_have_the_two_largest_units() {
+        let texts: Vec<String> =
+            [7, 1_250, 61_000, 3_660_000, 90_000_000].into_iter().map(duration_text).collect();
+        assert_eq!(texts, ["7 ms", "1.2 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
     }
 
     #[test]
-    fn a_clusters_page_and_its_resource_id_lead_to_each_other() {
+    fn the_path_of_a_cluster_and_its_resource_id_convert_into_each_other() {
         let id = resource_id("s", "g", "n");
         assert_eq!(cluster_path(&id), "/cluster/s/g/n");
         assert_eq!(short_name(&id), "n");
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_text() {
+    fn content_of_others_is_escaped() {
         let page = html! { (badge(BadgeTone::Bad, "<script>alert(1)</script>")) (command("\"><img src=x>")) }
             .into_string();
         assert!(!page.contains("<script>") && !page.contains("<img"), "{page}");

@@ -1,4 +1,4 @@
-//! Who did what, when and why; and whether the log is whole.
+//! The audit log and its verification.
 
 use api::admin::AuditForm;
 use client::AuditQuery;
@@ -8,42 +8,42 @@ use super::PageContext;
 use crate::command_line;
 use crate::fields::Fields;
 use crate::view::{
-    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, command, moment, nothing,
-    trouble,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, command, empty_state,
+    error_note, timestamp,
 };
 
-/// So many entries are on a page.
+/// Entries on a page.
 const LINES: u32 = 100;
 
 pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
     let query = page.query;
-    let word = |name: &str| query.one(name).map(str::to_owned);
-    let asked = AuditQuery {
-        actor: word("actor"),
-        action: word("action"),
-        target: word("target"),
-        from: word("from"),
+    let value = |name: &str| query.get(name).map(str::to_owned);
+    let audit_query = AuditQuery {
+        actor: value("actor"),
+        action: value("action"),
+        target: value("target"),
+        from: value("from"),
         limit: LINES,
     };
-    let (found, chain) = tokio::join!(page.admin.audit(&asked), page.admin.audit_chain());
+    let (found, chain) = tokio::join!(page.admin.audit(&audit_query), page.admin.audit_chain());
     let (entries, next) = found?;
     let chain = match chain {
-        Err(error) => trouble("Whether the log is whole cannot be told now", &error),
+        Err(error) => error_note("The log cannot be verified now", &error),
         Ok(chain) => html! {
             div class="lead" {
-                @if chain.faults.is_empty() { (badge(BadgeTone::Good, "The log is whole")) } @else { (badge(BadgeTone::Bad, "The log was changed")) }
+                @if chain.faults.is_empty() { (badge(BadgeTone::Good, "The log is intact")) } @else { (badge(BadgeTone::Bad, "The log was changed")) }
                 span class="figure" { (chain.records) " sealed" }
                 @if chain.unsealed > 0 { span class="quiet" { (chain.unsealed) " not sealed yet" } }
-                span class="quiet" { "looked through " (moment(chain.checked_at)) }
+                span class="quiet" { "verified " (timestamp(chain.checked_at)) }
             }
             @for fault in &chain.faults { div class="note bad" { p { (fault) } } }
-            details { summary { "Head of the chain" } p { "Note it somewhere else; a later check can be held against it." } (command(&command_line::join(["shipshape", "audit", "verify", "--expect", &chain.head]))) }
+            details { summary { "Head of the chain" } p { "Record it elsewhere to verify the log against it later." } (command(&command_line::join(["shipshape", "audit", "verify", "--expect", &chain.head]))) }
         },
     };
-    let mut words = vec!["shipshape", "audit", "list"];
+    let mut arguments = vec!["shipshape", "audit", "list"];
     for (flag, name) in [("--actor", "actor"), ("--action", "action"), ("--target", "target")] {
-        if let Some(value) = query.one(name) {
-            words.extend([flag, value]);
+        if let Some(value) = query.get(name) {
+            arguments.extend([flag, value]);
         }
     }
     let json = ["actor", "action", "target"]
@@ -52,14 +52,14 @@ pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
     Ok(View {
         title: "Audit".to_owned(),
         section: Section::Audit,
-        above: Vec::new(),
+        breadcrumbs: Vec::new(),
         json: format!("/admin/audit{}", json.query()),
-        command: command_line::join(words),
-        listens: PageEvents::Nothing,
+        command: command_line::join(arguments),
+        events: PageEvents::Nothing,
         panels: vec![
-            Panel::still("chain", chain),
-            Panel::still("filter", filter(query)),
-            Panel::still("entries", table(query, &entries, next.as_deref())),
+            Panel::fixed("chain", chain),
+            Panel::fixed("filter", filter(query)),
+            Panel::fixed("entries", table(query, &entries, next.as_deref())),
         ],
     })
 }
@@ -67,15 +67,15 @@ pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
 fn filter(query: &Fields) -> Markup {
     html! {
         form class="filter" method="get" action="/audit" role="search" aria-label="The audit log" {
-            label { span { "Who, exactly" } input type="text" name="actor" value=(query.text("actor")) autocomplete="off"; }
-            label { span { "What begins with" } input type="text" name="action" value=(query.text("action")) autocomplete="off" placeholder="manifest."; }
-            label class="wide" { span { "To what that begins with" } input type="text" name="target" value=(query.text("target")) autocomplete="off" placeholder="/subscriptions/…"; }
+            label { span { "Actor" } input type="text" name="actor" value=(query.text("actor")) autocomplete="off"; }
+            label { span { "Action prefix" } input type="text" name="action" value=(query.text("action")) autocomplete="off" placeholder="manifest."; }
+            label class="wide" { span { "Target prefix" } input type="text" name="target" value=(query.text("target")) autocomplete="off" placeholder="/subscriptions/…"; }
             div class="buttons" { button type="submit" class="primary" { "Search" } a class="button" href="/audit" { "Clear" } }
         }
     }
 }
 
-/// What was changed, by the name that people know it by where it has a page.
+/// The target of an entry, with a link if it has a page.
 fn target(text: &str) -> Markup {
     let segments: Vec<&str> = text.split('/').filter(|segment| !segment.is_empty()).collect();
     match segments.as_slice() {
@@ -94,24 +94,24 @@ fn target(text: &str) -> Markup {
 
 fn table(query: &Fields, entries: &[AuditForm], next: Option<&str>) -> Markup {
     if entries.is_empty() {
-        return nothing(
+        return empty_state(
             "No entries",
-            &html! { p { "Nobody did anything like that. " a href="/audit" { "Show everything" } } },
+            &html! { p { "No entry matches the filter. " a href="/audit" { "Show all" } } },
         );
     }
     html! {
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "Entries, newest first" }
-                thead { tr { th scope="col" { "When" } th scope="col" { "Who" } th scope="col" { "What" } th scope="col" { "To what" } th scope="col" { "Why" } th scope="col" { "Sealed" } } }
+                thead { tr { th scope="col" { "Time" } th scope="col" { "Actor" } th scope="col" { "Action" } th scope="col" { "Target" } th scope="col" { "Reason" } th scope="col" { "Sealed" } } }
                 tbody {
                     @for entry in entries {
                         tr {
-                            td data-label="When" { (moment(entry.time)) }
-                            td data-label="Who" { bdi { (entry.actor) } }
-                            th scope="row" data-label="What" { code { (entry.action) } }
-                            td data-label="To what" { (target(&entry.target)) }
-                            td data-label="Why" { @if entry.reason.is_empty() { span class="quiet" { "–" } } @else { bdi { (entry.reason) } } }
+                            td data-label="Time" { (timestamp(entry.time)) }
+                            td data-label="Actor" { bdi { (entry.actor) } }
+                            th scope="row" data-label="Action" { code { (entry.action) } }
+                            td data-label="Target" { (target(&entry.target)) }
+                            td data-label="Reason" { @if entry.reason.is_empty() { span class="quiet" { "–" } } @else { bdi { (entry.reason) } } }
                             td data-label="Sealed" class="figure" { @match entry.number { Some(number) => { (number) }, None => { span class="quiet" { "not yet" } } } }
                         }
                     }
@@ -120,7 +120,7 @@ fn table(query: &Fields, entries: &[AuditForm], next: Option<&str>) -> Markup {
         }
         nav class="pager" aria-label="Pages" {
             span { (entries.len()) " entries" }
-            @if query.one("from").is_some() { a href={ "/audit" (query.with("from", "").query()) } { "← Newest" } }
+            @if query.get("from").is_some() { a href={ "/audit" (query.with("from", "").query()) } { "← Newest" } }
             @if let Some(next) = next { a rel="next" href={ "/audit" (query.with("from", next).query()) } { "Older →" } }
         }
     }

@@ -1,11 +1,11 @@
-//! Limits on how much runs at once, their use, and the button that stops all new starts.
+//! Budgets of concurrent work, their use, and the action that stops all new starts.
 
 use api::admin::BudgetForm;
 use maud::{Markup, html};
 
 use super::PageContext;
 use crate::command_line;
-use crate::view::{BadgeTone, PageError, PageEvents, Panel, Section, View, badge, command, nothing};
+use crate::view::{BadgeTone, PageError, PageEvents, Panel, Section, View, badge, command, empty_state};
 
 pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
     let mut budgets = page.admin.budgets().all().await?;
@@ -14,15 +14,15 @@ pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
     let mut panels =
         vec![Panel::live("stop", stop(page, fleet)), Panel::live("budgets", table(page, &budgets))];
     if page.viewer.may_act() {
-        panels.push(Panel::still("set", set(page)));
+        panels.push(Panel::fixed("set", set(page)));
     }
     Ok(View {
         title: "Budgets".to_owned(),
         section: Section::Budgets,
-        above: Vec::new(),
+        breadcrumbs: Vec::new(),
         json: "/admin/maintenancebudgets".to_owned(),
         command: "shipshape budget list".to_owned(),
-        listens: PageEvents::Kinds(&["manifest", "operation"]),
+        events: PageEvents::Kinds(&["manifest", "operation"]),
         panels,
     })
 }
@@ -33,7 +33,7 @@ fn stop(page: PageContext<'_>, fleet: Option<&BudgetForm>) -> Markup {
         @if is_stopped {
             div class="note bad" {
                 p class="headline" { "All new starts are stopped" }
-                p { "What runs goes on to its end; nothing else begins until the fleet's limit is raised or removed." }
+                p { "Running work continues; no other work starts until the fleet's limit is raised or removed." }
             }
         }
         @if page.viewer.may_act() {
@@ -43,8 +43,8 @@ fn stop(page: PageContext<'_>, fleet: Option<&BudgetForm>) -> Markup {
                         (page.viewer.form("budget", "inline", &html! {
                             input type="hidden" name="key" value="fleet";
                             input type="hidden" name="limit" value="none";
-                            label { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off" placeholder="Why it may go on"; }
-                            button type="submit" class="primary" { "Let maintenance go on" }
+                            label { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off" placeholder="Why maintenance may resume"; }
+                            button type="submit" class="primary" { "Resume maintenance" }
                         }))
                         (command("shipshape budget clear fleet --reason WHY"))
                     }
@@ -66,14 +66,14 @@ fn stop(page: PageContext<'_>, fleet: Option<&BudgetForm>) -> Markup {
 
 fn table(page: PageContext<'_>, budgets: &[BudgetForm]) -> Markup {
     if budgets.is_empty() {
-        let next = html! { p { "As much runs at once as there are workers for. Set a limit for the fleet, a region, a subscription or a task:" } (command("shipshape budget set region/westeurope 5")) };
-        return nothing("No limits are set", &next);
+        let next = html! { p { "The number of workers limits concurrent work. Set a limit for the fleet, a region, a subscription or a task:" } (command("shipshape budget set region/westeurope 5")) };
+        return empty_state("No limits are set", &next);
     }
     html! {
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "Limits and their use" }
-                thead { tr { th scope="col" { "Budget" } th scope="col" { "In use" } th scope="col" { "Limit" } th scope="col" { "Use" } th scope="col" { "Clusters that wait for it" } @if page.viewer.may_act() { th scope="col" { "Act" } } } }
+                thead { tr { th scope="col" { "Budget" } th scope="col" { "In use" } th scope="col" { "Limit" } th scope="col" { "Use" } th scope="col" { "Waiting clusters" } @if page.viewer.may_act() { th scope="col" { "Actions" } } } }
                 tbody { @for budget in budgets { (row(page, budget)) } }
             }
         }
@@ -88,9 +88,9 @@ fn row(page: PageContext<'_>, budget: &BudgetForm) -> Markup {
             td data-label="In use" class="figure" { (budget.used) }
             td data-label="Limit" class="figure" { @match limit { Some(0) => { (badge(BadgeTone::Bad, "0: stopped")) }, Some(limit) => { (limit) }, None => { "none" } } }
             td data-label="Use" { @if let Some(limit) = limit { meter min="0" max=(limit.max(1)) value=(budget.used.min(limit.max(1))) aria-label={ "Use of " (budget.key) } {} @if budget.used >= limit && limit > 0 { " " (badge(BadgeTone::Waiting, "full")) } } }
-            td data-label="Clusters that wait for it" class="figure" { (budget.parked) }
+            td data-label="Waiting clusters" class="figure" { (budget.parked) }
             @if page.viewer.may_act() {
-                td data-label="Act" {
+                td data-label="Actions" {
                     (page.viewer.form("budget", "inline", &html! {
                         input type="hidden" name="key" value=(budget.key);
                         input type="hidden" name="limit" value="none";
@@ -107,7 +107,7 @@ fn set(page: PageContext<'_>) -> Markup {
     let body = html! {
         label { span { "Budget" } input type="text" name="key" required list="budgets" placeholder="fleet, region/westeurope, task/ID…" autocomplete="off"; }
         datalist id="budgets" { option value="fleet" {} option value="region/" {} option value="subscription/" {} option value="task/" {} }
-        label { span { "At most at once; 0 stops new starts" } input type="number" name="limit" required min="0" max="2147483647"; }
+        label { span { "Limit; 0 stops new starts" } input type="number" name="limit" required min="0" max="2147483647"; }
         label class="wide" { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off"; }
         div class="buttons" { button type="submit" class="primary" { "Set the limit" } }
     };

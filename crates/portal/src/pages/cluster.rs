@@ -1,4 +1,4 @@
-//! One cluster, in tabs. What is read from the cluster itself may fail by itself: then that panel says so, and the rest stands.
+//! The page of a cluster, in tabs. If a request to the cluster itself fails, its panel shows the error and the others stay.
 
 use api::admin::{AdminCluster, ManifestForm, OperationForm};
 use api::doc::ProvisioningState;
@@ -9,18 +9,18 @@ use serde_json::Value;
 
 use super::PageContext;
 use super::fleet::state;
-use super::manifest::{past, state_badge};
+use super::manifest::{history, state_badge};
 use crate::command_line;
 use crate::fields::escaped;
 use crate::view::{
-    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_path, command, manifest_link,
-    maybe_moment, moment, nothing, raw, resource_id, second, trouble,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_path, command, empty_state,
+    error_note, manifest_link, optional_timestamp, preformatted, resource_id, timestamp, unix_timestamp,
 };
 
-/// So much of lists is shown; the rest is in the JSON.
+/// Longest list that is shown; the JSON has the rest.
 const SHOWN_MAX: usize = 200;
 
-/// The tabs, as the address calls them and as people read them.
+/// Names of the tabs in the query, and their titles.
 const TABS: [(&str, &str); 8] = [
     ("", "Overview"),
     ("nodes", "Nodes"),
@@ -41,7 +41,7 @@ pub(super) async fn view(
     let id = resource_id(subscription, group, name);
     let cluster = page.admin.cluster(&id).await?.value;
     let tab = page.query.text("tab");
-    let mut panels = vec![Panel::still("tabs", tabs(&cluster.id, tab))];
+    let mut panels = vec![Panel::fixed("tabs", tabs(&cluster.id, tab))];
     let mut json = format!("/admin{}", cluster.id);
     let mut line = command_line::join(["shipshape", "cluster", "show", &cluster.name]);
     match tab {
@@ -54,8 +54,8 @@ pub(super) async fn view(
         "operators" => {
             let found = objects(page, &cluster.id, "ClusterOperator", None, true).await;
             let shown = match found {
-                // A cluster that is no OpenShift has none.
-                Err(error) if error.status() == Some(http::StatusCode::BAD_REQUEST) => nothing(
+                // Only OpenShift has the kind.
+                Err(error) if error.status() == Some(http::StatusCode::BAD_REQUEST) => empty_state(
                     "This cluster has no ClusterOperators",
                     &html! { p { "Only OpenShift has them." } },
                 ),
@@ -75,7 +75,7 @@ pub(super) async fn view(
             line = command_line::join(["shipshape", "manifest", "list", "--cluster", &cluster.name]);
         }
         "labels" => {
-            panels.push(Panel::still("labels", labels(page, &cluster)));
+            panels.push(Panel::fixed("labels", labels(page, &cluster)));
             let selectors = page.admin.selectors(&cluster.id).await;
             panels.push(Panel::live("selectors", attributes(&selectors)));
             json = format!("{json}/selectors");
@@ -87,20 +87,20 @@ pub(super) async fn view(
         }
         "objects" => {
             let shown = raw_objects(page, &cluster.id).await;
-            panels.push(Panel::still("choose", choose(page, &cluster.id)));
+            panels.push(Panel::fixed("choose", choose(page, &cluster.id)));
             panels.push(Panel::live("objects", shown));
             let query = page.query.with("tab", "").query();
             json = format!("{json}/kubernetesobjects{query}");
         }
-        _ => return Err(PageError::not_found("A cluster has no such tab.")),
+        _ => return Err(PageError::not_found("The tab does not exist.")),
     }
     Ok(View {
         title: cluster.name.clone(),
         section: Section::Fleet,
-        above: vec![("Fleet".to_owned(), "/fleet".to_owned())],
+        breadcrumbs: vec![("Fleet".to_owned(), "/fleet".to_owned())],
         json,
         command: line,
-        listens: PageEvents::Cluster(cluster.id.to_lowercase()),
+        events: PageEvents::Cluster(cluster.id.to_lowercase()),
         panels,
     })
 }
@@ -108,7 +108,7 @@ pub(super) async fn view(
 fn tabs(id: &str, chosen: &str) -> Markup {
     let path = cluster_path(id);
     html! {
-        nav class="tabs" aria-label="Of this cluster" {
+        nav class="tabs" aria-label="Cluster" {
             @for (tab, name) in TABS {
                 @let href = if tab.is_empty() { path.clone() } else { format!("{path}?tab={tab}") };
                 @if tab == chosen { a href=(href) aria-current="page" { (name) } } @else { a href=(href) { (name) } }
@@ -127,11 +127,11 @@ async fn overview(page: PageContext<'_>, cluster: &AdminCluster, panels: &mut Ve
             html! {
                 h2 { "Open work " span class="quiet figure" { (open.len()) } }
                 @if open.is_empty() {
-                    p class="quiet" { "Nothing runs and nothing waits on this cluster. " a href={ "/tasks?cluster=" (escaped(&cluster.id)) } { "Run a task" } }
+                    p class="quiet" { "No work is running or waiting on this cluster. " a href={ "/tasks?cluster=" (escaped(&cluster.id)) } { "Run a task" } }
                 } @else { (manifest_table(&open)) }
             }
         }
-        Err(error) => trouble("The work on this cluster cannot be told now", &error),
+        Err(error) => error_note("The work on this cluster cannot be read now", &error),
     };
     panels.push(Panel::live("open", body));
 }
@@ -148,20 +148,20 @@ fn facts(cluster: &AdminCluster) -> Markup {
         div class="lead" {
             (state(properties.provisioning_state, properties.failed_provisioning_state))
             @match &properties.reachability {
-                None => { (badge(BadgeTone::Quiet, "API server not asked yet")) },
-                Some(it) if it.reachable => { (badge(BadgeTone::Good, "API server answers")) },
-                Some(_) => { (badge(BadgeTone::Bad, "API server does not answer")) },
+                None => { (badge(BadgeTone::Quiet, "API server not checked yet")) },
+                Some(it) if it.reachable => { (badge(BadgeTone::Good, "API server reachable")) },
+                Some(_) => { (badge(BadgeTone::Bad, "API server unreachable")) },
             }
         }
         @if let Some(it) = properties.reachability.as_ref().filter(|it| !it.reachable) {
-            div class="note bad" { p { "It does not answer since " (moment(it.since)) @if let Some(message) = &it.message { ": " (message) } "." } }
+            div class="note bad" { p { "Unreachable since " (timestamp(it.since)) @if let Some(message) = &it.message { ": " (message) } "." } }
         }
         dl class="facts" {
-            dt { "Version" } dd class="figure" { (properties.version.as_deref().unwrap_or("not seen yet")) }
+            dt { "Version" } dd class="figure" { (properties.version.as_deref().unwrap_or("unknown")) }
             @if let Some(version) = more("clusterProfile/version") { dt { "OpenShift" } dd class="figure" { (version) } }
             dt { "Location" } dd { (cluster.location) }
-            dt { "Made" } dd { (moment(properties.created_at)) @if properties.imported { " " span class="quiet" { "imported" } } }
-            @if let Some(it) = &properties.reachability { dt { "Last asked" } dd { (moment(it.checked_at)) } }
+            dt { "Created" } dd { (timestamp(properties.created_at)) @if properties.imported { " " span class="quiet" { "imported" } } }
+            @if let Some(it) = &properties.reachability { dt { "Last checked" } dd { (timestamp(it.checked_at)) } }
             @if let Some(server) = properties.api_server.clone().or_else(|| more("apiserverProfile/url")) { dt { "API server" } dd { code { (server) } } }
             @if let Some(console) = more("consoleProfile/url") { dt { "Console" } dd { code { (console) } } }
             @if let Some(infra) = more("infraId") { dt { "Infrastructure" } dd { code { (infra) } } }
@@ -190,11 +190,11 @@ async fn objects(
 fn list(title: &str, found: Result<Value, ClientError>, show: fn(&[Value]) -> Markup) -> Markup {
     match found {
         Ok(found) => show(found["items"].as_array().map(Vec::as_slice).unwrap_or_default()),
-        Err(error) => trouble(title, &error),
+        Err(error) => error_note(title, &error),
     }
 }
 
-/// A member by its path, as text.
+/// The string at a JSON pointer, or the empty string.
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -205,7 +205,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
 
 fn nodes(nodes: &[Value]) -> Markup {
     if nodes.is_empty() {
-        return nothing(
+        return empty_state(
             "This cluster has no nodes",
             &html! { p { "They appear here when their kubelets register." } },
         );
@@ -214,7 +214,7 @@ fn nodes(nodes: &[Value]) -> Markup {
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "Nodes" }
-                thead { tr { th scope="col" { "Node" } th scope="col" { "State" } th scope="col" { "Roles" } th scope="col" { "Kubelet" } th scope="col" { "CPU" } th scope="col" { "Memory" } th scope="col" { "Conditions" } th scope="col" { "Made" } } }
+                thead { tr { th scope="col" { "Node" } th scope="col" { "State" } th scope="col" { "Roles" } th scope="col" { "Kubelet" } th scope="col" { "CPU" } th scope="col" { "Memory" } th scope="col" { "Conditions" } th scope="col" { "Created" } } }
                 tbody { @for node in nodes { (node_row(node)) } }
             }
         }
@@ -251,36 +251,36 @@ fn node_row(node: &Value) -> Markup {
             td data-label="CPU" class="figure" { (text(node, "/status/capacity/cpu")) }
             td data-label="Memory" class="figure" { (text(node, "/status/capacity/memory")) }
             td data-label="Conditions" { @if odd.is_empty() { span class="quiet" { "–" } } @else { (odd.join("; ")) } }
-            td data-label="Made" { (written(text(node, "/metadata/creationTimestamp"))) }
+            td data-label="Created" { (kubernetes_time(text(node, "/metadata/creationTimestamp"))) }
         }
     }
 }
 
-/// A time as Kubernetes writes it.
-fn written(text: &str) -> Markup {
+/// A timestamp of a Kubernetes object.
+fn kubernetes_time(text: &str) -> Markup {
     match text.parse::<Timestamp>() {
-        Ok(at) => moment(at),
+        Ok(at) => timestamp(at),
         Err(_) => html! { (text) },
     }
 }
 
 fn operators(operators: &[Value]) -> Markup {
     if operators.is_empty() {
-        return nothing(
+        return empty_state(
             "This cluster has no ClusterOperators",
-            &html! { p { "OpenShift makes them while it is installed." } },
+            &html! { p { "OpenShift creates them during its installation." } },
         );
     }
     html! {
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "ClusterOperators" }
-                thead { tr { th scope="col" { "Operator" } th scope="col" { "Version" } th scope="col" { "State" } th scope="col" { "In words" } th scope="col" { "Since" } } }
+                thead { tr { th scope="col" { "Operator" } th scope="col" { "Version" } th scope="col" { "State" } th scope="col" { "Message" } th scope="col" { "Since" } } }
                 tbody {
                     @for operator in operators {
                         @let is = |kind: &str| condition(operator, kind).is_some_and(|it| it["status"] == "True");
-                        @let telling = if is("Degraded") { "Degraded" } else if is("Progressing") { "Progressing" } else { "Available" };
-                        @let told = condition(operator, telling);
+                        @let kind = if is("Degraded") { "Degraded" } else if is("Progressing") { "Progressing" } else { "Available" };
+                        @let shown = condition(operator, kind);
                         tr {
                             th scope="row" data-label="Operator" { bdi { (text(operator, "/metadata/name")) } }
                             td data-label="Version" class="figure" {
@@ -291,8 +291,8 @@ fn operators(operators: &[Value]) -> Markup {
                                 @if is("Progressing") { (badge(BadgeTone::Busy, "Progressing")) " " }
                                 @if is("Available") { (badge(BadgeTone::Good, "Available")) } @else { (badge(BadgeTone::Bad, "Not available")) }
                             }
-                            td data-label="In words" { (told.map(|it| text(it, "/message")).unwrap_or_default()) }
-                            td data-label="Since" { (written(told.map(|it| text(it, "/lastTransitionTime")).unwrap_or_default())) }
+                            td data-label="Message" { (shown.map(|it| text(it, "/message")).unwrap_or_default()) }
+                            td data-label="Since" { (kubernetes_time(shown.map(|it| text(it, "/lastTransitionTime")).unwrap_or_default())) }
                         }
                     }
                 }
@@ -314,23 +314,23 @@ fn events(events: &[Value]) -> Markup {
     };
     events.sort_by_key(|event| std::cmp::Reverse(time(event)));
     if events.is_empty() {
-        return nothing("No events", &html! { p { "Kubernetes keeps them for an hour." } });
+        return empty_state("No events", &html! { p { "Kubernetes keeps them for an hour." } });
     }
     html! {
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "Events of the cluster, newest first" }
-                thead { tr { th scope="col" { "When" } th scope="col" { "Type" } th scope="col" { "Reason" } th scope="col" { "About" } th scope="col" { "In words" } th scope="col" { "Count" } } }
+                thead { tr { th scope="col" { "When" } th scope="col" { "Type" } th scope="col" { "Reason" } th scope="col" { "About" } th scope="col" { "Message" } th scope="col" { "Count" } } }
                 tbody {
                     @for event in events.into_iter().take(SHOWN_MAX) {
                         tr {
-                            td data-label="When" { (written(&time(event))) }
+                            td data-label="When" { (kubernetes_time(&time(event))) }
                             td data-label="Type" { @if event["type"] == "Warning" { (badge(BadgeTone::Odd, "Warning")) } @else { (badge(BadgeTone::Quiet, text(event, "/type"))) } }
                             td data-label="Reason" { bdi { (text(event, "/reason")) } }
                             th scope="row" data-label="About" {
                                 bdi { (text(event, "/involvedObject/kind")) " " (text(event, "/involvedObject/namespace")) @if !text(event, "/involvedObject/namespace").is_empty() { "/" } (text(event, "/involvedObject/name")) }
                             }
-                            td data-label="In words" { bdi { (text(event, "/message")) } }
+                            td data-label="Message" { bdi { (text(event, "/message")) } }
                             td data-label="Count" class="figure" { (event["count"].as_i64().unwrap_or(1)) }
                         }
                     }
@@ -345,17 +345,18 @@ async fn operations(page: PageContext<'_>, id: &str, panels: &mut Vec<Panel>) {
         Ok(all) => all,
         Err(error) => {
             return panels
-                .push(Panel::live("operations", trouble("The operations cannot be read now", &error)));
+                .push(Panel::live("operations", error_note("The operations cannot be read now", &error)));
         }
     };
     all.sort_by_key(|operation| std::cmp::Reverse(operation.start_time));
     if all.is_empty() {
-        let next = html! { p { "Create, update and delete are told here. An imported cluster has none." } };
-        return panels.push(Panel::live("operations", nothing("No operations", &next)));
+        let next = html! { p { "Creates, updates and deletes appear here. An imported cluster has none." } };
+        return panels.push(Panel::live("operations", empty_state("No operations", &next)));
     }
-    // The newest one is what most people come for.
-    let asked = page.query.one("operation");
-    let chosen = all.iter().find(|operation| asked.is_some_and(|asked| asked == operation.id.to_string()));
+    // The newest operation by default.
+    let requested = page.query.get("operation");
+    let chosen =
+        all.iter().find(|operation| requested.is_some_and(|requested| requested == operation.id.to_string()));
     let chosen = chosen.unwrap_or(&all[0]);
     let steps = page.admin.operation_history(id, chosen.id).first(SHOWN_MAX).await;
     let path = cluster_path(id);
@@ -363,7 +364,7 @@ async fn operations(page: PageContext<'_>, id: &str, panels: &mut Vec<Panel>) {
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "Operations, newest first" }
-                thead { tr { th scope="col" { "Operation" } th scope="col" { "State" } th scope="col" { "Step" } th scope="col" { "Began" } th scope="col" { "Ended" } th scope="col" { "Error" } } }
+                thead { tr { th scope="col" { "Operation" } th scope="col" { "State" } th scope="col" { "Step" } th scope="col" { "Started" } th scope="col" { "Finished" } th scope="col" { "Error" } } }
                 tbody {
                     @for operation in all.iter().take(SHOWN_MAX) {
                         tr {
@@ -386,8 +387,8 @@ async fn operations(page: PageContext<'_>, id: &str, panels: &mut Vec<Panel>) {
                                     None => { span class="quiet" { "–" } },
                                 }
                             }
-                            td data-label="Began" { (moment(operation.start_time)) }
-                            td data-label="Ended" { (maybe_moment(operation.end_time)) }
+                            td data-label="Started" { (timestamp(operation.start_time)) }
+                            td data-label="Finished" { (optional_timestamp(operation.end_time)) }
                             td data-label="Error" { @if let Some(error) = &operation.error { strong { (error.code) } " " (error.message) } @else { span class="quiet" { "–" } } }
                         }
                     }
@@ -397,8 +398,8 @@ async fn operations(page: PageContext<'_>, id: &str, panels: &mut Vec<Panel>) {
         (command(&command_line::join(["shipshape", "operation", "show", &chosen.id.to_string()])))
     }));
     let body = match steps {
-        Ok(entries) => past(&format!("Steps of {:?}, {}", chosen.verb, chosen.id), &entries),
-        Err(error) => trouble("Its steps cannot be read now", &error),
+        Ok(entries) => history(&format!("Steps of {:?}, {}", chosen.verb, chosen.id), &entries),
+        Err(error) => error_note("The steps cannot be read now", &error),
     };
     panels.push(Panel::live("steps", body));
 }
@@ -410,12 +411,12 @@ fn manifests(
 ) -> Markup {
     let all = match found {
         Ok(all) => all,
-        Err(error) => return trouble("The manifests cannot be read now", &error),
+        Err(error) => return error_note("The manifests cannot be read now", &error),
     };
     let run = html! { p { a class="button" href={ "/tasks?cluster=" (escaped(&cluster.id)) } { "Run a task on this cluster…" } } };
     if all.is_empty() {
-        let next = html! { p { "Nothing was done on this cluster yet, and nothing is planned." } @if page.viewer.may_act() { (run) } };
-        return nothing("No manifests", &next);
+        let next = html! { p { "No maintenance ran on this cluster, and none is planned." } @if page.viewer.may_act() { (run) } };
+        return empty_state("No manifests", &next);
     }
     let mut all: Vec<&ManifestForm> = all.iter().collect();
     all.sort_by_key(|form| std::cmp::Reverse((form.finished_at.is_none(), form.created_at)));
@@ -430,19 +431,19 @@ fn manifest_table(forms: &[&ManifestForm]) -> Markup {
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "Manifests" }
-                thead { tr { th scope="col" { "Task" } th scope="col" { "State" } th scope="col" { "Step" } th scope="col" { "Not before" } th scope="col" { "Began" } th scope="col" { "Ended" } th scope="col" { "Result, or why it waits" } } }
+                thead { tr { th scope="col" { "Task" } th scope="col" { "State" } th scope="col" { "Step" } th scope="col" { "Not before" } th scope="col" { "Started" } th scope="col" { "Finished" } th scope="col" { "Result or reason to wait" } } }
                 tbody {
                     @for form in forms {
                         tr {
-                            th scope="row" data-label="Task" { (manifest_link(form.id, if form.task_name.is_empty() { "a task that is gone" } else { &form.task_name })) }
+                            th scope="row" data-label="Task" { (manifest_link(form.id, if form.task_name.is_empty() { "deleted task" } else { &form.task_name })) }
                             td data-label="State" { (state_badge(form.state, Some(form.phase))) }
                             td data-label="Step" {
                                 @match &form.step { Some(step) => { (step.name) " " span class="quiet figure" { (step.index) "/" (step.of) } }, None => { span class="quiet" { "–" } } }
                             }
-                            td data-label="Not before" { (second(form.run_after)) }
-                            td data-label="Began" { (maybe_moment(form.started_at)) }
-                            td data-label="Ended" { (maybe_moment(form.finished_at)) }
-                            td data-label="Result, or why it waits" { span class="said" { (form.status_text) } }
+                            td data-label="Not before" { (unix_timestamp(form.run_after)) }
+                            td data-label="Started" { (optional_timestamp(form.started_at)) }
+                            td data-label="Finished" { (optional_timestamp(form.finished_at)) }
+                            td data-label="Result or reason to wait" { span class="said" { (form.status_text) } }
                         }
                     }
                 }
@@ -457,7 +458,7 @@ fn labels(page: PageContext<'_>, cluster: &AdminCluster) -> Markup {
     let path = cluster_path(&cluster.id);
     let form = html! {
         label class="wide" {
-            span { "Labels, one on each line, as name=value" }
+            span { "Labels, one name=value on each line" }
             textarea name="labels" rows=(lines.len().clamp(3, 12)) spellcheck="false" { (lines.join("\n")) }
         }
         label class="wide" { span { "Reason" } input type="text" name="reason" maxlength="500" autocomplete="off"; }
@@ -479,10 +480,10 @@ fn labels(page: PageContext<'_>, cluster: &AdminCluster) -> Markup {
 fn attributes(selectors: &Result<std::collections::BTreeMap<String, String>, ClientError>) -> Markup {
     match selectors {
         Ok(selectors) => html! {
-            h2 { "As selectors of schedules see it" }
+            h2 { "Attributes for the selectors of schedules" }
             dl class="facts" { @for (key, value) in selectors { dt { bdi { (key) } } dd { bdi { (value) } } } }
         },
-        Err(error) => trouble("What selectors see cannot be told now", error),
+        Err(error) => error_note("The attributes cannot be read now", error),
     }
 }
 
@@ -509,7 +510,7 @@ fn choose(page: PageContext<'_>, id: &str) -> Markup {
             datalist id="kinds" { @for kind in common { option value=(kind) {} } }
             label { span { "Namespace" } input type="text" name="namespace" value=(query.text("namespace")) autocomplete="off" placeholder="all"; }
             label { span { "Name" } input type="text" name="name" value=(query.text("name")) autocomplete="off" placeholder="all"; }
-            label class="check" { input type="checkbox" name="unrestricted" value="true" checked[query.one("unrestricted").is_some()]; span { "Also what is not the platform's own" } }
+            label class="check" { input type="checkbox" name="unrestricted" value="true" checked[query.get("unrestricted").is_some()]; span { "Include objects that do not belong to the platform" } }
             div class="buttons" { button type="submit" class="primary" { "Show" } }
         }
         p class="quiet" { "Secrets are never shown." }
@@ -517,33 +518,33 @@ fn choose(page: PageContext<'_>, id: &str) -> Markup {
 }
 
 async fn raw_objects(page: PageContext<'_>, id: &str) -> Markup {
-    let word = |name: &str| page.query.one(name).map(str::to_owned);
-    let Some(kind) = word("kind") else {
-        return nothing(
-            "Choose a kind",
-            &html! { p { "Objects are read from the cluster when you ask, and shown as YAML." } },
+    let value = |name: &str| page.query.get(name).map(str::to_owned);
+    let Some(kind) = value("kind") else {
+        return empty_state(
+            "Select a kind",
+            &html! { p { "The objects are read from the cluster and shown as YAML." } },
         );
     };
-    let unrestricted = page.query.one("unrestricted").is_some();
-    let query = ObjectQuery { kind, namespace: word("namespace"), name: word("name"), unrestricted };
+    let unrestricted = page.query.get("unrestricted").is_some();
+    let query = ObjectQuery { kind, namespace: value("namespace"), name: value("name"), unrestricted };
     let found = match page.admin.objects(id, &query).await {
         Ok(found) => found,
-        Err(error) => return trouble("The objects cannot be read now", &error),
+        Err(error) => return error_note("The objects cannot be read now", &error),
     };
     let Some(items) = found["items"].as_array() else {
-        return html! { (raw(&yaml(&found))) };
+        return html! { (preformatted(&yaml(&found))) };
     };
     if items.is_empty() {
-        return nothing("There are none", &html! { p { "The cluster has no such objects." } });
+        return empty_state("No objects", &html! { p { "The cluster has no such objects." } });
     }
     html! {
-        p class="quiet" { (items.len()) " objects" @if found["metadata"]["continue"] == "cut" { ", and more that are not shown" } }
+        p class="quiet" { (items.len()) " objects" @if found["metadata"]["continue"] == "cut" { "; more are not shown" } }
         @for item in items.iter().take(SHOWN_MAX) {
             details class="object" open[items.len() == 1] {
                 summary {
                     bdi { @if !text(item, "/metadata/namespace").is_empty() { (text(item, "/metadata/namespace")) "/" } (text(item, "/metadata/name")) }
                 }
-                (raw(&yaml(item)))
+                (preformatted(&yaml(item)))
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Every cluster: how it is, and what is done on it now and next. Filtered, sorted and paged by the address, so that what one
-//! person sees can be sent to another.
+//! All clusters with their state, running and next work. The query of the address filters, sorts and pages, so that a view can be
+//! shared by its address.
 
 use std::collections::BTreeMap;
 
@@ -11,55 +11,55 @@ use super::{PageContext, choice};
 use crate::command_line;
 use crate::fields::Fields;
 use crate::view::{
-    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, manifest_link, moment,
-    nothing, pager, sorted_by,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, empty_state, manifest_link,
+    pager, sortable_column, timestamp,
 };
 
-/// So many clusters are on a page.
+/// Clusters on a page.
 const LINES: u64 = 50;
 
-/// What the address may say, as the Admin API calls it.
+/// Filters in the query, named as in the Admin API.
 const FILTERS: [&str; 7] = ["q", "state", "location", "version", "reachability", "label", "work"];
 
-/// More choices than this are typed rather than chosen.
+/// Most options of a select element.
 const CHOICES_MAX: usize = 60;
 
 pub(super) async fn view(page: PageContext<'_>) -> Result<View, PageError> {
     let query = page.query;
-    let skip: u64 = query.one("skip").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let mut asked: Vec<(&str, String)> =
+    let skip: u64 = query.get("skip").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let mut parameters: Vec<(&str, String)> =
         FILTERS.iter().map(|name| (*name, query.text(name).to_owned())).collect();
-    asked.push(("sort", query.text("sort").to_owned()));
-    asked.push(("skip", if skip == 0 { String::new() } else { skip.to_string() }));
-    asked.push(("limit", LINES.to_string()));
-    let fleet = page.admin.fleet(&asked).await?;
-    let is_filtered = FILTERS.iter().any(|name| query.one(name).is_some());
-    let json = asked.iter().fold(Fields::default(), |fields, (name, value)| fields.with(name, value));
+    parameters.push(("sort", query.text("sort").to_owned()));
+    parameters.push(("skip", if skip == 0 { String::new() } else { skip.to_string() }));
+    parameters.push(("limit", LINES.to_string()));
+    let fleet = page.admin.fleet(&parameters).await?;
+    let is_filtered = FILTERS.iter().any(|name| query.get(name).is_some());
+    let json = parameters.iter().fold(Fields::default(), |fields, (name, value)| fields.with(name, value));
     let mut panels = vec![Panel::live("summary", summary(&fleet))];
     if fleet.of > 0 {
-        panels.push(Panel::still("filter", filter(&fleet, query)));
+        panels.push(Panel::fixed("filter", filter(&fleet, query)));
     }
     panels.push(Panel::live("clusters", clusters(page, &fleet, skip, is_filtered)));
     Ok(View {
         title: "Fleet".to_owned(),
         section: Section::Fleet,
-        above: Vec::new(),
+        breadcrumbs: Vec::new(),
         json: format!("/admin/fleet{}", json.query()),
         command: "shipshape cluster list --watch".to_owned(),
-        listens: PageEvents::Kinds(&["cluster", "manifest", "operation"]),
+        events: PageEvents::Kinds(&["cluster", "manifest", "operation"]),
         panels,
     })
 }
 
-/// The whole fleet in a line of numbers, each of which leads to what it counts.
+/// Counts of clusters, each with a link to the clusters that it counts.
 fn summary(fleet: &FleetForm) -> Markup {
     let count = |counts: &BTreeMap<String, u64>, key: &str| counts.get(key).copied().unwrap_or(0);
-    let under_way = ["Creating", "Updating", "AdminUpdating", "Deleting"];
-    let busy: u64 = under_way.iter().map(|state| count(&fleet.states, state)).sum();
+    let in_progress = ["Creating", "Updating", "AdminUpdating", "Deleting"];
+    let busy: u64 = in_progress.iter().map(|state| count(&fleet.states, state)).sum();
     let numbers = [
         ("Clusters", fleet.of, "/fleet".to_owned(), ""),
         ("Succeeded", count(&fleet.states, "Succeeded"), "/fleet?state=Succeeded".to_owned(), "good"),
-        ("Under way", busy, "/fleet?sort=state".to_owned(), "busy"),
+        ("In progress", busy, "/fleet?sort=state".to_owned(), "busy"),
         ("Failed", count(&fleet.states, "Failed"), "/fleet?state=Failed".to_owned(), "bad"),
         (
             "Unreachable",
@@ -80,11 +80,11 @@ fn summary(fleet: &FleetForm) -> Markup {
 }
 
 fn filter(fleet: &FleetForm, query: &Fields) -> Markup {
-    let words = |counts: &BTreeMap<String, u64>| -> Vec<(String, String)> {
-        let named = counts.iter().filter(|(word, _)| !word.is_empty()).take(CHOICES_MAX);
-        named.map(|(word, count)| (word.clone(), format!("{word} ({count})"))).collect()
+    let options = |counts: &BTreeMap<String, u64>| -> Vec<(String, String)> {
+        let named = counts.iter().filter(|(value, _)| !value.is_empty()).take(CHOICES_MAX);
+        named.map(|(value, count)| (value.clone(), format!("{value} ({count})"))).collect()
     };
-    let works = [("running", "something runs"), ("waiting", "something waits"), ("idle", "nothing to do")];
+    let works = [("running", "running"), ("waiting", "waiting"), ("idle", "idle")];
     let works: Vec<_> = works.iter().map(|(value, text)| ((*value).to_owned(), (*text).to_owned())).collect();
     html! {
         form class="filter" method="get" action="/fleet" role="search" aria-label="Clusters" {
@@ -92,12 +92,12 @@ fn filter(fleet: &FleetForm, query: &Fields) -> Markup {
                 span { "Name, id or label" }
                 input type="search" name="q" value=(query.text("q")) autocomplete="off" placeholder="harbour, env=test…";
             }
-            (choice("state", "State", "any", &words(&fleet.states), query.text("state")))
-            (choice("reachability", "API server", "any", &words(&fleet.reachability), query.text("reachability")))
-            (choice("version", "Version", "any", &words(&fleet.versions), query.text("version")))
-            (choice("location", "Location", "any", &words(&fleet.locations), query.text("location")))
+            (choice("state", "State", "any", &options(&fleet.states), query.text("state")))
+            (choice("reachability", "API server", "any", &options(&fleet.reachability), query.text("reachability")))
+            (choice("version", "Version", "any", &options(&fleet.versions), query.text("version")))
+            (choice("location", "Location", "any", &options(&fleet.locations), query.text("location")))
             (choice("work", "Work", "any", &works, query.text("work")))
-            @if let Some(sort) = query.one("sort") { input type="hidden" name="sort" value=(sort); }
+            @if let Some(sort) = query.get("sort") { input type="hidden" name="sort" value=(sort); }
             div class="buttons" {
                 button type="submit" class="primary" { "Filter" }
                 a class="button" href="/fleet" { "Clear" }
@@ -108,8 +108,8 @@ fn filter(fleet: &FleetForm, query: &Fields) -> Markup {
 
 fn clusters(page: PageContext<'_>, fleet: &FleetForm, skip: u64, is_filtered: bool) -> Markup {
     if fleet.of == 0 {
-        return nothing(
-            "There is no cluster yet",
+        return empty_state(
+            "No clusters yet",
             &html! {
                 p { "Create one on the simulated cloud, or import one by its kubeconfig:" }
                 (crate::view::command("shipshape cluster create harbour --wait"))
@@ -118,14 +118,14 @@ fn clusters(page: PageContext<'_>, fleet: &FleetForm, skip: u64, is_filtered: bo
         );
     }
     if fleet.value.is_empty() && is_filtered {
-        return nothing(
-            "No cluster is like that",
-            &html! { p { "There are " (fleet.of) " clusters, but none that fits. " a href="/fleet" { "Show all" } } },
+        return empty_state(
+            "No cluster matches",
+            &html! { p { "None of " (fleet.of) " clusters matches the filter. " a href="/fleet" { "Show all" } } },
         );
     }
     let query = page.query;
     let may_act = page.viewer.may_act();
-    let column = |key: &str, title: &str| sorted_by("/fleet", query, key, title);
+    let column = |key: &str, title: &str| sortable_column("/fleet", query, key, title);
     html! {
         form method="get" action="/tasks" {
             div class="table" {
@@ -133,7 +133,7 @@ fn clusters(page: PageContext<'_>, fleet: &FleetForm, skip: u64, is_filtered: bo
                     caption class="unseen" { "Clusters" }
                     thead {
                         tr {
-                            @if may_act { th scope="col" class="tick" { span class="unseen" { "Choose" } } }
+                            @if may_act { th scope="col" class="tick" { span class="unseen" { "Select" } } }
                             (column("name", "Cluster"))
                             (column("state", "State"))
                             (column("reachability", "API server"))
@@ -151,8 +151,8 @@ fn clusters(page: PageContext<'_>, fleet: &FleetForm, skip: u64, is_filtered: bo
             div class="under" {
                 @if may_act {
                     div class="bulk" {
-                        button type="submit" { "Run a task on the chosen clusters…" }
-                        span class="quiet" { "You choose the task and see what would happen first." }
+                        button type="submit" { "Run a task on the selected clusters…" }
+                        span class="quiet" { "Next, select the task and preview its effect." }
                     }
                 }
                 (pager("/fleet", query, skip, fleet.value.len() as u64, fleet.matched, LINES))
@@ -168,7 +168,7 @@ fn row(line: &FleetLine, may_act: bool) -> Markup {
     html! {
         tr id={ "c-" (line.uuid) } {
             @if may_act {
-                td class="tick" { input type="checkbox" name="cluster" value=(line.id) aria-label={ "Choose " (line.name) }; }
+                td class="tick" { input type="checkbox" name="cluster" value=(line.id) aria-label={ "Select " (line.name) }; }
             }
             th scope="row" data-label="Cluster" {
                 (cluster_link(&line.id))
@@ -182,11 +182,11 @@ fn row(line: &FleetLine, may_act: bool) -> Markup {
             td data-label="State" { (state(line.provisioning_state, line.failed_provisioning_state)) }
             td data-label="API server" {
                 @match &line.reachability {
-                    None => { (badge(BadgeTone::Quiet, "Not asked yet")) },
-                    Some(it) if it.reachable => { (badge(BadgeTone::Good, "Answers")) },
+                    None => { (badge(BadgeTone::Quiet, "Not checked yet")) },
+                    Some(it) if it.reachable => { (badge(BadgeTone::Good, "Reachable")) },
                     Some(it) => {
-                        (badge(BadgeTone::Bad, "Does not answer"))
-                        div class="quiet small" { "since " (moment(it.since)) }
+                        (badge(BadgeTone::Bad, "Unreachable"))
+                        div class="quiet small" { "since " (timestamp(it.since)) }
                     },
                 }
             }
@@ -207,8 +207,8 @@ fn row(line: &FleetLine, may_act: bool) -> Markup {
                 @match &line.next {
                     None => { span class="quiet" { "–" } },
                     Some(next) => {
-                        @match next.due { Some(due) => { (moment(due)) }, None => { "as soon as it can" } }
-                        @if let Some(budget) = &next.waits_for { div class="quiet small" { "waits for budget " (budget) } }
+                        @match next.due { Some(due) => { (timestamp(due)) }, None => { "as soon as possible" } }
+                        @if let Some(budget) = &next.waits_for { div class="quiet small" { "waiting for budget " (budget) } }
                     },
                 }
             }
@@ -216,7 +216,7 @@ fn row(line: &FleetLine, may_act: bool) -> Markup {
     }
 }
 
-/// How a cluster's life stands.
+/// The badge of a provisioning state.
 pub(super) fn state(state: ProvisioningState, failed: Option<ProvisioningState>) -> Markup {
     match state {
         ProvisioningState::Succeeded => badge(BadgeTone::Good, "Succeeded"),

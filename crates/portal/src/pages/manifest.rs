@@ -1,4 +1,4 @@
-//! One manifest: how it stands, why it waits, its steps as they go, what was undone, its history; and how to stop or hurry it.
+//! The page of a manifest: its state, why it waits, its steps, its history, and the actions to cancel or expedite it.
 
 use std::collections::HashSet;
 
@@ -12,17 +12,18 @@ use super::PageContext;
 use crate::command_line;
 use crate::view::{
     BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, cluster_path, command,
-    maybe_moment, moment, nothing, raw, second, short_id, short_name, span, trouble,
+    duration_text, empty_state, error_note, optional_timestamp, preformatted, short_id, short_name,
+    timestamp, unix_timestamp,
 };
 
-/// So much of a history is shown; the rest is in the JSON.
+/// Longest history that is shown; the JSON has the rest.
 const ENTRIES_MAX: usize = 500;
 
 pub(super) async fn view(page: PageContext<'_>, id: &str) -> Result<View, PageError> {
     let form = page.admin.find_manifest(id).await?.value;
     let cluster = form.cluster_resource_id.clone().unwrap_or_default();
     let task_id = form.maintenance_task_id.to_string();
-    let (history, why, task) = tokio::join!(
+    let (entries, why, task) = tokio::join!(
         page.admin.history(&cluster, form.id).first(ENTRIES_MAX),
         async {
             match form.state.is_terminal() {
@@ -32,7 +33,7 @@ pub(super) async fn view(page: PageContext<'_>, id: &str) -> Result<View, PageEr
         },
         page.admin.task(&task_id),
     );
-    let task = task.ok().map(|answer| answer.value);
+    let task = task.ok().map(|response| response.value);
     let mut panels = vec![Panel::live("state", state_panel(&form, &cluster))];
     if page.viewer.may_act() {
         panels.push(Panel::live("actions", actions(page, &form)));
@@ -40,28 +41,28 @@ pub(super) async fn view(page: PageContext<'_>, id: &str) -> Result<View, PageEr
     if let Some(why) = &why {
         panels.push(Panel::live("why", why_panel(&form, why)));
     }
-    let (steps, past) = match &history {
-        Ok(entries) => (steps(&form, entries, task.as_ref()), past("History", entries)),
-        Err(error) => (html! {}, trouble("The history cannot be read now", error)),
+    let (steps, history) = match &entries {
+        Ok(entries) => (steps(&form, entries, task.as_ref()), history("History", entries)),
+        Err(error) => (html! {}, error_note("The history cannot be read now", error)),
     };
     panels.push(Panel::live("steps", steps));
-    panels.push(Panel::live("history", past));
+    panels.push(Panel::live("history", history));
     let title = if form.task_name.is_empty() { task_id } else { form.task_name.clone() };
     Ok(View {
         title: format!("{title} on {}", short_name(&cluster)),
         section: Section::Work,
-        above: vec![
+        breadcrumbs: vec![
             ("Work".to_owned(), "/work".to_owned()),
             (short_name(&cluster).to_owned(), cluster_path(&cluster)),
         ],
         json: format!("/admin{cluster}/maintenancemanifests/{}", form.id),
         command: command_line::join(["shipshape", "manifest", "show", &short_id(form.id), "--wait"]),
-        listens: PageEvents::Manifest(form.id),
+        events: PageEvents::Manifest(form.id),
         panels,
     })
 }
 
-/// How a piece of work stands, at a glance.
+/// The badge of a work state and phase.
 pub(super) fn state_badge(state: WorkState, phase: Option<Phase>) -> Markup {
     let tone = match state {
         WorkState::Pending => BadgeTone::Waiting,
@@ -71,14 +72,14 @@ pub(super) fn state_badge(state: WorkState, phase: Option<Phase>) -> Markup {
         WorkState::TimedOut => BadgeTone::Odd,
         WorkState::Cancelled => BadgeTone::Quiet,
     };
-    let finer = match phase {
-        Some(Phase::Cancelling) => Some("is asked to end"),
-        Some(Phase::Undoing) => Some("takes back what it did"),
-        Some(Phase::Waiting) => Some("rests"),
+    let detail = match phase {
+        Some(Phase::Cancelling) => Some("cancelling"),
+        Some(Phase::Undoing) => Some("undoing"),
+        Some(Phase::Waiting) => Some("waiting"),
         Some(Phase::Queued | Phase::Running | Phase::Finished) | None => None,
     };
-    match finer {
-        Some(finer) => badge(tone, &format!("{state}, {finer}")),
+    match detail {
+        Some(detail) => badge(tone, &format!("{state}, {detail}")),
         None => badge(tone, state.as_str()),
     }
 }
@@ -86,11 +87,11 @@ pub(super) fn state_badge(state: WorkState, phase: Option<Phase>) -> Markup {
 fn state_panel(form: &ManifestForm, cluster: &str) -> Markup {
     html! {
         div class="lead" {
-            // Whoever listens to the page instead of looking at it is told of this and of nothing else.
+            // The only part of the page that screen readers announce.
             span aria-live="polite" { (state_badge(form.state, Some(form.phase))) }
             @if let Some(step) = form.step.as_ref().filter(|_| !form.state.is_terminal()) {
                 span { "Step " span class="figure" { (step.index) " of " (step.of) } ": " strong { (step.name) } }
-                progress max=(step.of) value=(step.index.saturating_sub(1)) aria-label="Steps that are done" {}
+                progress max=(step.of) value=(step.index.saturating_sub(1)) aria-label="Completed steps" {}
                 @if !step.message.is_empty() { span class="quiet" { (step.message) } }
             }
         }
@@ -106,20 +107,20 @@ fn state_panel(form: &ManifestForm, cluster: &str) -> Markup {
             }
             dt { "Attempt" } dd class="figure" { (form.attempt) " of " (form.max_attempts) }
             dt { "Priority" } dd class="figure" { (form.priority) }
-            dt { "Not before" } dd { (second(form.run_after)) }
-            dt { "Begin before" } dd { (second(form.run_before)) }
-            dt { "Asked for" } dd { (moment(form.created_at)) " by " bdi { (form.created_by) } }
+            dt { "Not before" } dd { (unix_timestamp(form.run_after)) }
+            dt { "Start before" } dd { (unix_timestamp(form.run_before)) }
+            dt { "Requested" } dd { (timestamp(form.created_at)) " by " bdi { (form.created_by) } }
             dt { "Schedule" } dd {
-                @if form.created_by_schedule.is_empty() { span class="quiet" { "none; somebody asked for it" } }
+                @if form.created_by_schedule.is_empty() { span class="quiet" { "none; requested on demand" } }
                 @else {
                     a href={ "/schedule/" (crate::fields::escaped(&form.created_by_schedule)) } { bdi { (form.created_by_schedule) } }
                 }
             }
-            dt { "Began" } dd { (maybe_moment(form.started_at)) }
-            dt { "Ended" } dd {
-                (maybe_moment(form.finished_at))
+            dt { "Started" } dd { (optional_timestamp(form.started_at)) }
+            dt { "Finished" } dd {
+                (optional_timestamp(form.finished_at))
                 @if let (Some(from), Some(to)) = (form.started_at, form.finished_at) {
-                    " " span class="quiet" { "after " (span(u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0))) }
+                    " " span class="quiet" { "after " (duration_text(u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0))) }
                 }
             }
             dt { "Id" } dd { code { (form.id) } }
@@ -138,20 +139,20 @@ fn state_panel(form: &ManifestForm, cluster: &str) -> Markup {
 
 fn actions(page: PageContext<'_>, form: &ManifestForm) -> Markup {
     if form.state.is_terminal() {
-        return html! { p class="quiet" { "It has ended; there is nothing to stop." } };
+        return html! { p class="quiet" { "The work is finished; there is nothing to cancel." } };
     }
     let id = short_id(form.id);
-    let is_asked = form.phase == Phase::Cancelling || form.phase == Phase::Undoing;
-    let begun = form.state == WorkState::InProgress || form.started_at.is_some();
+    let is_cancelling = form.phase == Phase::Cancelling || form.phase == Phase::Undoing;
+    let is_started = form.state == WorkState::InProgress || form.started_at.is_some();
     let cancel = html! {
-        label { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off" placeholder="Why it should end"; }
-        button type="submit" class="danger" { @if begun { "Stop it and undo what it did" } @else { "Cancel it" } }
+        label { span { "Reason" } input type="text" name="reason" required maxlength="500" autocomplete="off" placeholder="Why it is cancelled"; }
+        button type="submit" class="danger" { @if is_started { "Cancel and undo" } @else { "Cancel manifest" } }
     };
     html! {
-        h2 { "Act" }
+        h2 { "Actions" }
         div class="acts" {
             div {
-                @if is_asked { p { "It was asked to end, and does so at its next safe point." } }
+                @if is_cancelling { p { "Cancellation requested; the work stops at its next safe point." } }
                 @else { (page.viewer.form(&format!("manifest/{}/cancel", form.id), "inline", &cancel)) }
                 (command(&command_line::join(["shipshape", "manifest", "cancel", &id, "--reason", "WHY"])))
             }
@@ -171,19 +172,19 @@ fn actions(page: PageContext<'_>, form: &ManifestForm) -> Markup {
 fn why_panel(form: &ManifestForm, why: &Result<WhyForm, ClientError>) -> Markup {
     let why = match why {
         Ok(why) => why,
-        Err(error) => return trouble("Why it waits cannot be told now", error),
+        Err(error) => return error_note("The reasons to wait cannot be read now", error),
     };
     html! {
-        h2 { @match why.verdict { Verdict::Blocked => "Why it waits", Verdict::Running => "What it waits for", _ => "Does something stand in its way?" } }
+        h2 { @match why.verdict { Verdict::Blocked => "Why it waits", Verdict::Running => "What it waits for", _ => "Is anything blocking it?" } }
         @match why.verdict {
-            Verdict::Ready => { p { "Nothing stands in its way: it begins at the next look." } },
+            Verdict::Ready => { p { "Nothing blocks it: it starts at the next poll." } },
             Verdict::Running => { (running(why)) },
-            Verdict::Finished => { p { "Nothing: it has ended." } },
+            Verdict::Finished => { p { "Nothing: it is finished." } },
             Verdict::Blocked => {
                 p {
                     @match why.earliest_start {
-                        Some(at) => { "It can begin at " (moment(at)) " at the earliest." },
-                        None => { "When it can begin is not known." },
+                        Some(at) => { "Earliest start: " (timestamp(at)) "." },
+                        None => { "The earliest start is unknown." },
                     }
                 }
             },
@@ -193,17 +194,17 @@ fn why_panel(form: &ManifestForm, why: &Result<WhyForm, ClientError>) -> Markup 
     }
 }
 
-/// The step that running work is in, what it last reported, and until when it may take.
+/// The current step of running work, its last message and its deadline.
 fn running(why: &WhyForm) -> Markup {
     html! {
         @match &why.step {
-            None => { p { "It is at work; its first step has not reported yet." } },
+            None => { p { "Running; the first step has not reported yet." } },
             Some(step) => {
-                p { @if why.undoing { "Undoing step " } @else { "It is at work in step " } strong { (step.name) } ", " (step.index) " of " (step.of) "." }
+                p { @if why.undoing { "Undoing step " } @else { "Running step " } strong { (step.name) } ", " (step.index) " of " (step.of) "." }
                 @if !step.message.is_empty() { p class="said" { (step.message) } }
                 dl class="facts" {
-                    dt { "Since" } dd { (moment(step.since)) }
-                    dt { "May take until" } dd { (maybe_moment(step.deadline)) }
+                    dt { "Since" } dd { (timestamp(step.since)) }
+                    dt { "Deadline" } dd { (optional_timestamp(step.deadline)) }
                 }
             },
         }
@@ -214,16 +215,16 @@ fn blockers(blockers: &[Blocker]) -> Markup {
     html! {
         div class="table" {
             table class="cards" {
-                caption class="unseen" { "Everything that stands in its way" }
-                thead { tr { th scope="col" { "What" } th scope="col" { "In words" } th scope="col" { "Whose it is" } th scope="col" { "Since" } th scope="col" { "Until" } } }
+                caption class="unseen" { "Blockers" }
+                thead { tr { th scope="col" { "Blocker" } th scope="col" { "Message" } th scope="col" { "Owner" } th scope="col" { "Since" } th scope="col" { "Until" } } }
                 tbody {
                     @for blocker in blockers {
                         tr {
-                            th scope="row" data-label="What" { (badge(BadgeTone::Waiting, &format!("{:?}", blocker.code))) }
-                            td data-label="In words" { (blocker.message) }
-                            td data-label="Whose it is" { (format!("{:?}", blocker.owner)) }
-                            td data-label="Since" { (maybe_moment(blocker.since)) }
-                            td data-label="Until" { (maybe_moment(blocker.until)) }
+                            th scope="row" data-label="Blocker" { (badge(BadgeTone::Waiting, &format!("{:?}", blocker.code))) }
+                            td data-label="Message" { (blocker.message) }
+                            td data-label="Owner" { (format!("{:?}", blocker.owner)) }
+                            td data-label="Since" { (optional_timestamp(blocker.since)) }
+                            td data-label="Until" { (optional_timestamp(blocker.until)) }
                         }
                     }
                 }
@@ -232,8 +233,8 @@ fn blockers(blockers: &[Blocker]) -> Markup {
     }
 }
 
-/// What became of a step in the newest attempt.
-struct Step<'a> {
+/// The newest entries of a step.
+struct StepHistory<'a> {
     name: &'a str,
     last: Option<&'a Entry>,
     started: Option<&'a Entry>,
@@ -242,25 +243,25 @@ struct Step<'a> {
 
 fn steps(form: &ManifestForm, entries: &[Entry], task: Option<&TaskForm>) -> Markup {
     let mut names: Vec<&str> = Vec::new();
-    let mut known = HashSet::new();
-    let of_task = task.into_iter().flat_map(|task| &task.steps);
-    let of_task =
-        of_task.map(|step| if step.name.is_empty() { step.uses.as_str() } else { step.name.as_str() });
-    for name in of_task.chain(entries.iter().filter_map(|entry| entry.step.as_deref())) {
-        if known.insert(name) {
+    let mut seen = HashSet::new();
+    let task_steps = task.into_iter().flat_map(|task| &task.steps);
+    let task_steps =
+        task_steps.map(|step| if step.name.is_empty() { step.uses.as_str() } else { step.name.as_str() });
+    for name in task_steps.chain(entries.iter().filter_map(|entry| entry.step.as_deref())) {
+        if seen.insert(name) {
             names.push(name);
         }
     }
     let mut found = Vec::new();
     for name in names {
-        let of_step = || entries.iter().rev().filter(|entry| entry.step.as_deref() == Some(name));
+        let step_entries = || entries.iter().rev().filter(|entry| entry.step.as_deref() == Some(name));
         let ends = [EntryEvent::StepFinished, EntryEvent::StepFailed];
-        found.push(Step {
+        found.push(StepHistory {
             name,
-            last: of_step()
+            last: step_entries()
                 .find(|entry| ends.contains(&entry.event) || entry.event == EntryEvent::StepStarted),
-            started: of_step().find(|entry| entry.event == EntryEvent::StepStarted),
-            undone: of_step().any(|entry| entry.event == EntryEvent::Undone),
+            started: step_entries().find(|entry| entry.event == EntryEvent::StepStarted),
+            undone: step_entries().any(|entry| entry.event == EntryEvent::Undone),
         });
     }
     if found.is_empty() {
@@ -273,24 +274,24 @@ fn steps(form: &ManifestForm, entries: &[Entry], task: Option<&TaskForm>) -> Mar
         div class="table" {
             table class="cards" {
                 caption class="unseen" { "Steps of the task, in order" }
-                thead { tr { th scope="col" { "Step" } th scope="col" { "State" } th scope="col" { "Began" } th scope="col" { "Took" } th scope="col" { "Output" } } }
+                thead { tr { th scope="col" { "Step" } th scope="col" { "State" } th scope="col" { "Started" } th scope="col" { "Duration" } th scope="col" { "Output" } } }
                 tbody { @for step in &found { (step_row(step, current, form)) } }
             }
         }
     }
 }
 
-fn step_row(step: &Step<'_>, current: Option<&str>, form: &ManifestForm) -> Markup {
+fn step_row(step: &StepHistory<'_>, current: Option<&str>, form: &ManifestForm) -> Markup {
     let event = step.last.map(|entry| entry.event);
     let is_current = current == Some(step.name) && event != Some(EntryEvent::StepFinished);
-    let (tone, word) = match event {
+    let (tone, text) = match event {
         _ if step.undone => (BadgeTone::Odd, "undone"),
-        _ if is_current => (BadgeTone::Busy, "at work"),
+        _ if is_current => (BadgeTone::Busy, "running"),
         Some(EntryEvent::StepFinished) => (BadgeTone::Good, "done"),
         Some(EntryEvent::StepFailed) => (BadgeTone::Bad, "failed"),
-        Some(_) => (BadgeTone::Odd, "left"),
-        None if form.state.is_terminal() => (BadgeTone::Quiet, "not begun"),
-        None => (BadgeTone::Waiting, "to come"),
+        Some(_) => (BadgeTone::Odd, "interrupted"),
+        None if form.state.is_terminal() => (BadgeTone::Quiet, "not started"),
+        None => (BadgeTone::Waiting, "pending"),
     };
     let message = step.last.and_then(|entry| entry.message.as_deref()).unwrap_or_default();
     let message = match &form.step {
@@ -300,41 +301,38 @@ fn step_row(step: &Step<'_>, current: Option<&str>, form: &ManifestForm) -> Mark
     html! {
         tr {
             th scope="row" data-label="Step" { (step.name) }
-            td data-label="State" { (badge(tone, word)) }
-            td data-label="Began" { (maybe_moment(step.started.or(step.last).map(|entry| entry.time))) }
-            td data-label="Took" class="figure" {
-                @match step.last.and_then(|entry| entry.duration_ms) { Some(ms) => { (span(ms)) }, None => { span class="quiet" { "–" } } }
+            td data-label="State" { (badge(tone, text)) }
+            td data-label="Started" { (optional_timestamp(step.started.or(step.last).map(|entry| entry.time))) }
+            td data-label="Duration" class="figure" {
+                @match step.last.and_then(|entry| entry.duration_ms) { Some(ms) => { (duration_text(ms)) }, None => { span class="quiet" { "–" } } }
             }
             td data-label="Output" { (output(message)) }
         }
     }
 }
 
-/// What a step said: a line as it is, more behind a fold.
+/// The output of a step; several lines are folded.
 pub(super) fn output(message: &str) -> Markup {
     match message.lines().count() {
         0 => html! { span class="quiet" { "–" } },
         1 => html! { span class="said" { (message) } },
         lines => html! {
-            details { summary { (message.lines().next().unwrap_or_default()) " " span class="quiet" { "(" (lines) " lines)" } } (raw(message)) }
+            details { summary { (message.lines().next().unwrap_or_default()) " " span class="quiet" { "(" (lines) " lines)" } } (preformatted(message)) }
         },
     }
 }
 
-/// What happened, newest last.
-pub(super) fn past(title: &str, entries: &[Entry]) -> Markup {
+/// The history of work, newest last.
+pub(super) fn history(title: &str, entries: &[Entry]) -> Markup {
     if entries.is_empty() {
-        return nothing(
-            "Nothing has happened yet",
-            &html! { p { "What happens to it is told here, as it happens." } },
-        );
+        return empty_state("No history yet", &html! { p { "Entries appear here when the work starts." } });
     }
     html! {
         h2 { (title) }
         ol class="past" {
             @for entry in entries {
                 li {
-                    (moment(entry.time))
+                    (timestamp(entry.time))
                     span class="event" { (event(entry.event)) }
                     span {
                         @if let Some(step) = &entry.step { strong { (step) } " " }
@@ -343,7 +341,7 @@ pub(super) fn past(title: &str, entries: &[Entry]) -> Markup {
                         span class="quiet" {
                             bdi { (entry.actor) }
                             @if entry.attempt > 0 { ", attempt " (entry.attempt) }
-                            @if let Some(ms) = entry.duration_ms { ", " (span(ms)) }
+                            @if let Some(ms) = entry.duration_ms { ", " (duration_text(ms)) }
                         }
                     }
                 }
@@ -354,18 +352,18 @@ pub(super) fn past(title: &str, entries: &[Entry]) -> Markup {
 
 fn event(event: EntryEvent) -> &'static str {
     match event {
-        EntryEvent::Created => "asked for",
-        EntryEvent::Claimed => "begun",
-        EntryEvent::StepStarted => "step begun",
-        EntryEvent::StepFinished => "step done",
+        EntryEvent::Created => "requested",
+        EntryEvent::Claimed => "started",
+        EntryEvent::StepStarted => "step started",
+        EntryEvent::StepFinished => "step finished",
         EntryEvent::StepFailed => "step failed",
-        EntryEvent::Retried => "to be tried again",
-        EntryEvent::Yielded => "given back",
+        EntryEvent::Retried => "retry scheduled",
+        EntryEvent::Yielded => "released",
         EntryEvent::TakenOver => "taken over",
-        EntryEvent::CancelRequested => "asked to end",
+        EntryEvent::CancelRequested => "cancellation requested",
         EntryEvent::Undone => "undone",
         EntryEvent::Expedited => "expedited",
-        EntryEvent::Revived => "wanted again",
-        EntryEvent::Finished => "ended",
+        EntryEvent::Revived => "revived",
+        EntryEvent::Finished => "finished",
     }
 }

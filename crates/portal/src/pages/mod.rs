@@ -1,5 +1,5 @@
-//! The pages, one file for each subject. A page is a function of its address, of what the Admin API says, of the role of
-//! whoever looks, and of the time; so that it can be rendered anew for all who have it open.
+//! The pages, one file for each subject. A page is a function of its address, the content of the Admin API, the role of the user and
+//! the time, so that it can be rendered again for all browsers that show it.
 
 mod audit;
 mod budgets;
@@ -70,7 +70,7 @@ static PAGES: LazyLock<Router<Arc<PortalState>>> = LazyLock::new(|| {
         .route(
             "/task/{name}",
             get(async |page: PageRequest, Path(name): Path<String>| {
-                tasks::one(page.context(), &name, None).await
+                tasks::details(page.context(), &name, None).await
             }),
         )
         .route("/budgets", get(async |page: PageRequest| budgets::view(page.context()).await))
@@ -94,7 +94,8 @@ struct PageRequest {
 
 impl PageRequest {
     fn context(&self) -> PageContext<'_> {
-        let viewer = Viewer { role: self.role, now: self.now, mark: &self.state.mark };
+        let viewer =
+            Viewer { role: self.role, now: self.now, csrf_placeholder: &self.state.csrf_placeholder };
         PageContext { admin: &self.state.admin, viewer, query: &self.query }
     }
 }
@@ -152,43 +153,43 @@ pub(crate) async fn show(
         return Redirect::to("/fleet").into_response();
     }
     let address = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let made = view(&state, address, user.role).await;
-    framed(&state, &user, address, made)
+    let view = view(&state, address, user.role).await;
+    render(&state, &user, address, view)
 }
 
-/// A page in its frame, or why there is none.
-pub(crate) fn framed(
+/// Responds with a page, or the error page, in its layout.
+pub(crate) fn render(
     state: &PortalState,
     user: &SessionUser,
     address: &str,
-    made: Result<View, PageError>,
+    view: Result<View, PageError>,
 ) -> Response {
-    let told = state.sessions.told(user);
-    let (status, view) = match made {
+    let message = state.sessions.take_flash(user);
+    let (status, view) = match view {
         Ok(view) => (StatusCode::OK, view),
-        Err(fault) => (fault.status, of_fault(fault)),
+        Err(error) => (error.status, error_view(error)),
     };
-    let page = layout::page(&view, user, told.as_ref(), address, &state.mark);
-    (status, Html(page.into_string().replace(&state.mark, &user.csrf))).into_response()
+    let page = layout::page(&view, user, message.as_ref(), address, &state.csrf_placeholder);
+    (status, Html(page.into_string().replace(&state.csrf_placeholder, &user.csrf))).into_response()
 }
 
-fn of_fault(fault: PageError) -> View {
+fn error_view(error: PageError) -> View {
     let body = html! {
-        div class="note bad" role="alert" { p { (fault.message) } }
-        p { a class="button" href="/fleet" { "To the fleet" } }
+        div class="note bad" role="alert" { p { (error.message) } }
+        p { a class="button" href="/fleet" { "Fleet" } }
     };
     View {
-        title: fault.title.to_owned(),
+        title: error.title.to_owned(),
         section: Section::Fleet,
-        above: Vec::new(),
+        breadcrumbs: Vec::new(),
         json: "/admin/fleet".to_owned(),
         command: "shipshape cluster list".to_owned(),
-        listens: PageEvents::Nothing,
-        panels: vec![Panel::still("fault", body)],
+        events: PageEvents::Nothing,
+        panels: vec![Panel::fixed("error", body)],
     }
 }
 
-/// What the Admin API says, for those who have no certificate of their own in their browser. It only reads.
+/// Responds with a document of the Admin API, for browsers without a client certificate. Read only.
 pub(crate) async fn json(
     State(state): State<Arc<PortalState>>,
     Extension(user): Extension<SessionUser>,
@@ -196,7 +197,7 @@ pub(crate) async fn json(
     RawQuery(query): RawQuery,
 ) -> Response {
     let Some(path) = document_path(&path) else {
-        let message = "Only documents of the Admin API are shown here.";
+        let message = "Only documents of the Admin API are available here.";
         let error = json!({"error": {"code": "NotFound", "message": message}});
         return (StatusCode::NOT_FOUND, axum::Json(error)).into_response();
     };
@@ -216,8 +217,8 @@ pub(crate) async fn json(
     }
 }
 
-/// The path of a document of the Admin API, spelled in the one way that is asked for; none for whatever is no document, such as the
-/// event stream, and for other spellings of a path, which might be read differently there.
+/// The canonical path of a document of the Admin API. `None` for paths that are not documents, such as the event stream, and for
+/// other spellings, which the Admin API might interpret differently.
 fn document_path(path: &str) -> Option<String> {
     let segments: Vec<&str> = path.split('/').collect();
     let is_odd = |letter: char| letter.is_control() || matches!(letter, '%' | '\\' | ';' | '?' | '#');
@@ -227,14 +228,14 @@ fn document_path(path: &str) -> Option<String> {
     is_document.then(|| segments.iter().map(|segment| format!("/{}", escaped(segment))).collect())
 }
 
-/// A choice among some words, the first of which is no choice.
-fn choice(name: &str, label: &str, none: &str, words: &[(String, String)], chosen: &str) -> Markup {
+/// A select element; its first option is no choice.
+fn choice(name: &str, label: &str, none: &str, options: &[(String, String)], chosen: &str) -> Markup {
     html! {
         label {
             span { (label) }
             select name=(name) {
                 option value="" { (none) }
-                @for (value, text) in words {
+                @for (value, text) in options {
                     option value=(value) selected[value.eq_ignore_ascii_case(chosen)] { (text) }
                 }
             }
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_documents_in_their_one_spelling_have_a_twin() {
+    fn only_canonical_paths_of_documents_are_accepted() {
         for path in
             ["admin/fleet", "admin/subscriptions/x/resourceGroups/My_Group.1/y", "admin/maintenancetasks"]
         {

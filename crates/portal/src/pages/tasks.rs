@@ -1,5 +1,4 @@
-//! The catalogue of tasks; and one task, with a form made from the schema of its parameters, to be run on chosen clusters after
-//! a look at what would happen.
+//! The catalogue of tasks, and the page of a task with a form for its parameters to run it on selected clusters, after a preview.
 
 use api::admin::{ManifestRequest, StepForm, TaskForm, TaskSource, UndoForm};
 use maud::{Markup, html};
@@ -9,18 +8,18 @@ use super::PageContext;
 use crate::command_line;
 use crate::fields::{Fields, escaped};
 use crate::view::{
-    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, command, nothing, raw,
-    short_name,
+    BadgeTone, PageError, PageEvents, Panel, Section, View, badge, cluster_link, command, empty_state,
+    preformatted, short_name,
 };
 
-/// The most clusters that a task is run on at once by hand; for more there are schedules.
+/// Most clusters of one request to run a task; a schedule can have more.
 pub(crate) const CLUSTERS_MAX: usize = 200;
 
-/// What would happen on a cluster.
+/// The preview of a run on a cluster: whether the Admin API would accept it.
 #[derive(Debug, Clone)]
-pub(crate) struct Outcome {
+pub(crate) struct PreviewOutcome {
     pub(crate) cluster: String,
-    pub(crate) answer: Result<(), String>,
+    pub(crate) result: Result<(), String>,
 }
 
 pub(super) async fn list(page: PageContext<'_>) -> Result<View, PageError> {
@@ -29,30 +28,30 @@ pub(super) async fn list(page: PageContext<'_>) -> Result<View, PageError> {
     let chosen: Vec<&str> = page.query.all("cluster").collect();
     let mut panels = Vec::new();
     if !chosen.is_empty() {
-        panels.push(Panel::still("chosen", html! {
+        panels.push(Panel::fixed("chosen", html! {
             div class="note" {
-                p { "Choose the task to run on " strong { (chosen.len()) @if chosen.len() == 1 { " cluster" } @else { " clusters" } } ": "
+                p { "Select the task to run on " strong { (chosen.len()) @if chosen.len() == 1 { " cluster" } @else { " clusters" } } ": "
                     @for (index, id) in chosen.iter().take(12).enumerate() { @if index > 0 { ", " } bdi { (short_name(id)) } }
                     @if chosen.len() > 12 { " and " (chosen.len() - 12) " more" }
                 }
             }
         }));
     }
-    let with = page.query.query();
+    let query = page.query.query();
     panels.push(Panel::live("tasks", html! {
         @if tasks.is_empty() {
-            (nothing("There are no tasks", &html! { p { "Write one as data and store it:" } (command("shipshape task apply -f FILE")) }))
+            (empty_state("No tasks", &html! { p { "Write one as a file and apply it:" } (command("shipshape task apply -f FILE")) }))
         } @else {
             div class="table" {
                 table class="cards" {
                     caption class="unseen" { "Tasks" }
-                    thead { tr { th scope="col" { "Task" } th scope="col" { "What it does" } th scope="col" { "From" } th scope="col" { "Steps" } th scope="col" { "Time limit" } } }
+                    thead { tr { th scope="col" { "Task" } th scope="col" { "Description" } th scope="col" { "Source" } th scope="col" { "Steps" } th scope="col" { "Time limit" } } }
                     tbody {
                         @for task in &tasks {
                             tr {
-                                th scope="row" data-label="Task" { a href={ "/task/" (escaped(&task.name)) (with) } { bdi { (task.name) } } }
-                                td data-label="What it does" { bdi { (task.title) } @if task.disruptive { " " (badge(BadgeTone::Odd, "disruptive")) } }
-                                td data-label="From" { @if task.source == Some(TaskSource::Data) { "a team, version " (task.version.unwrap_or(0)) } @else { "Shipshape" } }
+                                th scope="row" data-label="Task" { a href={ "/task/" (escaped(&task.name)) (query) } { bdi { (task.name) } } }
+                                td data-label="Description" { bdi { (task.title) } @if task.disruptive { " " (badge(BadgeTone::Odd, "disruptive")) } }
+                                td data-label="Source" { @if task.source == Some(TaskSource::Data) { "custom, version " (task.version.unwrap_or(0)) } @else { "Shipshape" } }
                                 td data-label="Steps" class="figure" { (task.steps.len()) }
                                 td data-label="Time limit" class="figure" { (task.time_limit.as_ref().map_or("30m", |limit| limit.as_str())) }
                             }
@@ -65,42 +64,42 @@ pub(super) async fn list(page: PageContext<'_>) -> Result<View, PageError> {
     Ok(View {
         title: "Tasks".to_owned(),
         section: Section::Tasks,
-        above: Vec::new(),
+        breadcrumbs: Vec::new(),
         json: "/admin/maintenancetasks".to_owned(),
         command: "shipshape task list".to_owned(),
-        listens: PageEvents::Kinds(&["task"]),
+        events: PageEvents::Kinds(&["task"]),
         panels,
     })
 }
 
-/// One task; `tried` is what a look ahead found for the fields that were filled in.
-pub(crate) async fn one(
+/// The page of a task; `preview` has the filled-in fields and their preview.
+pub(crate) async fn details(
     page: PageContext<'_>,
     name: &str,
-    tried: Option<(&Fields, &[Outcome])>,
+    preview: Option<(&Fields, &[PreviewOutcome])>,
 ) -> Result<View, PageError> {
     let task = page.admin.task(name).await?.value;
-    let fields = tried.map_or(page.query, |(fields, _)| fields);
-    let mut panels = vec![Panel::still("about", about(&task))];
-    if let Some((fields, outcomes)) = tried {
-        panels.push(Panel::still("outcome", outcome(page, &task, fields, outcomes)));
+    let fields = preview.map_or(page.query, |(fields, _)| fields);
+    let mut panels = vec![Panel::fixed("about", about(&task))];
+    if let Some((fields, outcomes)) = preview {
+        panels.push(Panel::fixed("outcome", preview_panel(page, &task, fields, outcomes)));
     }
     if page.viewer.may_act() {
-        panels.push(Panel::still("run", run_form(page, &task, fields)));
+        panels.push(Panel::fixed("run", run_form(page, &task, fields)));
     } else {
-        panels.push(Panel::still(
+        panels.push(Panel::fixed(
             "run",
-            html! { p class="quiet" { "You may look, but not run it: your role is reader." } },
+            html! { p class="quiet" { "Running a task needs the role operator; your role is reader." } },
         ));
     }
-    panels.push(Panel::still("definition", definition(&task)));
+    panels.push(Panel::fixed("definition", definition(&task)));
     Ok(View {
         title: task.name.clone(),
         section: Section::Tasks,
-        above: vec![("Tasks".to_owned(), "/tasks".to_owned())],
+        breadcrumbs: vec![("Tasks".to_owned(), "/tasks".to_owned())],
         json: format!("/admin/maintenancetasks/{}", escaped(&task.name)),
         command: command_line::join(["shipshape", "task", "show", &task.name]),
-        listens: PageEvents::Nothing,
+        events: PageEvents::Nothing,
         panels,
     })
 }
@@ -109,7 +108,7 @@ fn about(task: &TaskForm) -> Markup {
     html! {
         p class="said" { bdi { (task.title) } }
         @if !task.description.is_empty() { p { bdi { (task.description) } } }
-        @if task.disruptive { p { (badge(BadgeTone::Odd, "disruptive")) " It can disturb what runs in the cluster." } }
+        @if task.disruptive { p { (badge(BadgeTone::Odd, "disruptive")) " It can disrupt workloads in the cluster." } }
     }
 }
 
@@ -122,11 +121,11 @@ fn definition(task: &TaskForm) -> Markup {
                         strong { (if step.name.is_empty() { &step.uses } else { &step.name }) }
                         @if !step.name.is_empty() { " " code { (step.uses) } }
                         @if let Some(timeout) = &step.timeout { " " span class="quiet" { "within " (timeout) } }
-                        @if !step.with.is_null() { details { summary { "with" } (raw(&serde_saphyr::to_string(&step.with).unwrap_or_default())) } }
+                        @if !step.with.is_null() { details { summary { "with" } (preformatted(&serde_saphyr::to_string(&step.with).unwrap_or_default())) } }
                         @match &step.undo {
                             None => {},
-                            Some(UndoForm::One(undo)) => { div class="quiet small" { "taken back by " code { (undo.uses) } } },
-                            Some(UndoForm::Many(undo)) => { div class="quiet small" { "taken back by " (undo.len()) " steps" } },
+                            Some(UndoForm::One(undo)) => { div class="quiet small" { "undone by " code { (undo.uses) } } },
+                            Some(UndoForm::Many(undo)) => { div class="quiet small" { "undone by " (undo.len()) " steps" } },
                         }
                     }
                 }
@@ -146,12 +145,12 @@ fn parameters(task: &TaskForm) -> Vec<(&str, &Value, bool)> {
         .iter()
         .map(|(name, schema)| (name.as_str(), schema, required.contains(&name.as_str())))
         .collect();
-    // What must be filled in stands first.
+    // Required parameters first.
     found.sort_by_key(|(_, _, is_required)| !is_required);
     found
 }
 
-fn is_of(schema: &Value, kind: &str) -> bool {
+fn has_type(schema: &Value, kind: &str) -> bool {
     let kinds = &schema["type"];
     kinds == kind || kinds.as_array().is_some_and(|kinds| kinds.contains(&Value::from(kind)))
 }
@@ -163,7 +162,7 @@ fn run_form(page: PageContext<'_>, task: &TaskForm, fields: &Fields) -> Markup {
         fieldset {
             legend { "Parameters" }
             @let parameters = parameters(task);
-            @if parameters.is_empty() { p class="quiet" { "This task takes none." } }
+            @if parameters.is_empty() { p class="quiet" { "This task has no parameters." } }
             @for (name, schema, is_required) in parameters { (field(name, schema, is_required, fields)) }
         }
         fieldset {
@@ -172,7 +171,7 @@ fn run_form(page: PageContext<'_>, task: &TaskForm, fields: &Fields) -> Markup {
                 span { "Resource ids, one on each line" }
                 textarea name="cluster" rows=(chosen.len().clamp(2, 8)) required spellcheck="false" { (chosen.join("\n")) }
             }
-            p class="quiet" { "Or choose them on the " a href="/fleet" { "fleet" } " page." }
+            p class="quiet" { "Or select them on the " a href="/fleet" { "fleet" } " page." }
         }
         fieldset {
             legend { "When and why" }
@@ -181,36 +180,36 @@ fn run_form(page: PageContext<'_>, task: &TaskForm, fields: &Fields) -> Markup {
             label class="wide" { span { "Reason" } input type="text" name="reason" maxlength="500" autocomplete="off" value=(fields.text("reason")); }
         }
         div class="buttons" {
-            button type="submit" name="mode" value="preview" class="primary" { "Show what would happen" }
+            button type="submit" name="mode" value="preview" class="primary" { "Preview" }
             button type="submit" name="mode" value="run" { "Run" }
         }
     };
     html! {
-        h2 { "Run it" }
+        h2 { "Run" }
         (page.viewer.form(&format!("task/{}/run", escaped(&task.name)), "stack", &body))
-        (command(&line(task, fields, &chosen)))
+        (command(&run_command(task, fields, &chosen)))
     }
 }
 
-/// The command that runs it the same way.
-fn line(task: &TaskForm, fields: &Fields, chosen: &[&str]) -> String {
-    let mut words = vec!["shipshape".to_owned(), "task".to_owned(), "run".to_owned(), task.name.clone()];
+/// The CLI command with the same parameters.
+fn run_command(task: &TaskForm, fields: &Fields, chosen: &[&str]) -> String {
+    let mut arguments = vec!["shipshape".to_owned(), "task".to_owned(), "run".to_owned(), task.name.clone()];
     for cluster in chosen.iter().take(5) {
-        words.extend(["--cluster".to_owned(), short_name(cluster).to_owned()]);
+        arguments.extend(["--cluster".to_owned(), short_name(cluster).to_owned()]);
     }
     if chosen.is_empty() {
-        words.extend(["--cluster".to_owned(), "NAME".to_owned()]);
+        arguments.extend(["--cluster".to_owned(), "NAME".to_owned()]);
     }
     for (name, ..) in parameters(task) {
-        if let Some(value) = fields.one(&format!("p.{name}")) {
-            words.extend(["-p".to_owned(), format!("{name}={value}")]);
+        if let Some(value) = fields.get(&format!("p.{name}")) {
+            arguments.extend(["-p".to_owned(), format!("{name}={value}")]);
         }
     }
-    words.push("--dry-run".to_owned());
-    command_line::join(words.iter().map(String::as_str))
+    arguments.push("--dry-run".to_owned());
+    command_line::join(arguments.iter().map(String::as_str))
 }
 
-/// A field for a parameter, by its schema.
+/// The input of a parameter, by its schema.
 fn field(name: &str, schema: &Value, is_required: bool, fields: &Fields) -> Markup {
     let key = format!("p.{name}");
     let default = match &schema["default"] {
@@ -218,77 +217,82 @@ fn field(name: &str, schema: &Value, is_required: bool, fields: &Fields) -> Mark
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let given = fields.one(&key).unwrap_or_default();
+    let value = fields.get(&key).unwrap_or_default();
     let description = schema["description"].as_str().unwrap_or_default();
     let choices = schema["enum"].as_array();
-    let is_large = is_of(schema, "array") || is_of(schema, "object");
+    let is_large = has_type(schema, "array") || has_type(schema, "object");
     html! {
         label class=[is_large.then_some("wide")] {
             span { bdi { (name) } @if is_required { " " span class="quiet" { "required" } } @if !description.is_empty() { " " span class="quiet" { "– " bdi { (description) } } } }
             @if let Some(choices) = choices {
                 select name=(key) required[is_required] {
-                    @if !is_required { option value="" { "as the task says" @if !default.is_empty() { ": " (default) } } }
+                    @if !is_required { option value="" { "default" @if !default.is_empty() { ": " (default) } } }
                     @for choice in choices {
-                        @let word = match choice { Value::String(text) => text.clone(), other => other.to_string() };
-                        option value=(word) selected[word == given] { (word) }
+                        @let text = match choice { Value::String(text) => text.clone(), other => other.to_string() };
+                        option value=(text) selected[text == value] { (text) }
                     }
                 }
-            } @else if is_of(schema, "boolean") {
+            } @else if has_type(schema, "boolean") {
                 select name=(key) required[is_required] {
-                    @if !is_required { option value="" { "as the task says" @if !default.is_empty() { ": " (default) } } }
-                    option value="true" selected[given == "true"] { "true" }
-                    option value="false" selected[given == "false"] { "false" }
+                    @if !is_required { option value="" { "default" @if !default.is_empty() { ": " (default) } } }
+                    option value="true" selected[value == "true"] { "true" }
+                    option value="false" selected[value == "false"] { "false" }
                 }
-            } @else if is_of(schema, "integer") || is_of(schema, "number") {
-                input type="number" name=(key) value=(given) placeholder=(default) required[is_required]
-                    step=(if is_of(schema, "integer") { "1" } else { "any" })
+            } @else if has_type(schema, "integer") || has_type(schema, "number") {
+                input type="number" name=(key) value=(value) placeholder=(default) required[is_required]
+                    step=(if has_type(schema, "integer") { "1" } else { "any" })
                     min=[schema["minimum"].as_number().map(ToString::to_string)]
                     max=[schema["maximum"].as_number().map(ToString::to_string)];
-            } @else if is_of(schema, "array") || is_of(schema, "object") {
-                textarea name=(key) rows="3" required[is_required] placeholder=(if default.is_empty() { "as JSON" } else { &default }) spellcheck="false" { (given) }
+            } @else if has_type(schema, "array") || has_type(schema, "object") {
+                textarea name=(key) rows="3" required[is_required] placeholder=(if default.is_empty() { "as JSON" } else { &default }) spellcheck="false" { (value) }
             } @else {
-                input type="text" name=(key) value=(given) placeholder=(default) required[is_required] autocomplete="off"
+                input type="text" name=(key) value=(value) placeholder=(default) required[is_required] autocomplete="off"
                     maxlength=[schema["maxLength"].as_u64().map(|length| length.to_string())];
             }
         }
     }
 }
 
-/// What would happen, cluster by cluster, and the button that lets it.
-fn outcome(page: PageContext<'_>, task: &TaskForm, fields: &Fields, outcomes: &[Outcome]) -> Markup {
-    let good = outcomes.iter().filter(|outcome| outcome.answer.is_ok()).count();
-    let again = html! {
+/// The preview for each cluster, and the button to run the task.
+fn preview_panel(
+    page: PageContext<'_>,
+    task: &TaskForm,
+    fields: &Fields,
+    outcomes: &[PreviewOutcome],
+) -> Markup {
+    let accepted = outcomes.iter().filter(|outcome| outcome.result.is_ok()).count();
+    let confirm = html! {
         @for (name, value) in fields.iter() {
             @if name != "csrf" && name != "mode" { input type="hidden" name=(name) value=(value); }
         }
         div class="buttons" {
-            button type="submit" name="mode" value="run" class="primary" { "Run on " (good) @if good == 1 { " cluster" } @else { " clusters" } }
+            button type="submit" name="mode" value="run" class="primary" { "Run on " (accepted) @if accepted == 1 { " cluster" } @else { " clusters" } }
         }
     };
     html! {
-        h2 { "What would happen" }
+        h2 { "Preview" }
         div class="table" {
             table class="cards" {
-                caption class="unseen" { "What would happen on each cluster" }
-                thead { tr { th scope="col" { "Cluster" } th scope="col" { "Answer" } th scope="col" { "In words" } } }
+                caption class="unseen" { "Preview for each cluster" }
+                thead { tr { th scope="col" { "Cluster" } th scope="col" { "Result" } th scope="col" { "Message" } } }
                 tbody {
                     @for outcome in outcomes {
                         tr {
                             th scope="row" data-label="Cluster" { (cluster_link(&outcome.cluster)) }
-                            @match &outcome.answer {
-                                Ok(()) => { td data-label="Answer" { (badge(BadgeTone::Good, "would be accepted")) } td data-label="In words" { "A manifest would be made; nothing was written." } },
-                                Err(why) => { td data-label="Answer" { (badge(BadgeTone::Bad, "would be refused")) } td data-label="In words" { bdi { (why) } } },
+                            @match &outcome.result {
+                                Ok(()) => { td data-label="Result" { (badge(BadgeTone::Good, "would be accepted")) } td data-label="Message" { "A manifest would be created; nothing was written." } },
+                                Err(why) => { td data-label="Result" { (badge(BadgeTone::Bad, "would be rejected")) } td data-label="Message" { bdi { (why) } } },
                             }
                         }
                     }
                 }
             }
         }
-        @if good > 0 { (page.viewer.form(&format!("task/{}/run", escaped(&task.name)), "stack", &again)) }
+        @if accepted > 0 { (page.viewer.form(&format!("task/{}/run", escaped(&task.name)), "stack", &confirm)) }
     }
 }
 
-/// What a filled-in form asks for: the clusters, and the request.
+/// Parses a filled-in form: the clusters, and the request.
 pub(crate) fn request(task: &TaskForm, fields: &Fields) -> Result<(Vec<String>, ManifestRequest), String> {
     let mut clusters: Vec<String> = fields
         .all("cluster")
@@ -299,30 +303,30 @@ pub(crate) fn request(task: &TaskForm, fields: &Fields) -> Result<(Vec<String>, 
     clusters.sort();
     clusters.dedup();
     if clusters.is_empty() {
-        return Err("Choose at least one cluster.".to_owned());
+        return Err("Select at least one cluster.".to_owned());
     }
     if clusters.len() > CLUSTERS_MAX {
-        return Err(format!("At most {CLUSTERS_MAX} clusters at once; a schedule does for more."));
+        return Err(format!("At most {CLUSTERS_MAX} clusters at once; create a schedule for more."));
     }
-    let mut given = Map::new();
+    let mut parameter_values = Map::new();
     for (name, schema, _) in parameters(task) {
-        let Some(text) = fields.one(&format!("p.{name}")) else { continue };
-        let value = if is_of(schema, "string") {
+        let Some(text) = fields.get(&format!("p.{name}")) else { continue };
+        let value = if has_type(schema, "string") {
             Value::from(text)
         } else {
             serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
         };
-        given.insert(name.to_owned(), value);
+        parameter_values.insert(name.to_owned(), value);
     }
-    let run_after = match fields.one("run-after") {
+    let run_after = match fields.get("run-after") {
         None => None,
         Some(text) => {
             let at = text.parse::<jiff::civil::DateTime>().ok();
             let at = at.and_then(|at| at.to_zoned(jiff::tz::TimeZone::UTC).ok());
-            Some(at.ok_or("The time must be as in 2026-01-31T12:00.")?.timestamp().as_second())
+            Some(at.ok_or("The time must have the form 2026-01-31T12:00.")?.timestamp().as_second())
         }
     };
-    let priority = match fields.one("priority") {
+    let priority = match fields.get("priority") {
         None => None,
         Some(text) => Some(text.parse::<i32>().map_err(|_| "The priority must be a whole number.")?),
     };
@@ -331,9 +335,9 @@ pub(crate) fn request(task: &TaskForm, fields: &Fields) -> Result<(Vec<String>, 
         priority,
         run_after,
         run_before: None,
-        parameters: given,
+        parameters: parameter_values,
         status_text: None,
-        reason: fields.one("reason").map(str::to_owned),
+        reason: fields.get("reason").map(str::to_owned),
     };
     Ok((clusters, request))
 }
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_told() {
+    fn invalid_fields_are_reported() {
         let check = |text: &str, word: &str| {
             let error = request(&task(), &Fields::parse(text)).unwrap_err();
             assert!(error.contains(word), "{error}");

@@ -1,5 +1,5 @@
-//! The portal in a real browser: signing in, each page in light, dark and on a phone, by the rules of accessible pages; what
-//! changes while one looks; what people do; a lost connection.
+//! The portal in a real browser: sign-in, accessibility of each page in light, dark and on a phone, live updates, actions, and a lost
+//! connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::fixture::{Site, TASK, page_of};
+use super::fixture::{TASK, TestPortal, page_of};
 use super::webdriver::Window;
 
-/// A portal that browsers reach over a wire that can be cut, and a browser.
+/// A browser, and a portal behind a proxy that can be cut.
 struct Stage {
-    site: Site,
+    site: TestPortal,
     portal: Portal,
     url: String,
     behind: SocketAddr,
@@ -30,12 +30,12 @@ struct Stage {
 }
 
 impl Stage {
-    async fn set() -> Option<Stage> {
+    async fn start() -> Option<Stage> {
         let Some(found) = chromium::find() else {
             testkit::prerequisites::skip(testkit::prerequisites::CHROMIUM, chromium::MISSING);
             return None;
         };
-        let site = Site::open().await;
+        let site = TestPortal::open().await;
         let front = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", front.local_addr().unwrap());
@@ -57,7 +57,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// Carries what comes to the portal, until the wire is cut.
+    /// Forwards connections to the portal until the proxy is cut.
     fn connect(&mut self, front: TcpListener) {
         self.wire = self.shutdown.child_token();
         let (wire, behind) = (self.wire.clone(), self.behind);
@@ -82,15 +82,15 @@ impl Stage {
         self.window.go(&format!("{}{path}", self.url)).await;
     }
 
-    /// Nothing was complained of, and nobody else was asked for anything.
+    /// Asserts that the browser logged no error and sent no request to another host.
     async fn is_clean(&self) {
         let complaints = self.window.complaints().await;
         assert!(complaints.is_empty(), "{complaints:#?}");
-        for address in self.window.asked().await {
-            // The page that a browser opens with is the browser's own.
-            let is_ours = ["data:", "chrome:"].iter().any(|own| address.starts_with(own));
-            let is_ours = is_ours || address.starts_with(&self.url);
-            assert!(is_ours, "{address} was asked for");
+        for address in self.window.requests().await {
+            // The start page is the browser's own.
+            let is_own = ["data:", "chrome:"].iter().any(|own| address.starts_with(own));
+            let is_own = is_own || address.starts_with(&self.url);
+            assert!(is_own, "a request to {address}");
         }
     }
 
@@ -101,7 +101,7 @@ impl Stage {
     }
 }
 
-fn portal(site: &Site, url: &str) -> Portal {
+fn portal(site: &TestPortal, url: &str) -> Portal {
     let options = Options {
         admin: site.admin.clone(),
         login: Login::OneTimeLink,
@@ -111,8 +111,8 @@ fn portal(site: &Site, url: &str) -> Portal {
     Portal::new(options).unwrap()
 }
 
-/// A fleet with something of everything in it.
-async fn furnish(site: &Site) -> (uuid::Uuid, uuid::Uuid) {
+/// Fills a fleet with an example of everything.
+async fn fill(site: &TestPortal) -> (uuid::Uuid, uuid::Uuid) {
     site.task().await;
     site.fill(200).await;
     let harbour = site.import("harbour", &[("env", "test"), ("team", "<script>alert(1)</script>")]).await;
@@ -141,22 +141,22 @@ async fn furnish(site: &Site) -> (uuid::Uuid, uuid::Uuid) {
     site.admin.put_schedule(&schedule, None).await.unwrap();
     site.admin.set_budget("fleet", &BudgetRequest { limit: Some(10), reason: None }).await.unwrap();
     site.admin.set_budget("region/west", &BudgetRequest { limit: Some(0), reason: None }).await.unwrap();
-    let done = site.order(&harbour, None).await;
+    let done = site.request_task(&harbour, None).await;
     let claimed = site.claim().await;
     assert_eq!(claimed.lease.work, done);
     site.step(&claimed, 1, "the node rests").await;
     site.complete(&claimed).await;
-    let running = site.order(&harbour, None).await;
+    let running = site.request_task(&harbour, None).await;
     let claimed = site.claim().await;
     site.step(&claimed, 1, "worker-1 is drained: 3 of 7 pods are gone").await;
-    let later = site.order(&harbour, Some(4_000_000_000)).await;
+    let later = site.request_task(&harbour, Some(4_000_000_000)).await;
     (running, later)
 }
 
 #[tokio::test]
 async fn every_page_is_accessible_in_light_dark_and_on_a_phone() {
-    let Some(stage) = Stage::set().await else { return };
-    let (running, later) = furnish(&stage.site).await;
+    let Some(stage) = Stage::start().await else { return };
+    let (running, later) = fill(&stage.site).await;
     stage.go("/fleet").await;
     stage.window.shows("Sign in").await;
     assert_eq!(stage.window.breaches().await, Vec::<String>::new(), "the login page");
@@ -192,13 +192,13 @@ async fn every_page_is_accessible_in_light_dark_and_on_a_phone() {
             stage.window.until("document.querySelector('h1')").await;
             let place = format!("{name}-{scheme}{}", if width < 600 { "-phone" } else { "" });
             stage.window.picture(&place).await;
-            // What is wider than the window can only be seen by moving the page about; what scrolls by itself is meant to.
+            // The page must not scroll horizontally; elements with their own scroll bar may.
             let too_wide =
                 stage.window.run("return document.documentElement.scrollWidth > window.innerWidth + 1").await;
             if too_wide == true {
-                breaches.push(format!("{place}: it is wider than the window"));
+                breaches.push(format!("{place}: wider than the window"));
             }
-            // Colours and names are the same at every width.
+            // Colours and names do not depend on the width.
             if width > 600 || scheme == "light" {
                 breaches.extend(stage.window.breaches().await.into_iter().map(|it| format!("{place}: {it}")));
             }
@@ -210,11 +210,11 @@ async fn every_page_is_accessible_in_light_dark_and_on_a_phone() {
 }
 
 #[tokio::test]
-async fn a_page_changes_while_one_looks_and_keeps_what_one_typed() {
-    let Some(stage) = Stage::set().await else { return };
+async fn a_live_update_keeps_what_the_user_typed() {
+    let Some(stage) = Stage::start().await else { return };
     stage.site.task().await;
     let id = stage.site.import("harbour", &[]).await;
-    let manifest = stage.site.order(&id, None).await;
+    let manifest = stage.site.request_task(&id, None).await;
     stage.sign_in("jo", Role::Operator).await;
     stage.go(&format!("/manifest/{manifest}")).await;
     stage.window.shows("Pending").await;
@@ -225,11 +225,11 @@ async fn a_page_changes_while_one_looks_and_keeps_what_one_typed() {
     let typed = stage.window.run("return document.querySelector('#actions input[name=reason]').value").await;
     assert_eq!(typed, "half a sent", "what was typed stays");
     let focused = stage.window.run("return document.activeElement.name").await;
-    assert_eq!(focused, "reason", "and so does the place of the cursor");
+    assert_eq!(focused, "reason", "and so does the focus");
     stage.window.type_into("#actions input[name=reason]", "enough of it").await;
     stage.window.click("#actions button.danger").await;
-    stage.window.shows("It was asked to end").await;
-    stage.window.shows("asked to end").await;
+    stage.window.shows("Cancellation requested").await;
+    stage.window.shows("cancelling").await;
     stage.window.picture("manifest-cancelling").await;
     stage.site.complete(&claimed).await;
     stage.window.shows("Completed").await;
@@ -242,24 +242,24 @@ async fn a_page_changes_while_one_looks_and_keeps_what_one_typed() {
     stage.end().await;
 }
 
-/// The tabulator key and the enter key, as browsers are told of them.
+/// Key codes of Tab and Enter in WebDriver.
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
 
 #[tokio::test]
-async fn the_keyboard_is_enough_and_whoever_listens_is_told_how_work_stands() {
-    let Some(stage) = Stage::set().await else { return };
+async fn every_page_works_with_the_keyboard_and_announces_the_state_of_work() {
+    let Some(stage) = Stage::start().await else { return };
     stage.site.task().await;
     let id = stage.site.import("harbour", &[]).await;
-    let manifest = stage.site.order(&id, None).await;
+    let manifest = stage.site.request_task(&id, None).await;
     stage.sign_in("jo", Role::Operator).await;
-    // The first stop skips what every page begins with.
+    // The first tab stop skips the navigation.
     stage.go("/fleet").await;
     stage.window.press(TAB).await;
     stage.window.until("document.activeElement.className === 'skip' && document.activeElement.getBoundingClientRect().left >= 0").await;
     stage.window.press(ENTER).await;
     stage.window.until("document.activeElement.id === 'main'").await;
-    // Each stop is another, and is seen.
+    // Each tab stop is different and visible.
     stage.go(&format!("/manifest/{manifest}")).await;
     stage.window.run("window.stops = []; window.blind = [];
         document.addEventListener('focusin', (event) => {
@@ -277,18 +277,18 @@ async fn the_keyboard_is_enough_and_whoever_listens_is_told_how_work_stands() {
             break;
         }
     }
-    assert!(at_reason, "the reason is not reached");
+    assert!(at_reason, "the reason was not reached");
     let blind = stage.window.run("return window.blind").await;
-    assert_eq!(blind, json!([]), "stops that are not seen");
+    assert_eq!(blind, json!([]), "invisible tab stops");
     assert_eq!(stage.window.run("return new Set(window.stops).size === window.stops.length").await, true);
-    // What is typed and sent without a mouse is done, and said.
+    // An action without a mouse is carried out and announced.
     stage.window.press("enough").await;
     stage.window.press(ENTER).await;
     stage.window.until("document.querySelector('[role=status] p')?.innerText.length > 0").await;
     stage.window.until("document.querySelector('[aria-live=polite]').innerText.includes('Cancelled')").await;
     let record = stage.site.admin.manifest(&id, manifest).await.unwrap().value;
     assert_eq!(record.state, api::work::WorkState::Cancelled);
-    // Every picture and field has a name, and pages a language and one first heading.
+    // Every image and field has a name, and pages have a language and one h1.
     for path in ["/fleet", "/timeline", "/schedules/new", "/tasks", "/budgets", "/audit"] {
         stage.go(path).await;
         let nameless = "return [...document.querySelectorAll('input:not([type=hidden]), select, textarea, svg[role=img]')]
@@ -303,8 +303,8 @@ async fn the_keyboard_is_enough_and_whoever_listens_is_told_how_work_stands() {
 }
 
 #[tokio::test]
-async fn a_schedule_is_written_with_a_look_ahead_and_a_task_is_run_on_chosen_clusters() {
-    let Some(stage) = Stage::set().await else { return };
+async fn a_schedule_is_edited_with_a_preview_and_a_task_is_run_on_selected_clusters() {
+    let Some(stage) = Stage::start().await else { return };
     stage.site.task().await;
     stage.site.import("harbour", &[("env", "test")]).await;
     stage.site.import("quay", &[("env", "prod")]).await;
@@ -323,9 +323,9 @@ async fn a_schedule_is_written_with_a_look_ahead_and_a_task_is_run_on_chosen_clu
     stage.window.shows("Matches 1 of 2 clusters").await;
     stage.window.picture("schedule-editor-preview").await;
     stage.window.click("button[value=save]").await;
-    stage.window.shows("It is stored").await;
+    stage.window.shows("Schedule saved").await;
     stage.go("/fleet").await;
-    stage.window.click("input[type=checkbox][aria-label='Choose harbour']").await;
+    stage.window.click("input[type=checkbox][aria-label='Select harbour']").await;
     stage.window.click(".bulk button").await;
     stage.window.click("a[href^='/task/cordon-node']").await;
     stage.window.type_into("input[name='p.node']", "worker-2").await;
@@ -333,15 +333,15 @@ async fn a_schedule_is_written_with_a_look_ahead_and_a_task_is_run_on_chosen_clu
     stage.window.shows("would be accepted").await;
     stage.window.picture("task-preview").await;
     stage.window.click("#outcome button[value=run]").await;
-    stage.window.shows("cordon-node was asked for").await;
+    stage.window.shows("Requested cordon-node").await;
     stage.window.shows("worker-2").await;
     stage.is_clean().await;
     stage.end().await;
 }
 
 #[tokio::test]
-async fn a_reader_has_no_buttons_and_is_refused_and_a_forged_form_too() {
-    let Some(stage) = Stage::set().await else { return };
+async fn a_reader_has_no_actions_and_forged_forms_are_rejected() {
+    let Some(stage) = Stage::start().await else { return };
     stage.sign_in("kim", Role::Reader).await;
     stage.go("/budgets").await;
     let buttons =
@@ -357,8 +357,8 @@ async fn a_reader_has_no_buttons_and_is_refused_and_a_forged_form_too() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_told_and_taken_up_again_without_a_reload() {
-    let Some(mut stage) = Stage::set().await else { return };
+async fn a_lost_connection_is_shown_and_resumed_without_a_reload() {
+    let Some(mut stage) = Stage::start().await else { return };
     stage.site.import("harbour", &[]).await;
     stage.sign_in("jo", Role::Operator).await;
     stage.window.run("window.notReloaded = true").await;
@@ -378,10 +378,10 @@ async fn a_lost_connection_is_told_and_taken_up_again_without_a_reload() {
 }
 
 #[tokio::test]
-async fn an_empty_house_says_what_to_do_next() {
-    let Some(stage) = Stage::set().await else { return };
+async fn an_empty_fleet_shows_the_next_action() {
+    let Some(stage) = Stage::start().await else { return };
     stage.sign_in("jo", Role::Operator).await;
-    stage.window.shows("There is no cluster yet").await;
+    stage.window.shows("No clusters yet").await;
     stage.window.picture("empty-fleet").await;
     for (name, path) in [
         ("schedules", "/schedules"),

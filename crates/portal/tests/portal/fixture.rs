@@ -1,4 +1,4 @@
-//! A portal before a frontend on a store of its own, and somebody who asks it.
+//! A portal with a frontend on a store of its own, and its users.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use tempfile::TempDir;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-/// Where browsers would find the portal.
+/// Origin of the portal.
 pub(crate) const ORIGIN: &str = "http://127.0.0.1:8444";
 
 /// A task with parameters of every kind.
 pub(crate) const TASK: &str = "6f1d0a52-7a53-4a6b-9a0e-3a4f7a3b2c11";
 
-/// A portal and all that is behind it.
-pub(crate) struct Site {
+/// A portal with its frontend and store.
+pub(crate) struct TestPortal {
     pub(crate) store: Store,
     pub(crate) admin: Client,
     pub(crate) portal: Portal,
@@ -36,7 +36,7 @@ pub(crate) struct Site {
     _place: TempDir,
 }
 
-/// An answer, read to its end.
+/// A response with its whole body.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -62,21 +62,21 @@ impl Reply {
     }
 }
 
-/// Somebody with a browser.
+/// A user with a browser.
 #[derive(Debug, Clone)]
-pub(crate) struct Guest {
+pub(crate) struct TestUser {
     router: Router,
     pub(crate) cookie: String,
     pub(crate) csrf: String,
 }
 
-impl Site {
-    /// A portal that is entered by links.
-    pub(crate) async fn open() -> Site {
-        Site::with(Login::OneTimeLink, ORIGIN).await
+impl TestPortal {
+    /// A portal with one-time links.
+    pub(crate) async fn open() -> TestPortal {
+        TestPortal::with(Login::OneTimeLink, ORIGIN).await
     }
 
-    pub(crate) async fn with(login: Login, url: &str) -> Site {
+    pub(crate) async fn with(login: Login, url: &str) -> TestPortal {
         let place = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(place.path().join("store.db"));
         let options = store::Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
@@ -99,26 +99,26 @@ impl Site {
             Options { admin: admin.clone(), login, clock: Arc::new(SystemClock), url: url.to_owned() };
         let portal = Portal::new(options).unwrap();
         let router = portal.router();
-        Site { store, admin, portal, router, _server: server, _place: place }
+        TestPortal { store, admin, portal, router, _server: server, _place: place }
     }
 
-    /// Somebody who is signed in.
-    pub(crate) async fn guest(&self, user: &str, role: Role) -> Guest {
+    /// A signed-in user.
+    pub(crate) async fn user(&self, user: &str, role: Role) -> TestUser {
         let link = self.portal.one_time_link(user, role).unwrap();
-        let mut guest = Guest { router: self.router.clone(), cookie: String::new(), csrf: String::new() };
-        let entered = guest.get(&link).await.expect(303);
-        guest.cookie = entered.header("set-cookie").split(';').next().unwrap().to_owned();
-        let page = guest.get("/fleet").await.expect(200);
-        guest.csrf = csrf(&page.text);
-        guest
+        let mut user = TestUser { router: self.router.clone(), cookie: String::new(), csrf: String::new() };
+        let signed_in = user.get(&link).await.expect(303);
+        user.cookie = signed_in.header("set-cookie").split(';').next().unwrap().to_owned();
+        let page = user.get("/fleet").await.expect(200);
+        user.csrf = csrf(&page.text);
+        user
     }
 
-    /// Somebody who is not.
-    pub(crate) fn stranger(&self) -> Guest {
-        Guest { router: self.router.clone(), cookie: String::new(), csrf: String::new() }
+    /// A user without a session.
+    pub(crate) fn anonymous(&self) -> TestUser {
+        TestUser { router: self.router.clone(), cookie: String::new(), csrf: String::new() }
     }
 
-    /// Imports a cluster whose API server answers nobody.
+    /// Imports a cluster with an unreachable API server.
     pub(crate) async fn import(&self, name: &str, labels: &[(&str, &str)]) -> String {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -127,7 +127,7 @@ impl Site {
         self.admin.import_cluster(&rid(name), &request).await.unwrap().value.id
     }
 
-    /// Many clusters at once.
+    /// Creates many clusters.
     pub(crate) async fn fill(&self, count: usize) {
         let by = AuditContext::service("test");
         let all: Vec<usize> = (0..count).collect();
@@ -164,7 +164,7 @@ impl Site {
     /// Stores a task with two steps.
     pub(crate) async fn task(&self) {
         let task = json!({
-            "name": "cordon-node", "title": "Sets a node aside <b>for a while</b>", "disruptive": true,
+            "name": "cordon-node", "title": "Cordons a node <b>for a while</b>", "disruptive": true,
             "parameters": {"type": "object", "required": ["node"], "properties": {
                 "node": {"type": "string", "description": "Which node"},
                 "rest": {"type": "string", "default": "5s"},
@@ -180,8 +180,8 @@ impl Site {
         self.admin.put_task(TASK.parse().unwrap(), &task, None).await.unwrap();
     }
 
-    /// Asks for the task on a cluster; the manifest's id.
-    pub(crate) async fn order(&self, cluster: &str, run_after: Option<i64>) -> Uuid {
+    /// Requests the task on a cluster; returns the id of the manifest.
+    pub(crate) async fn request_task(&self, cluster: &str, run_after: Option<i64>) -> Uuid {
         let parameters = json!({"node": "worker-1"}).as_object().unwrap().clone();
         let request = ManifestRequest {
             maintenance_task_id: TASK.to_owned(),
@@ -192,12 +192,12 @@ impl Site {
         self.admin.create_manifest(cluster, &request, false).await.unwrap().value.id
     }
 
-    /// Takes up what is due, as an actuator does.
+    /// Claims a due manifest, as an actuator does.
     pub(crate) async fn claim(&self) -> ClaimedWork {
         self.store.claim(WorkKind::Manifest, 1, Uuid::from_u128(9)).await.unwrap().remove(0)
     }
 
-    /// Says that the work is in a step.
+    /// Records that the work is in a step.
     pub(crate) async fn step(&self, claimed: &ClaimedWork, index: u32, message: &str) {
         let name = ["set-aside", "let-go"][index as usize - 1];
         let step =
@@ -205,7 +205,7 @@ impl Site {
         self.store.checkpoint(claimed.lease, name, json!({"step": step})).await.unwrap();
     }
 
-    /// Brings it to its end.
+    /// Completes the work.
     pub(crate) async fn complete(&self, claimed: &ClaimedWork) {
         let done =
             Completion::new(claimed.lease, Ending::Completed, json!({"message": "the node had its rest"}));
@@ -213,12 +213,12 @@ impl Site {
     }
 }
 
-impl Guest {
+impl TestUser {
     pub(crate) async fn get(&self, path: &str) -> Reply {
-        self.ask(Request::get(path), Body::empty()).await
+        self.send(Request::get(path), Body::empty()).await
     }
 
-    /// Fills in a form of ours and sends it.
+    /// Submits a form of the portal.
     pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Reply {
         let mut fields = fields.to_vec();
         fields.push(("csrf", &self.csrf));
@@ -229,10 +229,10 @@ impl Guest {
         let request = Request::post(path)
             .header("origin", origin)
             .header("content-type", "application/x-www-form-urlencoded");
-        self.ask(request, Body::from(form(fields))).await
+        self.send(request, Body::from(form(fields))).await
     }
 
-    pub(crate) async fn ask(&self, request: http::request::Builder, body: Body) -> Reply {
+    pub(crate) async fn send(&self, request: http::request::Builder, body: Body) -> Reply {
         let request = request.header("cookie", &self.cookie).body(body).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
@@ -244,7 +244,7 @@ impl Guest {
         }
     }
 
-    /// What changes of a page, as it changes.
+    /// Subscribes to the changes of a page.
     pub(crate) async fn listen(&self, address: &str) -> Body {
         self.listen_at(&format!("/live?at={}", escaped(address))).await
     }
@@ -257,7 +257,7 @@ impl Guest {
     }
 }
 
-/// The token in a page.
+/// The CSRF token in a page.
 pub(crate) fn csrf(page: &str) -> String {
     let (_, rest) = page.split_once("name=\"csrf\" value=\"").expect("the page has a form");
     rest.split('"').next().unwrap().to_owned()
@@ -273,19 +273,19 @@ pub(crate) fn escaped(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-/// The id of a cluster.
+/// The resource id of a cluster.
 pub(crate) fn rid(name: &str) -> String {
     format!(
         "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/imported/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
     )
 }
 
-/// The page of a cluster.
+/// The path of a cluster's page.
 pub(crate) fn page_of(name: &str) -> String {
     format!("/cluster/00000000-0000-0000-0000-000000000000/imported/{name}")
 }
 
-/// A kubeconfig of an API server where nobody listens.
+/// A kubeconfig with an unreachable API server.
 fn kubeconfig() -> String {
     "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: {cluster: a, user: a}\n\
      clusters:\n- name: a\n  cluster: {server: 'https://127.0.0.1:9'}\n\
@@ -293,9 +293,9 @@ fn kubeconfig() -> String {
         .to_owned()
 }
 
-/// The last entry of the audit log of that kind.
-pub(crate) async fn last_audit(site: &Site, action: &str) -> Value {
+/// The newest entry of the audit log with this action.
+pub(crate) async fn last_audit(site: &TestPortal, action: &str) -> Value {
     let query = client::AuditQuery { action: Some(action.to_owned()), limit: 1, ..Default::default() };
     let (entries, _) = site.admin.audit(&query).await.unwrap();
-    serde_json::to_value(entries.first().unwrap_or_else(|| panic!("nobody did {action}"))).unwrap()
+    serde_json::to_value(entries.first().unwrap_or_else(|| panic!("no entry with action {action}"))).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Pages that change while somebody looks at them.
+//! Live updates of pages.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use portal::Role;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::fixture::Site;
+use super::fixture::TestPortal;
 
-/// The next event with panels: its id and its panels, by their places.
+/// The next event with panels: its id, and the panels by their ids.
 async fn next(body: &mut Body) -> (String, Vec<(String, String)>) {
     let mut text = String::new();
     loop {
@@ -30,7 +30,7 @@ async fn next(body: &mut Body) -> (String, Vec<(String, String)>) {
     }
 }
 
-/// Waits until a panel shows something.
+/// Waits until a panel contains a text.
 async fn until(body: &mut Body, id: &str, word: &str) -> String {
     loop {
         let (_, panels) = next(body).await;
@@ -40,28 +40,28 @@ async fn until(body: &mut Body, id: &str, word: &str) -> String {
     }
 }
 
-/// The reading of events; it ends with this.
-struct Following(
+/// Reads the event stream until it is dropped.
+struct EventReader(
     CancellationToken,
     #[expect(dead_code, reason = "the task ends when it is dropped")] tokio::task::JoinSet<()>,
 );
 
-fn follow(site: &Site) -> Following {
+fn follow(site: &TestPortal) -> EventReader {
     let token = CancellationToken::new();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(site.portal.clone().follow(token.clone()));
-    Following(token, tasks)
+    EventReader(token, tasks)
 }
 
 #[tokio::test]
 async fn a_manifest_is_followed_to_its_end_without_a_reload() {
-    let site = Site::open().await;
+    let site = TestPortal::open().await;
     let following = follow(&site);
     let id = site.import("harbour", &[]).await;
     site.task().await;
-    let manifest = site.order(&id, None).await;
-    let guest = site.guest("jo", Role::Operator).await;
-    let mut body = guest.listen(&format!("/manifest/{manifest}")).await;
+    let manifest = site.request_task(&id, None).await;
+    let user = site.user("jo", Role::Operator).await;
+    let mut body = user.listen(&format!("/manifest/{manifest}")).await;
     until(&mut body, "state", "Pending").await;
     let claimed = site.claim().await;
     site.step(&claimed, 1, "the node rests").await;
@@ -71,47 +71,47 @@ async fn a_manifest_is_followed_to_its_end_without_a_reload() {
     site.complete(&claimed).await;
     until(&mut body, "state", "the node had its rest").await;
     following.0.cancel();
-    // The end of the house is the end of its streams.
+    // Streams end with the portal.
     let ended = async { while let Some(Ok(_)) = body.frame().await {} };
     tokio::time::timeout(Duration::from_secs(5), ended).await.expect("the stream ends");
 }
 
 #[tokio::test]
-async fn who_comes_back_is_sent_only_what_changed_meanwhile_with_their_own_token() {
-    let site = Site::open().await;
+async fn a_browser_that_reconnects_receives_the_changed_panels_with_its_own_token() {
+    let site = TestPortal::open().await;
     let _following = follow(&site);
     site.task().await;
-    let guest = site.guest("jo", Role::Operator).await;
-    let mut body = guest.listen("/budgets").await;
+    let user = site.user("jo", Role::Operator).await;
+    let mut body = user.listen("/budgets").await;
     let (seen, panels) = next(&mut body).await;
     assert_eq!(panels.len(), 2);
     let html = &panels[0].1;
-    assert!(html.contains(&guest.csrf), "forms carry the token of the session");
+    assert!(html.contains(&user.csrf), "forms carry the token of the session");
     drop(body);
     site.admin
         .set_budget("region/west", &api::admin::BudgetRequest { limit: Some(3), reason: None })
         .await
         .unwrap();
     let path = format!("/live?at=%2Fbudgets&seen={}", super::fixture::escaped(&seen));
-    let mut body = guest.listen_at(&path).await;
+    let mut body = user.listen_at(&path).await;
     let (_, panels) = next(&mut body).await;
     let places: Vec<&str> = panels.iter().map(|(id, _)| id.as_str()).collect();
-    assert_eq!(places, ["budgets"], "the other panel was seen already");
+    assert_eq!(places, ["budgets"], "the browser shows the other panel already");
 }
 
 #[tokio::test]
-async fn many_changes_are_told_at_most_four_times_a_second() {
-    let site = Site::open().await;
+async fn many_changes_are_sent_at_most_four_times_a_second() {
+    let site = TestPortal::open().await;
     let _following = follow(&site);
     let id = site.import("harbour", &[]).await;
     site.task().await;
-    site.order(&id, None).await;
+    site.request_task(&id, None).await;
     let claimed = site.claim().await;
-    let guest = site.guest("jo", Role::Reader).await;
-    let mut body = guest.listen("/fleet").await;
+    let user = site.user("jo", Role::Reader).await;
+    let mut body = user.listen("/fleet").await;
     next(&mut body).await;
     let begun = Instant::now();
-    let mut told = 0;
+    let mut updates = 0;
     let changing = async {
         for number in 0..60 {
             site.step(&claimed, 1 + number % 2, &format!("message {number}")).await;
@@ -122,23 +122,23 @@ async fn many_changes_are_told_at_most_four_times_a_second() {
     loop {
         tokio::select! {
             () = &mut changing => break,
-            _ = next(&mut body) => told += 1,
+            _ = next(&mut body) => updates += 1,
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    assert!(told >= 2, "changes are told while they happen");
-    assert!(f64::from(told) <= seconds * 4.0 + 1.0, "{told} in {seconds} s");
+    assert!(updates >= 2, "changes are sent while they happen");
+    assert!(f64::from(updates) <= seconds * 4.0 + 1.0, "{updates} in {seconds} s");
 }
 
 #[tokio::test]
-async fn two_hundred_open_pages_are_told_by_one_rendering() {
-    let site = Site::open().await;
+async fn two_hundred_open_pages_share_one_rendering() {
+    let site = TestPortal::open().await;
     let _following = follow(&site);
     site.fill(200).await;
-    let guest = site.guest("jo", Role::Reader).await;
+    let user = site.user("jo", Role::Reader).await;
     let mut open = Vec::new();
     for _ in 0..200 {
-        open.push(guest.listen("/fleet").await);
+        open.push(user.listen("/fleet").await);
     }
     for body in &mut open {
         next(body).await;
@@ -148,18 +148,18 @@ async fn two_hundred_open_pages_are_told_by_one_rendering() {
     for body in &mut open {
         until(body, "clusters", "a-new-one").await;
     }
-    println!("200 open pages heard of a new cluster within {:?}", begun.elapsed());
+    println!("200 open pages received a new cluster within {:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test]
-async fn the_stream_of_who_signed_out_ends() {
-    let site = Site::open().await;
+async fn signing_out_ends_the_stream() {
+    let site = TestPortal::open().await;
     let _following = follow(&site);
-    let guest = site.guest("jo", Role::Reader).await;
-    let mut body = guest.listen("/fleet").await;
+    let user = site.user("jo", Role::Reader).await;
+    let mut body = user.listen("/fleet").await;
     next(&mut body).await;
-    guest.post("/logout", &[]).await.expect(303);
+    user.post("/logout", &[]).await.expect(303);
     site.import("harbour", &[]).await;
     let ended = async { while let Some(Ok(_)) = body.frame().await {} };
     tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the stream ends");

@@ -1,9 +1,9 @@
 //! The portal, with a real frontend and store behind it: by its router, and in a real browser.
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod access;
+mod actions;
 mod browser;
-mod deeds;
-mod door;
 mod fixture;
 mod live;
 mod objects;

@@ -1,4 +1,4 @@
-//! What is read from a real cluster: its nodes, its events, any of its objects, and never a secret.
+//! Objects of a real cluster on the pages: nodes, events, any kind, and never a secret.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use api::admin::ImportRequest;
 use portal::Role;
 use testkit::kube;
 
-use super::fixture::{Site, page_of, rid};
+use super::fixture::{TestPortal, page_of, rid};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
@@ -29,7 +29,7 @@ async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
         .unwrap();
     apply.stdin.take().unwrap().write_all(objects.as_bytes()).unwrap();
     assert!(apply.wait().unwrap().success());
-    let site = Site::open().await;
+    let site = TestPortal::open().await;
     let request = ImportRequest {
         kubeconfig: cluster.kubeconfig().to_owned(),
         context: None,
@@ -38,32 +38,32 @@ async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
         reason: None,
     };
     site.admin.import_cluster(&rid("real"), &request).await.unwrap();
-    let guest = site.guest("jo", Role::Operator).await;
+    let user = site.user("jo", Role::Operator).await;
     let tab = |tab: &str| format!("{}?tab={tab}", page_of("real"));
-    let nodes = guest.get(&tab("nodes")).await.expect(200);
+    let nodes = user.get(&tab("nodes")).await.expect(200);
     nodes.shows(&format!("{namespace}-node")).shows("Not ready").shows("Cordoned").shows("worker");
-    guest.get(&tab("operators")).await.expect(200).shows("This cluster has no ClusterOperators");
-    guest.get(&tab("events")).await.expect(200).shows("Overview");
+    user.get(&tab("operators")).await.expect(200).shows("This cluster has no ClusterOperators");
+    user.get(&tab("events")).await.expect(200).shows("Overview");
     let one = format!("objects&kind=ConfigMap&namespace={namespace}&name=note");
-    guest.get(&tab(&one)).await.expect(200).shows("set unrestricted=true to show it");
-    let shown = guest.get(&tab(&format!("{one}&unrestricted=true"))).await.expect(200);
+    user.get(&tab(&one)).await.expect(200).shows("set unrestricted=true to show it");
+    let shown = user.get(&tab(&format!("{one}&unrestricted=true"))).await.expect(200);
     shown.shows("kind: ConfigMap").shows("&lt;script&gt;");
     assert!(!shown.text.contains("managedFields"));
-    guest.get(&tab("objects&kind=namespaces&unrestricted=true")).await.expect(200).shows("kube-system");
-    // What is in no namespace does not become the platform's own by naming one that is.
-    let borrowed = guest.get(&tab("objects&kind=namespaces&namespace=openshift-etcd")).await.expect(200);
+    user.get(&tab("objects&kind=namespaces&unrestricted=true")).await.expect(200).shows("kube-system");
+    // A namespace in the query does not make a cluster-scoped object belong to the platform.
+    let borrowed = user.get(&tab("objects&kind=namespaces&namespace=openshift-etcd")).await.expect(200);
     borrowed.shows("set unrestricted=true to show it");
     assert!(!borrowed.text.contains("kube-system"), "{}", borrowed.text);
     for secrets in ["Secret", "secrets", "Secret&name=hush"] {
         let asked = format!("objects&kind={secrets}&namespace={namespace}&unrestricted=true");
-        let refused = guest.get(&tab(&asked)).await.expect(200);
+        let refused = user.get(&tab(&asked)).await.expect(200);
         refused.shows("Secrets cannot be shown");
         assert!(
             !refused.text.contains("open-sesame") && !refused.text.contains("b3Blbi1zZXNhbWU"),
             "{secrets}"
         );
     }
-    guest.get(&tab("objects&kind=Unicorn&unrestricted=true")).await.expect(200).shows("has no kind");
+    user.get(&tab("objects&kind=Unicorn&unrestricted=true")).await.expect(200).shows("has no kind");
     cluster
         .kubectl()
         .args(["delete", "node", &format!("{namespace}-node")])

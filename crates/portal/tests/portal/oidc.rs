@@ -1,4 +1,4 @@
-//! Signing in at a provider: a small issuer of our own, whose keys change and whose answers can be wrong.
+//! Sign-in at a provider: a test issuer whose keys rotate and whose responses can be wrong.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,16 +18,16 @@ use sha2::Digest as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::fixture::{Guest, Reply, Site, escaped};
+use super::fixture::{Reply, TestPortal, TestUser, escaped};
 
-/// What the issuer says, and what it was asked.
+/// State of the issuer.
 struct Issuer {
     url: String,
     key: KeyPair,
     kid: String,
-    /// Laid over the claims of the next token.
+    /// Claims of the next token, besides the defaults.
     bend: Value,
-    /// Extensions that the next token says must be understood.
+    /// Critical extensions of the next token.
     crit: Option<Vec<String>>,
     nonce: String,
     challenge: String,
@@ -117,7 +117,7 @@ async fn user_info(State(issuer): State<Shared>) -> Json<Value> {
     Json(issuer.lock().unwrap().user_info.clone())
 }
 
-async fn site(issuer: &Shared, place: &std::path::Path) -> Site {
+async fn site(issuer: &Shared, place: &std::path::Path) -> TestPortal {
     let secret = place.join("secret");
     std::fs::write(&secret, "hush\n").unwrap();
     let config = OidcConfig {
@@ -128,13 +128,13 @@ async fn site(issuer: &Shared, place: &std::path::Path) -> Site {
         reader_groups: vec!["staff".to_owned()],
         ..OidcConfig::default()
     };
-    Site::with(Login::Oidc(config), super::fixture::ORIGIN).await
+    TestPortal::with(Login::Oidc(config), super::fixture::ORIGIN).await
 }
 
-/// Leaves for the provider and comes back; `state` may be bent.
-async fn sign_in(site: &Site, issuer: &Shared, to: &str, state: Option<&str>) -> (Guest, Reply) {
-    let mut guest = site.stranger();
-    let left = guest.get(&format!("/login/start?to={}", escaped(to))).await.expect(303);
+/// Signs in at the provider; `state` replaces the state of the callback.
+async fn sign_in(site: &TestPortal, issuer: &Shared, to: &str, state: Option<&str>) -> (TestUser, Reply) {
+    let mut user = site.anonymous();
+    let left = user.get(&format!("/login/start?to={}", escaped(to))).await.expect(303);
     let url = left.header("location").to_owned();
     let field = |name: &str| {
         let (_, rest) = url.split_once(&format!("{name}=")).unwrap_or_else(|| panic!("{name} in {url}"));
@@ -147,46 +147,46 @@ async fn sign_in(site: &Site, issuer: &Shared, to: &str, state: Option<&str>) ->
         issuer.nonce = field("nonce");
         issuer.challenge = field("code_challenge");
     }
-    guest.cookie = left.header("set-cookie").split(';').next().unwrap().to_owned();
+    user.cookie = left.header("set-cookie").split(';').next().unwrap().to_owned();
     let given = field("state");
     let back = format!("/login/callback?code=the-code&state={}", state.unwrap_or(&given));
-    let reply = guest.get(&back).await;
+    let reply = user.get(&back).await;
     if reply.status.is_redirection() {
         let cookies = reply.headers.get_all("set-cookie").iter().map(|it| it.to_str().unwrap());
         let ours =
             cookies.filter(|it| it.starts_with("__Host-shipshape=")).map(|it| it.split(';').next().unwrap());
-        guest.cookie = ours.fold("", |_, found| found).to_owned();
+        user.cookie = ours.fold("", |_, found| found).to_owned();
     }
-    (guest, reply)
+    (user, reply)
 }
 
 #[tokio::test]
-async fn who_is_in_a_group_comes_in_as_what_the_group_may() {
+async fn the_groups_of_a_user_decide_their_role() {
     let (mut tasks, place) = (JoinSet::new(), tempfile::tempdir().unwrap());
     let issuer = issuer(&mut tasks).await;
     let site = site(&issuer, place.path()).await;
-    site.stranger().get("/login?to=/plan").await.expect(200).shows("/login/start?to=%2Fplan");
-    let (guest, reply) = sign_in(&site, &issuer, "/plan?for=7d", None).await;
+    site.anonymous().get("/login?to=/plan").await.expect(200).shows("/login/start?to=%2Fplan");
+    let (user, reply) = sign_in(&site, &issuer, "/plan?for=7d", None).await;
     assert_eq!(reply.expect(303).header("location"), "/plan?for=7d");
-    guest.get("/fleet").await.expect(200).shows("jo").shows("operator");
+    user.get("/fleet").await.expect(200).shows("jo").shows("operator");
     issuer.lock().unwrap().bend = json!({"groups": ["staff"]});
-    let (guest, _) = sign_in(&site, &issuer, "/", None).await;
-    guest.get("/fleet").await.expect(200).shows("reader");
+    let (user, _) = sign_in(&site, &issuer, "/", None).await;
+    user.get("/fleet").await.expect(200).shows("reader");
     issuer.lock().unwrap().bend = json!({"groups": ["others"]});
-    let (guest, reply) = sign_in(&site, &issuer, "/", None).await;
-    reply.expect(403).shows("in no group that may come in");
-    assert!(guest.get("/fleet").await.status.is_redirection(), "and has no session");
-    // A provider that keeps groups elsewhere is asked there.
+    let (user, reply) = sign_in(&site, &issuer, "/", None).await;
+    reply.expect(403).shows("None of your groups has access");
+    assert!(user.get("/fleet").await.status.is_redirection(), "and has no session");
+    // Groups that are not in the token are read from the user info endpoint.
     issuer.lock().unwrap().bend = json!({"groups": null, "_claim_names": {"groups": "src1"}});
     issuer.lock().unwrap().user_info = json!({"sub": "1", "groups": ["sre"]});
-    let (guest, reply) = sign_in(&site, &issuer, "/", None).await;
+    let (user, reply) = sign_in(&site, &issuer, "/", None).await;
     reply.expect(303);
-    guest.get("/fleet").await.expect(200).shows("operator");
-    // A name is one line, however it is padded, and everything is recorded under it.
+    user.get("/fleet").await.expect(200).shows("operator");
+    // A name is normalised to one line, and actions are recorded under it.
     issuer.lock().unwrap().bend = json!({"preferred_username": format!("al{}e\n", " ".repeat(400))});
-    let (guest, _) = sign_in(&site, &issuer, "/", None).await;
-    guest.get("/fleet").await.expect(200).shows("al e");
-    // A key that is new since the last login is found.
+    let (user, _) = sign_in(&site, &issuer, "/", None).await;
+    user.get("/fleet").await.expect(200).shows("al e");
+    // A key that was rotated since the last sign-in is found.
     {
         let mut issuer = issuer.lock().unwrap();
         issuer.bend = json!({});
@@ -197,7 +197,7 @@ async fn who_is_in_a_group_comes_in_as_what_the_group_may() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_to_our_question_is_refused() {
+async fn a_callback_that_does_not_match_the_sign_in_is_rejected() {
     let (mut tasks, place) = (JoinSet::new(), tempfile::tempdir().unwrap());
     let issuer = issuer(&mut tasks).await;
     let site = site(&issuer, place.path()).await;
@@ -207,7 +207,7 @@ async fn an_answer_that_is_not_to_our_question_is_refused() {
         json!({"aud": "another"}),
         json!({"iss": "https://another.example"}),
         json!({"exp": past, "iat": past - 300}),
-        // Whoever has such a name would be recorded under a part of it, or as somebody else.
+        // Such a name would be recorded in part, or as somebody else.
         json!({"preferred_username": "x".repeat(201)}),
         json!({"preferred_username": "jo via shipshape-operator"}),
     ];
@@ -223,20 +223,20 @@ async fn an_answer_that_is_not_to_our_question_is_refused() {
     assert_eq!(reply.status, 403, "a token with an extension that must be understood");
     issuer.lock().unwrap().crit = None;
     let (_, reply) = sign_in(&site, &issuer, "/", Some("another-state")).await;
-    reply.expect(403).shows("to no question of ours");
-    // The state of somebody else's browser is no use in this one.
-    let left = site.stranger().get("/login/start").await.expect(303);
+    reply.expect(403).shows("was not started in this browser");
+    // The state of another browser is rejected.
+    let left = site.anonymous().get("/login/start").await.expect(303);
     let (_, state) = left.header("location").split_once("&state=").unwrap();
     let state = state.split('&').next().unwrap();
-    site.stranger().get(&format!("/login/callback?code=the-code&state={state}")).await.expect(403);
-    site.stranger().get("/login/callback?error=access_denied").await.expect(403);
+    site.anonymous().get(&format!("/login/callback?code=the-code&state={state}")).await.expect(403);
+    site.anonymous().get("/login/callback?error=access_denied").await.expect(403);
     issuer.lock().unwrap().challenge = "none".to_owned();
     let request = Request::get("/login/link/anything");
-    site.stranger().ask(request, Body::empty()).await.expect(403);
+    site.anonymous().send(request, Body::empty()).await.expect(403);
 }
 
 #[tokio::test]
-async fn nobody_is_sent_to_another_place_after_signing_in() {
+async fn sign_in_never_redirects_to_another_site() {
     let (mut tasks, place) = (JoinSet::new(), tempfile::tempdir().unwrap());
     let issuer = issuer(&mut tasks).await;
     let site = site(&issuer, place.path()).await;
@@ -256,12 +256,12 @@ async fn nobody_is_sent_to_another_place_after_signing_in() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_away_is_told() {
+async fn an_unreachable_provider_is_reported() {
     let place = tempfile::tempdir().unwrap();
     let mut tasks = JoinSet::new();
     let issuer = issuer(&mut tasks).await;
     let site = site(&issuer, place.path()).await;
     tasks.abort_all();
     while tasks.join_next().await.is_some() {}
-    site.stranger().get("/login/start").await.expect(502).shows("could not be asked");
+    site.anonymous().get("/login/start").await.expect(502).shows("did not respond");
 }

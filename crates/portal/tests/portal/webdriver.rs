@@ -1,4 +1,4 @@
-//! A browser, driven by the WebDriver protocol: JSON over HTTP to chromedriver, which needs no library of its own.
+//! A browser, driven by the WebDriver protocol: JSON over HTTP to chromedriver.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// How long anything may take on a machine that is busy with other tests.
+/// Timeout of every wait, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One window of a browser.
@@ -30,7 +30,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Starts a browser without a screen.
+    /// Starts a headless browser.
     pub(crate) async fn open(chromium: &Chromium) -> Window {
         let mut driver = Command::new(&chromium.driver)
             .arg("--port=0")
@@ -71,19 +71,19 @@ impl Window {
             "goog:chromeOptions": {"binary": chromium.browser, "args": arguments},
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
         }}});
-        let session = window.ask(Method::POST, "", &wanted).await;
+        let session = window.send(Method::POST, "", &wanted).await;
         let id = session["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {session}"));
         window.base = format!("{}/{id}", window.base);
         window
     }
 
-    async fn ask(&self, method: Method, path: &str, body: &Value) -> Value {
-        let answer = self.try_ask(method, path, body).await;
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Value {
+        let answer = self.try_send(method, path, body).await;
         assert!(answer.get("error").is_none(), "{path}: {answer}");
         answer
     }
 
-    async fn try_ask(&self, method: Method, path: &str, body: &Value) -> Value {
+    async fn try_send(&self, method: Method, path: &str, body: &Value) -> Value {
         let text = if method == Method::POST { body.to_string() } else { String::new() };
         let request = Request::builder()
             .method(method)
@@ -96,14 +96,14 @@ impl Window {
         serde_json::from_slice::<Value>(&bytes).unwrap()["value"].take()
     }
 
-    /// Goes to a page.
+    /// Navigates to a URL.
     pub(crate) async fn go(&self, url: &str) {
-        self.ask(Method::POST, "/url", &json!({"url": url})).await;
+        self.send(Method::POST, "/url", &json!({"url": url})).await;
     }
 
-    /// Runs a script in the page; what it returns.
+    /// Runs a script in the page and returns its result.
     pub(crate) async fn run(&self, script: &str) -> Value {
-        self.ask(Method::POST, "/execute/sync", &json!({"script": script, "args": []})).await
+        self.send(Method::POST, "/execute/sync", &json!({"script": script, "args": []})).await
     }
 
     /// Waits until a script returns something true.
@@ -111,7 +111,7 @@ impl Window {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let answer = json!({"script": format!("return {script}"), "args": []});
-            let found = self.try_ask(Method::POST, "/execute/sync", &answer).await;
+            let found = self.try_send(Method::POST, "/execute/sync", &answer).await;
             let is_true = !matches!(&found, Value::Null | Value::Bool(false)) && found.get("error").is_none();
             if is_true && found != "" {
                 return found;
@@ -129,20 +129,20 @@ impl Window {
         self.until(&format!("document.body.innerText.includes({})", json!(text))).await;
     }
 
-    /// Clicks what a selector finds, as a person does.
+    /// Clicks the element of a selector.
     pub(crate) async fn click(&self, selector: &str) {
         let element = self.find(selector).await;
-        self.ask(Method::POST, &format!("/element/{element}/click"), &json!({})).await;
+        self.send(Method::POST, &format!("/element/{element}/click"), &json!({})).await;
     }
 
     /// Types into a field.
     pub(crate) async fn type_into(&self, selector: &str, text: &str) {
         let element = self.find(selector).await;
-        self.ask(Method::POST, &format!("/element/{element}/clear"), &json!({})).await;
-        self.ask(Method::POST, &format!("/element/{element}/value"), &json!({"text": text})).await;
+        self.send(Method::POST, &format!("/element/{element}/clear"), &json!({})).await;
+        self.send(Method::POST, &format!("/element/{element}/value"), &json!({"text": text})).await;
     }
 
-    /// Presses keys one after another, wherever the focus is.
+    /// Presses keys in the focused element.
     pub(crate) async fn press(&self, keys: &str) {
         let press = |key: char| {
             let key = key.to_string();
@@ -150,14 +150,14 @@ impl Window {
         };
         let actions: Vec<Value> = keys.chars().flat_map(press).collect();
         let keyboard = json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]});
-        self.ask(Method::POST, "/actions", &keyboard).await;
+        self.send(Method::POST, "/actions", &keyboard).await;
     }
 
     async fn find(&self, selector: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let asked = json!({"using": "css selector", "value": selector});
-            let found = self.try_ask(Method::POST, "/element", &asked).await;
+            let found = self.try_send(Method::POST, "/element", &asked).await;
             if let Some(id) = found.as_object().and_then(|it| it.values().next()).and_then(Value::as_str)
                 && found.get("error").is_none()
             {
@@ -168,34 +168,34 @@ impl Window {
         }
     }
 
-    /// A command of the browser's own protocol.
+    /// Sends a DevTools command.
     pub(crate) async fn command(&self, name: &str, parameters: Value) {
-        self.ask(Method::POST, "/goog/cdp/execute", &json!({"cmd": name, "params": parameters})).await;
+        self.send(Method::POST, "/goog/cdp/execute", &json!({"cmd": name, "params": parameters})).await;
     }
 
-    /// Light or dark.
+    /// Sets the colour scheme: light or dark.
     pub(crate) async fn colours(&self, scheme: &str) {
         let feature = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.command("Emulation.setEmulatedMedia", feature).await;
     }
 
-    /// The size of the screen.
+    /// Sets the size of the screen.
     pub(crate) async fn size(&self, width: u32, height: u32) {
         let metrics =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
         self.command("Emulation.setDeviceMetricsOverride", metrics).await;
     }
 
-    /// A picture of the page, kept where the run keeps such things.
+    /// Saves a screenshot of the page.
     pub(crate) async fn picture(&self, name: &str) {
-        let picture = self.ask(Method::GET, "/screenshot", &Value::Null).await;
+        let picture = self.send(Method::GET, "/screenshot", &Value::Null).await;
         let bytes = base64::engine::general_purpose::STANDARD.decode(picture.as_str().unwrap()).unwrap();
         let directory = screenshots();
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join(format!("{name}.png")), bytes).unwrap();
     }
 
-    /// What the page breaks of the rules of accessible pages.
+    /// Violations of accessibility rules on the page.
     pub(crate) async fn breaches(&self) -> Vec<String> {
         let axe = std::fs::read_to_string(&self.axe).unwrap();
         self.run(&format!("{axe}\nreturn true;")).await;
@@ -203,13 +203,13 @@ impl Window {
             axe.run(document, {resultTypes: ['violations']}).then((found) => done(found.violations.map((it) =>
                 it.id + ': ' + it.nodes.map((node) => node.html.slice(0, 200) + ' ' + (node.any[0] || node.all[0] || node.none[0] || {message: ''}).message).join(' | '))),
                 (error) => done([String(error)]));";
-        let found = self.ask(Method::POST, "/execute/async", &json!({"script": script, "args": []})).await;
+        let found = self.send(Method::POST, "/execute/async", &json!({"script": script, "args": []})).await;
         found.as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
     }
 
-    /// What the browser complained of, since it was last asked.
+    /// Errors in the browser's log since the last call.
     pub(crate) async fn complaints(&self) -> Vec<String> {
-        let lines = self.ask(Method::POST, "/se/log", &json!({"type": "browser"})).await;
+        let lines = self.send(Method::POST, "/se/log", &json!({"type": "browser"})).await;
         let lines = lines.as_array().cloned().unwrap_or_default();
         let word = |line: &Value| {
             format!("{} {}", line["level"].as_str().unwrap_or(""), line["message"].as_str().unwrap_or(""))
@@ -221,9 +221,9 @@ impl Window {
             .collect()
     }
 
-    /// Every address that was asked for, since it was last asked.
-    pub(crate) async fn asked(&self) -> Vec<String> {
-        let lines = self.ask(Method::POST, "/se/log", &json!({"type": "performance"})).await;
+    /// URLs of all requests since the last call.
+    pub(crate) async fn requests(&self) -> Vec<String> {
+        let lines = self.send(Method::POST, "/se/log", &json!({"type": "performance"})).await;
         let lines = lines.as_array().cloned().unwrap_or_default();
         let url = |line: &Value| {
             let message: Value = serde_json::from_str(line["message"].as_str()?).ok()?;
@@ -234,14 +234,14 @@ impl Window {
         lines.iter().filter_map(url).collect()
     }
 
-    /// Ends the browser.
+    /// Closes the browser.
     pub(crate) async fn close(self) {
-        self.try_ask(Method::DELETE, "", &Value::Null).await;
+        self.try_send(Method::DELETE, "", &Value::Null).await;
     }
 }
 
 impl Drop for Window {
-    /// Ends the browser of a test that failed, too: its driver is killed, and would leave it behind.
+    /// Kills the browser of a failed test too, which its killed driver would leave running.
     fn drop(&mut self) {
         use std::io::{Read as _, Write as _};
         let Some((address, path)) = self.base.trim_start_matches("http://").split_once('/') else { return };
@@ -252,7 +252,7 @@ impl Drop for Window {
     }
 }
 
-/// Where pictures of pages are kept.
+/// Directory of screenshots.
 #[expect(clippy::disallowed_methods, reason = "a setting of the tests, read where the tests run")]
 fn screenshots() -> PathBuf {
     match std::env::var_os("SHIPSHAPE_TEST_SCREENSHOTS") {
