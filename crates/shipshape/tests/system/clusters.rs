@@ -135,7 +135,7 @@ fn showing_a_cluster_tells_how_far_its_operation_is_and_why_it_failed() {
     // It goes on until the cloud holds it up, so both looks agree only then for certain.
     wait_until("the cluster is shown with the step of its operation", PATIENCE, || {
         let now = json(&home, &["operation", "show", &operation])["properties"].clone();
-        let step = format!("Step:           {}, {}% done", now["step"].as_str()?, now["percent"]);
+        let step = format!(" {}, {}% done", now["step"].as_str()?, now["percent"]);
         (!now["step"].as_str()?.is_empty() && done(&home, &["cluster", "show", "harbour"]).contains(&step))
             .then_some(())
     })
