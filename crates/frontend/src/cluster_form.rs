@@ -21,7 +21,7 @@ pub(crate) struct ClusterForms {
 }
 
 impl ClusterForms {
-    /// `allow` is what a kubeconfig may contain, for the address of an imported cluster.
+    /// `allow` has the risks that a kubeconfig may contain, for the address of an imported cluster.
     pub(crate) fn new(reader: Reader, allow: AllowedRisks) -> ClusterForms {
         ClusterForms { reader, allow }
     }
@@ -102,7 +102,7 @@ fn top(document: &Cluster) -> BTreeMap<String, Value> {
     kept.collect()
 }
 
-/// What a customer sees of a cluster that we made, and what we made for it. No secret is among it.
+/// The customer's view of a provisioned cluster, and the resources that the service created for it. Without secrets.
 fn properties(document: &Cluster) -> BTreeMap<String, Value> {
     let Some(provisioned) = document.provisioned.as_deref() else { return BTreeMap::new() };
     let record = &provisioned.record;

@@ -9,17 +9,17 @@ use api::rest::Semver;
 use store::{FeedBatch, FeedFollower, Reader, StoreError};
 use tokio_util::sync::CancellationToken;
 
-/// How long after a failure the store is asked again, and how long at most without any wake-up.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Delay after a failed read of the store, and longest time between two reads.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// News that come closer together than this are served by one look: most of them are of something else.
-const GAP: Duration = Duration::from_millis(50);
+/// Changes within this time are served by one read: most of them are of other kinds.
+const BATCH_TIME: Duration = Duration::from_millis(50);
 
 /// The versions and role sets that can be installed. Clones share the cache.
 #[derive(Debug, Clone)]
 pub(crate) struct InstallCatalog {
     reader: Reader,
-    known: Arc<RwLock<Option<Arc<InstallOptions>>>>,
+    cached: Arc<RwLock<Option<Arc<InstallOptions>>>>,
 }
 
 /// The versions and role sets at one time.
@@ -37,7 +37,7 @@ impl InstallOptions {
         self.versions.iter().filter(|version| version.enabled)
     }
 
-    /// The version of a cluster whose customer names none.
+    /// The version of a cluster whose request names none.
     pub(crate) fn default_version(&self) -> Option<&Version> {
         self.enabled().find(|version| version.default)
     }
@@ -45,17 +45,17 @@ impl InstallOptions {
 
 impl InstallCatalog {
     pub(crate) fn new(reader: Reader) -> InstallCatalog {
-        InstallCatalog { reader, known: Arc::default() }
+        InstallCatalog { reader, cached: Arc::default() }
     }
 
     /// The cached options; empty until they are loaded.
-    pub(crate) fn now(&self) -> Arc<InstallOptions> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    pub(crate) fn current(&self) -> Arc<InstallOptions> {
+        self.cached.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
     }
 
     /// Whether the options were loaded at least once.
     pub(crate) fn is_loaded(&self) -> bool {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.cached.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Reads all versions and role sets from the store.
@@ -65,7 +65,7 @@ impl InstallCatalog {
         let mut role_sets = self.all::<RoleSet>().await?;
         role_sets.sort_by_cached_key(|it| order(&format!("{}.0", it.openshift_version)));
         let known = Arc::new(InstallOptions { versions, role_sets });
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
         Ok(())
     }
 
@@ -77,7 +77,7 @@ impl InstallCatalog {
 
     /// Follows the change feed until `closing`.
     pub(crate) async fn follow(self, closing: CancellationToken) {
-        let mut feed = self.reader.follow_feed([Version::KIND, RoleSet::KIND]).debounce(GAP);
+        let mut feed = self.reader.follow_feed([Version::KIND, RoleSet::KIND]).debounce(BATCH_TIME);
         loop {
             let outcome = self.update(&mut feed).await;
             if let Err(error) = &outcome {
@@ -86,8 +86,8 @@ impl InstallCatalog {
             }
             let pause = async {
                 match outcome {
-                    Ok(()) => feed.wait(LOOK_AGAIN).await,
-                    Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
+                    Ok(()) => feed.wait(POLL_INTERVAL).await,
+                    Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
                 }
             };
             if closing.run_until_cancelled(pause).await.is_none() {

@@ -70,7 +70,7 @@ impl Metrics {
     }
 
     /// Counts a request. `route` is a pattern, never a path: labels must not grow with the fleet.
-    pub(crate) fn answered(
+    pub(crate) fn responded(
         &self,
         method: &http::Method,
         route: &str,

@@ -4,7 +4,7 @@
 
 use utoipa::IntoParams;
 
-/// Which cluster.
+/// The cluster.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct ClusterPath {

@@ -89,19 +89,19 @@ impl RequestPipeline {
         }
         let status = response.status().as_u16();
         let route = response.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
-        self.metrics.answered(&method, &route, asked.query(), status, begun.elapsed());
+        self.metrics.responded(&method, &route, asked.query(), status, begun.elapsed());
         let quality = match route.as_str() {
             // A request that was rejected before routing has no route.
-            "none" => qos::of(&method, &spelled.to_ascii_lowercase(), status),
-            route => qos::of(&method, route, status),
+            "none" => qos::classify(&method, &spelled.to_ascii_lowercase(), status),
+            route => qos::classify(&method, route, status),
         };
-        let told = response.extensions().get::<LoggedError>();
+        let error = response.extensions().get::<LoggedError>();
         tracing::info!(
             LOGKIND = quality.map(|_| "frontendqos"),
             operationType = quality.map(|it| it.operation),
             resultType = quality.map(|it| it.result),
-            errorCode = quality.and(told).map(|it| it.code),
-            errorDetails = quality.and(told).map(|it| it.message.as_str()),
+            errorCode = quality.and(error).map(|it| it.code),
+            errorDetails = quality.and(error).map(|it| it.message.as_str()),
             request.id = %ids.request,
             correlation.id = %ids.correlation,
             client.request.id = client_id,
@@ -112,7 +112,7 @@ impl RequestPipeline {
             http.received_bytes = received.map_or(0, |it| it.load(Ordering::Relaxed)),
             // Unknown for streams, which have only started.
             http.sent_bytes = response.body().size_hint().exact(),
-            user_agent = agent.as_ref().map(program).unwrap_or_default(),
+            user_agent = agent.as_ref().map(user_agent).unwrap_or_default(),
             actor,
             peer = peer.address,
             duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -187,8 +187,8 @@ fn counted(body: Body) -> (Body, Option<Arc<AtomicU64>>) {
 }
 
 /// The caller's user agent for the log: printable characters, within the limit.
-fn program(told: &HeaderValue) -> String {
-    String::from_utf8_lossy(told.as_bytes())
+fn user_agent(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes())
         .chars()
         .filter(|letter| !letter.is_control())
         .take(USER_AGENT_LETTERS_MAX)
@@ -389,8 +389,8 @@ mod tests {
 
     #[test]
     fn a_long_user_agent_is_cut() {
-        assert_eq!(program(&HeaderValue::from_static("tool/1")), "tool/1");
-        assert_eq!(program(&"x".repeat(5000).parse().unwrap()).len(), USER_AGENT_LETTERS_MAX);
+        assert_eq!(user_agent(&HeaderValue::from_static("tool/1")), "tool/1");
+        assert_eq!(user_agent(&"x".repeat(5000).parse().unwrap()).len(), USER_AGENT_LETTERS_MAX);
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) struct RequestQuality {
 }
 
 /// Classifies a request by its route, or by its path in lower case if it has no route; none when it concerns no cluster.
-pub(crate) fn of(method: &Method, route: &str, status: u16) -> Option<RequestQuality> {
+pub(crate) fn classify(method: &Method, route: &str, status: u16) -> Option<RequestQuality> {
     let (_, rest) = route.strip_prefix("/subscriptions/")?.split_once("/openshiftclusters")?;
     let is_one = rest.starts_with('/');
     let operation = match (method, rest.rsplit_once('/').map(|(_, last)| last)) {
@@ -42,18 +42,18 @@ mod tests {
     fn requests_about_clusters_are_classified_by_operation_and_result() {
         let all = "/subscriptions/{subscriptionId}/providers/microsoft.redhatopenshift/openshiftclusters";
         let one = format!("{all}/{{resourceName}}");
-        let told = |method: Method, route: &str, status: u16| {
-            of(&method, route, status).map(|it| (it.operation, it.result))
+        let quality = |method: Method, route: &str, status: u16| {
+            classify(&method, route, status).map(|it| (it.operation, it.result))
         };
-        assert_eq!(told(Method::GET, all, 200), Some(("ListClusters", "Success")));
-        assert_eq!(told(Method::GET, &one, 404), Some(("GetCluster", "UserError")));
-        assert_eq!(told(Method::PUT, &one, 201), Some(("PutCluster", "Success")));
-        assert_eq!(told(Method::PATCH, &one, 400), Some(("PatchCluster", "UserError")));
-        assert_eq!(told(Method::DELETE, &one, 500), Some(("DeleteCluster", "ServerError")));
+        assert_eq!(quality(Method::GET, all, 200), Some(("ListClusters", "Success")));
+        assert_eq!(quality(Method::GET, &one, 404), Some(("GetCluster", "UserError")));
+        assert_eq!(quality(Method::PUT, &one, 201), Some(("PutCluster", "Success")));
+        assert_eq!(quality(Method::PATCH, &one, 400), Some(("PatchCluster", "UserError")));
+        assert_eq!(quality(Method::DELETE, &one, 500), Some(("DeleteCluster", "ServerError")));
         let action = format!("{one}/listcredentials");
-        assert_eq!(told(Method::POST, &action, 403), Some(("ListCredentials", "UserError")));
-        assert_eq!(told(Method::GET, "/admin/clusters", 200), None);
-        assert_eq!(told(Method::GET, "none", 404), None);
-        assert_eq!(told(Method::POST, &one, 405), None);
+        assert_eq!(quality(Method::POST, &action, 403), Some(("ListCredentials", "UserError")));
+        assert_eq!(quality(Method::GET, "/admin/clusters", 200), None);
+        assert_eq!(quality(Method::GET, "none", 404), None);
+        assert_eq!(quality(Method::POST, &one, 405), None);
     }
 }

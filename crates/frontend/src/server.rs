@@ -231,7 +231,7 @@ impl ConnectionHandler for Connections {
     }
 }
 
-/// The API as one client sees it; without a connection when made by [`Server::local`].
+/// The API for one client; without a connection if it comes from [`Server::local`].
 #[derive(Clone)]
 pub struct LocalService {
     pipeline: Arc<RequestPipeline>,

@@ -36,15 +36,15 @@ pub(super) async fn list(
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
     let PageRequest { limit, from } = request.page::<AuditPosition>(LIMIT_DEFAULT)?;
-    let word = |name: &'static str| Ok::<_, ApiError>(request.query.get(name)?.map(str::to_owned));
-    let listing = AuditQuery {
-        actor: word("actor")?,
-        target: word("target")?,
-        action: word("action")?,
+    let value = |name: &'static str| Ok::<_, ApiError>(request.query.get(name)?.map(str::to_owned));
+    let query = AuditQuery {
+        actor: value("actor")?,
+        target: value("target")?,
+        action: value("action")?,
         before: from,
         limit,
     };
-    let rows = state.store.audit_list(listing).await?;
+    let rows = state.store.audit_list(query).await?;
     let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.place);
     Ok(request.page_response(rows.into_iter().map(form).collect(), next))
 }
@@ -74,7 +74,7 @@ fn form(row: AuditRow) -> AuditForm {
 )]
 pub(super) async fn chain(
     State(state): State<AdminState>,
-    _ask: ApiRequest,
+    _request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
     // Requests during a verification wait for its result.
     let mut found = state.chain_cache.0.lock().await;

@@ -60,10 +60,10 @@ pub(super) struct ClusterLine {
     resource_group: String,
     /// Its resource id.
     resource_id: String,
-    /// Where its life stands.
+    /// Its provisioning state.
     #[schema(value_type = String)]
     provisioning_state: ProvisioningState,
-    /// What it was doing when it failed.
+    /// The state in which it failed.
     #[schema(value_type = Option<String>)]
     failed_provisioning_state: Option<ProvisioningState>,
     /// The version that was last seen in it.

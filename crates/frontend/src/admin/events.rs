@@ -24,7 +24,7 @@ use crate::wire::{ApiError, ApiRequest, Code};
 /// Time between comments on a stream without events.
 const COMMENT_PAUSE: Duration = Duration::from_secs(15);
 
-/// So much of the feed is read at once, and so much at most is held for a client.
+/// Changes that are read at once, and held for a client at most.
 const PAGE: usize = 200;
 
 /// Maximum number of streams; each holds a connection.
@@ -33,8 +33,8 @@ const STREAMS_MAX: usize = 500;
 /// Maximum number of streams of one client, so that it cannot exclude others.
 const STREAMS_PER_CLIENT_MAX: usize = 250;
 
-/// What can be listened to: as it is asked for, as events are called, and the kind in the store. How a schedule fares is a
-/// document of its own, and news of the schedule.
+/// Topics: the name in a request, the name of events, and the kind in the store. The status of a schedule is a document of its own,
+/// whose changes are events of the schedule.
 const TOPICS: [(&str, &str, &str); 6] = [
     ("manifests", "manifest", Manifest::KIND),
     ("schedules", "schedule", Schedule::KIND),
@@ -44,15 +44,15 @@ const TOPICS: [(&str, &str, &str); 6] = [
     ("operations", "operation", Operation::KIND),
 ];
 
-/// Streams what happens as server-sent events.
+/// Streams changes as server-sent events.
 ///
-/// `id` is the place in the feed, `event` the topic in the singular, `data` the object as a GET would show it, or
-/// `{"id", "deleted": true}` when it is gone. `event: relist` says that events were missed.
+/// `id` is the position in the feed, `event` the topic in the singular, `data` the object as a GET returns it, or
+/// `{"id", "deleted": true}` after its deletion. `event: relist` means that events were missed.
 #[utoipa::path(
     get, path = "/admin/events", operation_id = "watchEvents", tag = "events",
     params(
         MaybeVersion,
-        ("topics" = Option<String>, Query, description = "Of `manifests`, `schedules`, `tasks`, `clusters`, `operations`, with commas between; all when absent."),
+        ("topics" = Option<String>, Query, description = "`manifests`, `schedules`, `tasks`, `clusters` or `operations`, separated by commas; all when absent."),
         ("Last-Event-ID" = Option<String>, Header, description = "Continue after this event."),
     ),
     responses(
@@ -79,27 +79,27 @@ pub(super) async fn events(
     };
     let kinds = topics.iter().map(|(_, kind)| *kind);
     let feed = state.store.follow_feed(kinds).batch_max(PAGE).from_position(position);
-    let (ready, told) = (VecDeque::new(), Instant::now());
-    let listening = EventStream { state, topics, feed, ready, told, begun: false, _guard: guard };
-    let events = stream::unfold(listening, |mut listening| async move {
-        let event = listening.next().await?;
-        Some((Ok::<_, Infallible>(event), listening))
+    let (ready, last_sent) = (VecDeque::new(), Instant::now());
+    let stream = EventStream { state, topics, feed, ready, last_sent, is_started: false, _guard: guard };
+    let events = stream::unfold(stream, |mut stream| async move {
+        let event = stream.next().await?;
+        Some((Ok::<_, Infallible>(event), stream))
     });
     Ok(Sse::new(events).into_response())
 }
 
-/// The kinds of document that are listened to, with the names of their events.
+/// The requested kinds of document, with the names of their events.
 fn topics(text: Option<&str>) -> Result<Vec<(&'static str, &'static str)>, ApiError> {
     let Some(text) = text else { return Ok(TOPICS.iter().map(|(_, name, kind)| (*name, *kind)).collect()) };
     let mut wanted = Vec::new();
-    for word in text.split(',').map(str::trim) {
-        let named = TOPICS.iter().filter(|(plural, ..)| plural.eq_ignore_ascii_case(word));
+    for topic in text.split(',').map(str::trim) {
+        let named = TOPICS.iter().filter(|(plural, ..)| plural.eq_ignore_ascii_case(topic));
         let before = wanted.len();
         wanted.extend(named.map(|(_, name, kind)| (*name, *kind)));
         if wanted.len() == before {
-            let mut known: Vec<_> = TOPICS.iter().map(|(plural, ..)| *plural).collect();
-            known.dedup();
-            let message = format!("The topics are {}, with commas between.", known.join(", "));
+            let mut all: Vec<_> = TOPICS.iter().map(|(plural, ..)| *plural).collect();
+            all.dedup();
+            let message = format!("The topics are {}, separated by commas.", all.join(", "));
             return Err(ApiError::invalid_parameter("topics", message));
         }
     }
@@ -113,29 +113,29 @@ struct EventStream {
     feed: FeedFollower,
     ready: VecDeque<Event>,
     /// When the last event or comment was sent.
-    told: Instant,
-    begun: bool,
+    last_sent: Instant,
+    is_started: bool,
     _guard: StreamGuard,
 }
 
 impl EventStream {
     /// The next event; none when the stream ends.
     async fn next(&mut self) -> Option<Event> {
-        if !self.begun {
-            self.begun = true;
+        if !self.is_started {
+            self.is_started = true;
             // The client gets its position at once.
-            return Some(self.sign_of_life());
+            return Some(self.position_comment());
         }
         loop {
             if let Some(event) = self.ready.pop_front() {
-                self.told = Instant::now();
+                self.last_sent = Instant::now();
                 return Some(event);
             }
             if self.state.closing.is_cancelled() {
                 return None;
             }
             if let Err(error) = self.read().await {
-                // The client comes back with the id of the last event it saw.
+                // The client reconnects with the id of the last event that it received.
                 tracing::warn!(error = &error as &dyn std::error::Error, "Closing an event stream: {error}");
                 return None;
             }
@@ -144,15 +144,15 @@ impl EventStream {
             }
             let closing = self.state.closing.clone();
             closing.run_until_cancelled(self.feed.wait(store::SAFETY_POLL)).await?;
-            if self.told.elapsed() >= COMMENT_PAUSE {
-                return Some(self.sign_of_life());
+            if self.last_sent.elapsed() >= COMMENT_PAUSE {
+                return Some(self.position_comment());
             }
         }
     }
 
-    /// A comment that carries the position: who is cut off now goes on from here, however long nothing was told.
-    fn sign_of_life(&mut self) -> Event {
-        self.told = Instant::now();
+    /// A comment with the position, from which a disconnected client continues even if no event was sent for long.
+    fn position_comment(&mut self) -> Event {
+        self.last_sent = Instant::now();
         self.at_position(Event::default().comment(""))
     }
 
@@ -167,7 +167,7 @@ impl EventStream {
     /// Reads the next batch of the feed into events.
     async fn read(&mut self) -> Result<(), StoreError> {
         let FeedBatch::Changes(changes) = self.feed.read().await? else {
-            // The client lists, so there is nothing to do here but to say from where on it gets events again.
+            // The client lists the objects again; the event has the position from which its events continue.
             self.feed.acknowledge();
             self.ready.push_back(self.at_position(Event::default().event("relist").data("{}")));
             return Ok(());
@@ -175,7 +175,7 @@ impl EventStream {
         let changes = newest(changes);
         if !changes.is_empty() {
             let forms =
-                forms::of_many(&self.state, changes.iter().map(|change| change.uuid).collect()).await?;
+                forms::for_documents(&self.state, changes.iter().map(|change| change.uuid).collect()).await?;
             let gone = changes.iter().map(|change| change.uuid).filter(|uuid| !forms.contains_key(uuid));
             let gone: HashMap<Uuid, String> =
                 self.state.store.deleted_paths(gone.collect()).await?.into_iter().collect();
@@ -191,16 +191,16 @@ impl EventStream {
 
     fn event(&self, change: &Change, form: Option<&Value>, path: Option<&String>) -> Option<Event> {
         let (name, _) = self.topics.iter().find(|(_, kind)| *kind == change.kind)?;
-        let is_gone = matches!(change.subject, Subject::Document { deleted: true, .. });
-        if is_gone && change.kind == ScheduleOutlook::KIND {
+        let is_deleted = matches!(change.subject, Subject::Document { deleted: true, .. });
+        if is_deleted && change.kind == ScheduleOutlook::KIND {
             return None;
         }
         let data = match (form, path) {
             (Some(form), _) => form.to_string(),
-            (None, Some(path)) if is_gone => {
-                json!({ "id": forms::id_of_path(path), "deleted": true }).to_string()
+            (None, Some(path)) if is_deleted => {
+                json!({ "id": forms::id_from_path(path), "deleted": true }).to_string()
             }
-            (None, None) if is_gone => json!({ "id": change.uuid, "deleted": true }).to_string(),
+            (None, None) if is_deleted => json!({ "id": change.uuid, "deleted": true }).to_string(),
             // It was deleted since; its deletion is further on in the feed.
             (None, _) => return None,
         };

@@ -246,7 +246,7 @@ async fn add_work(
 ) -> Result<(), ApiError> {
     let lane = |line: &FleetLine| lanes.get(&line.uuid);
     let running: Vec<Uuid> = lines.iter().filter_map(|line| lane(line)?.running).collect();
-    let mut told = HashMap::new();
+    let mut running_work = HashMap::new();
     if !running.is_empty() {
         let works = state.store.works(running.clone()).await?;
         let documents = state.store.get_many(running).await?;
@@ -260,14 +260,14 @@ async fn add_work(
         for work in works {
             let step = Journal::read(work.checkpoint.as_ref()).step;
             let kind = work.kind.as_str().to_owned();
-            told.insert(
+            running_work.insert(
                 work.lane,
                 RunningWork { id: work.id, kind, title: title(work.id).unwrap_or_default(), step },
             );
         }
     }
     for line in lines {
-        line.running = told.remove(&line.uuid);
+        line.running = running_work.remove(&line.uuid);
         line.next = lanes.get(&line.uuid).and_then(next);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The external forms of what is stored, built for many things at once: a page costs a few queries, however long it is.
+//! The external forms of stored documents, built for many at once: the number of queries does not depend on the length of a page.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(super) fn read<T: api::doc::Document>(stored: &StoredDocument) -> Option<T> 
 }
 
 /// The forms of documents for events, by UUID. Deleted documents are absent.
-pub(super) async fn of_many(
+pub(super) async fn for_documents(
     state: &AdminState,
     uuids: Vec<Uuid>,
 ) -> Result<HashMap<Uuid, Value>, StoreError> {
@@ -45,11 +45,10 @@ pub(super) async fn of_many(
         stored.iter().filter_map(|it| Some((read::<Manifest>(it)?, it.created))).collect();
     let catalogue = state.catalogue().await?;
     let names = state.names(&catalogue, manifests.iter().map(|(manifest, _)| manifest.task_id));
-    let tells_of_schedules =
-        |it: &&StoredDocument| it.kind == Schedule::KIND || it.kind == ScheduleOutlook::KIND;
-    let statuses = schedules::statuses(reader, stored.iter().filter(tells_of_schedules).count()).await?;
+    let is_of_schedule = |it: &&StoredDocument| it.kind == Schedule::KIND || it.kind == ScheduleOutlook::KIND;
+    let statuses = schedules::statuses(reader, stored.iter().filter(is_of_schedule).count()).await?;
     let mut forms: HashMap<Uuid, Value> = HashMap::with_capacity(stored.len());
-    for form in manifest_form::of_fleet(reader, manifests, &names).await? {
+    for form in manifest_form::for_manifests(reader, manifests, &names).await? {
         forms.insert(form.id, as_value(&form));
     }
     for document in &stored {
@@ -75,7 +74,7 @@ pub(super) async fn of_many(
 }
 
 /// The public id of a deleted document, from its path.
-pub(super) fn id_of_path(path: &str) -> &str {
+pub(super) fn id_from_path(path: &str) -> &str {
     let named = ["/maintenanceschedules/", "/maintenancetasks/", "/maintenancemanifests/", "/operations/"];
     named.iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path)
 }

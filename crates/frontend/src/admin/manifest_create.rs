@@ -10,7 +10,7 @@ use planner::task::{Catalogue, check_parameters};
 use uuid::Uuid;
 
 use super::params::{Reason, Version};
-use super::{AdminState, aside, manifest_form, manifests};
+use super::{AdminState, manifest_form, manifests, offload};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, as_sentence};
 
@@ -65,7 +65,7 @@ pub(super) async fn create(
     }
     let budgets = Member::new(cluster.uuid, &cluster.document, None, None).budgets(task);
     state.store.manifests().create(&[(manifest.clone(), budgets)], &by).await?;
-    Ok(ApiResponse::with_status(StatusCode::CREATED, &manifests::shown_now(&state, manifest.id).await?))
+    Ok(ApiResponse::with_status(StatusCode::CREATED, &manifests::current_form(&state, manifest.id).await?))
 }
 
 /// The requested task, if it accepts these parameters.
@@ -81,7 +81,7 @@ async fn task(body: &ManifestRequest, catalogue: &Catalogue) -> Result<Uuid, Api
         return Err(ApiError::invalid_parameter(TARGET, format!("There is no task {id}.")));
     };
     let (task, parameters) = (task.clone(), body.parameters.clone());
-    aside(move || check_parameters(&task, &parameters))
+    offload(move || check_parameters(&task, &parameters))
         .await?
         .map_err(|problem| ApiError::invalid_parameter(problem.target, as_sentence(&problem.message)))?;
     Ok(id)

@@ -14,7 +14,7 @@ use uuid::Uuid;
 pub(super) type Names = HashMap<Uuid, String>;
 
 /// The forms of manifests of any clusters, each with its cluster, with two queries for all of them.
-pub(super) async fn of_fleet(
+pub(super) async fn for_manifests(
     reader: &Reader,
     manifests: Vec<(Manifest, Timestamp)>,
     names: &Names,
@@ -53,7 +53,7 @@ pub(super) fn form(
     let journal = Journal::read(work.and_then(|work| work.checkpoint.as_ref()));
     let state = work.map_or(WorkState::Cancelled, |work| work.state);
     let (reason, text) = words(state, work, &journal);
-    let status_text = if !manifest.status_text.is_empty() && shows_given(state, work, &text) {
+    let status_text = if !manifest.status_text.is_empty() && shows_requested_text(state, work, &text) {
         manifest.status_text.clone()
     } else {
         text
@@ -92,11 +92,11 @@ pub(super) fn imagined(manifest: &Manifest, now: Timestamp, names: &Names) -> Ma
 
 fn phase(state: WorkState, work: Option<&WorkView>, lane: Option<&LaneView>, journal: &Journal) -> Phase {
     match state {
-        WorkState::Pending if work.is_some_and(is_called_to_end) => Phase::Cancelling,
+        WorkState::Pending if work.is_some_and(is_due_for_undo) => Phase::Cancelling,
         WorkState::Pending if work.is_some_and(|work| work.started.is_some()) => Phase::Waiting,
         WorkState::Pending => Phase::Queued,
         WorkState::InProgress if journal.is_undoing() => Phase::Undoing,
-        WorkState::InProgress if is_asked_to_end(work, lane) => Phase::Cancelling,
+        WorkState::InProgress if is_cancel_requested(work, lane) => Phase::Cancelling,
         WorkState::InProgress => Phase::Running,
         WorkState::Completed
         | WorkState::Failed
@@ -106,20 +106,20 @@ fn phase(state: WorkState, work: Option<&WorkView>, lane: Option<&LaneView>, jou
     }
 }
 
-/// Work that has begun and rests is called at once when it is asked to end, so that it undoes what it did; nothing else
-/// makes it due at the beginning of time without saying that it was asked to run then.
-fn is_called_to_end(work: &WorkView) -> bool {
+/// Whether started work that waits is due at once to undo its steps. Only a cancellation sets `due_at` to the epoch without
+/// `run_after`.
+fn is_due_for_undo(work: &WorkView) -> bool {
     let epoch = Timestamp::UNIX_EPOCH;
     work.started.is_some() && work.due_at == epoch && work.run_after != epoch
 }
 
-fn is_asked_to_end(work: Option<&WorkView>, lane: Option<&LaneView>) -> bool {
+fn is_cancel_requested(work: Option<&WorkView>, lane: Option<&LaneView>) -> bool {
     lane.is_some_and(|lane| lane.signals.cancel && lane.running == work.map(|work| work.id))
 }
 
-/// Whether the status text is still the one that was given with the request: until the work has one of its own or has ended.
-/// A cancel before the first start leaves it as it is, as in MIMO.
-fn shows_given(state: WorkState, work: Option<&WorkView>, text: &str) -> bool {
+/// Whether the status text is that of the request: until the work has one of its own or is finished. A cancellation before the
+/// first start keeps it, as in MIMO.
+fn shows_requested_text(state: WorkState, work: Option<&WorkView>, text: &str) -> bool {
     match state {
         WorkState::Pending | WorkState::InProgress => text.is_empty(),
         WorkState::Cancelled => text.is_empty() || work.is_some_and(|work| work.started.is_none()),

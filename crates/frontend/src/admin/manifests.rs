@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::params::{Paging, Reason, Version};
-use super::{AdminState, forms, manifest_form};
+use super::{AdminState, forms, history_page, manifest_form};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, Code, LIMIT_DEFAULT, PageRequest};
 
-/// Work items that are read at once.
+/// Work items in one query.
 const BLOCK: usize = 500;
 
 pub(super) const NO_MANIFEST: &str = "manifest not found";
@@ -33,7 +33,7 @@ pub(super) async fn list(
     let PageRequest { limit, from } = request.page::<PageToken>(LIMIT_DEFAULT)?;
     let cluster = cluster(&state, &request).await?;
     let (views, next) = state.store.manifests().list_for_cluster(cluster.uuid, from, limit).await?;
-    Ok(request.page_response(shown(&state, &views).await?, next))
+    Ok(request.page_response(manifest_forms(&state, &views).await?, next))
 }
 
 /// Lists the manifests of all clusters, in every state, in the order of their ids.
@@ -48,7 +48,7 @@ pub(super) async fn list_all(
 ) -> Result<ApiResponse, ApiError> {
     let PageRequest { limit, from } = request.page::<PageToken>(LIMIT_DEFAULT)?;
     let (views, next) = state.store.manifests().list_all(from, limit).await?;
-    let mut forms = shown(&state, &views).await?;
+    let mut forms = manifest_forms(&state, &views).await?;
     for (form, view) in forms.iter_mut().zip(&views) {
         form.cluster_resource_id = Some(view.manifest.document.cluster_path.clone());
     }
@@ -56,7 +56,7 @@ pub(super) async fn list_all(
 }
 
 /// The forms of manifests.
-async fn shown(state: &AdminState, views: &[ManifestView]) -> Result<Vec<ManifestForm>, ApiError> {
+async fn manifest_forms(state: &AdminState, views: &[ManifestView]) -> Result<Vec<ManifestForm>, ApiError> {
     let lanes =
         manifest_form::lanes(&state.store, views.iter().filter_map(|view| view.work.as_ref())).await?;
     let catalogue = state.catalogue().await?;
@@ -79,13 +79,12 @@ pub(super) async fn show(
     State(state): State<AdminState>,
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
-    let id = cluster(&state, &request).await?.uuid;
-    let manifest = find(&state, &request, |manifest| manifest.cluster == id).await?;
-    Ok(ApiResponse::ok(&shown_now(&state, manifest.uuid).await?))
+    let manifest = find_in_cluster(&state, &request).await?;
+    Ok(ApiResponse::ok(&current_form(&state, manifest.uuid).await?))
 }
 
 /// Shortest prefix of an id by which a manifest is found.
-const BEGINNING_MIN: usize = 8;
+const ID_PREFIX_MIN: usize = 8;
 
 /// Shows one manifest of any cluster, by its id or a prefix of it.
 #[utoipa::path(
@@ -101,28 +100,29 @@ pub(super) async fn show_any(
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
     let text = request.path_param("manifestId");
-    let is_one = (BEGINNING_MIN..=36).contains(&text.len())
+    let is_prefix = (ID_PREFIX_MIN..=36).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    // Text that is no id matches nothing.
-    let found = if is_one { state.store.manifests().find_by_id_prefix(text, 2).await? } else { Vec::new() };
+    // Other text matches nothing.
+    let found =
+        if is_prefix { state.store.manifests().find_by_id_prefix(text, 2).await? } else { Vec::new() };
     let read = match found.as_slice() {
         [] => return Err(ApiError::not_found(NO_MANIFEST)),
         [read] => read,
         [_, ..] => {
             let message =
-                format!("More than one manifest has an id that begins with {text}; write more of it.");
+                format!("More than one manifest has an id that begins with {text}; use a longer prefix.");
             return Err(ApiError::invalid_parameter("manifestId", message));
         }
     };
-    let form = shown_now(&state, read.uuid).await?;
+    let form = current_form(&state, read.uuid).await?;
     let cluster_resource_id = Some(read.document.cluster_path.clone());
     Ok(ApiResponse::ok(&ManifestForm { cluster_resource_id, ..form }))
 }
 
 /// The current form of a manifest.
-pub(super) async fn shown_now(state: &AdminState, id: Uuid) -> Result<ManifestForm, ApiError> {
+pub(super) async fn current_form(state: &AdminState, id: Uuid) -> Result<ManifestForm, ApiError> {
     let view = state.store.manifests().view(id).await?.ok_or_else(|| ApiError::not_found(NO_MANIFEST))?;
-    shown(state, &[view]).await?.pop().ok_or_else(|| ApiError::not_found(NO_MANIFEST))
+    manifest_forms(state, &[view]).await?.pop().ok_or_else(|| ApiError::not_found(NO_MANIFEST))
 }
 
 /// Deletes a manifest with its history, also after its cluster was deleted. A running manifest must be cancelled first.
@@ -160,12 +160,9 @@ pub(super) async fn history(
     State(state): State<AdminState>,
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
-    let PageRequest { limit, from } = request.page::<i64>(LIMIT_DEFAULT)?;
-    let id = cluster(&state, &request).await?.uuid;
-    let manifest = find(&state, &request, |manifest| manifest.cluster == id).await?;
-    let entries = state.store.entries(manifest.uuid, from, limit).await?;
-    let next = entries.last().filter(|_| entries.len() == limit).map(|(number, _)| *number);
-    Ok(request.page_response(entries.into_iter().map(|(_, entry)| entry).collect(), next))
+    let page = request.page(LIMIT_DEFAULT)?;
+    let manifest = find_in_cluster(&state, &request).await?;
+    history_page(&state, &request, manifest.uuid, page).await
 }
 
 /// Cancels a pending manifest, or requests the cancellation of a running one.
@@ -185,17 +182,16 @@ pub(super) async fn cancel(
 ) -> Result<ApiResponse, ApiError> {
     let body: CancelRequest = request.json_or_default()?;
     let by = request.by(body.reason.as_deref())?;
-    let id = cluster(&state, &request).await?.uuid;
-    let read = find(&state, &request, |manifest| manifest.cluster == id).await?;
+    let read = find_in_cluster(&state, &request).await?;
     let status = match state.store.manifests().cancel(&read, &by).await {
         Ok(CancelOutcome::Cancelled) => StatusCode::OK,
         Ok(CancelOutcome::Requested) => StatusCode::ACCEPTED,
         Err(StoreError::WrongState { state, .. }) => {
-            return Err(not_in(&format!("cannot cancel task in state {state}")));
+            return Err(wrong_state(&format!("cannot cancel task in state {state}")));
         }
         Err(other) => return Err(other.into()),
     };
-    Ok(ApiResponse::with_status(status, &shown_now(&state, read.uuid).await?))
+    Ok(ApiResponse::with_status(status, &current_form(&state, read.uuid).await?))
 }
 
 /// Makes a pending manifest the next of its cluster.
@@ -213,18 +209,17 @@ pub(super) async fn expedite(
 ) -> Result<ApiResponse, ApiError> {
     let body: CancelRequest = request.json_or_default()?;
     let by = request.by(body.reason.as_deref())?;
-    let id = cluster(&state, &request).await?.uuid;
-    let read = find(&state, &request, |manifest| manifest.cluster == id).await?;
+    let read = find_in_cluster(&state, &request).await?;
     match state.store.manifests().expedite(&read, &by).await {
-        Ok(()) => Ok(ApiResponse::ok(&shown_now(&state, read.uuid).await?)),
+        Ok(()) => Ok(ApiResponse::ok(&current_form(&state, read.uuid).await?)),
         Err(StoreError::WrongState { state, .. }) => {
-            Err(not_in(&format!("cannot expedite task in state {state}")))
+            Err(wrong_state(&format!("cannot expedite task in state {state}")))
         }
         Err(other) => Err(other.into()),
     }
 }
 
-fn not_in(message: &str) -> ApiError {
+fn wrong_state(message: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_ACCEPTABLE, Code::PropertyChangeNotAllowed, message)
 }
 
@@ -266,7 +261,7 @@ pub(super) async fn queued(
     manifests.sort_by_key(|(manifest, _)| manifest.id);
     let catalogue = state.catalogue().await?;
     let names = state.names(&catalogue, manifests.iter().map(|(manifest, _)| manifest.task_id));
-    Ok(request.page_response(manifest_form::of_fleet(&state.store, manifests, &names).await?, next))
+    Ok(request.page_response(manifest_form::for_manifests(&state.store, manifests, &names).await?, next))
 }
 
 /// The result of a batch.
@@ -329,8 +324,17 @@ pub(super) async fn cluster(
     }
 }
 
-/// The manifest in the path, if it belongs to the cluster.
-pub(super) async fn find(
+/// The manifest in the path, if it belongs to the cluster in the path.
+pub(super) async fn find_in_cluster(
+    state: &AdminState,
+    request: &ApiRequest,
+) -> Result<VersionedDocument<Manifest>, ApiError> {
+    let id = cluster(state, request).await?.uuid;
+    find(state, request, |manifest| manifest.cluster == id).await
+}
+
+/// The manifest in the path, if it satisfies the condition.
+async fn find(
     state: &AdminState,
     request: &ApiRequest,
     belongs: impl Fn(&Manifest) -> bool,

@@ -41,7 +41,7 @@ use crate::config::Config;
 use crate::install_catalog::InstallCatalog;
 use crate::metrics::Metrics;
 use crate::server::Deps;
-use crate::wire::ApiError;
+use crate::wire::{ApiError, ApiRequest, ApiResponse, PageRequest};
 
 /// Plans that are computed at the same time; others wait.
 const PLANS_MAX: usize = 2;
@@ -111,9 +111,22 @@ impl AdminState {
     }
 }
 
+/// A page of the history of a piece of work.
+async fn history_page(
+    state: &AdminState,
+    request: &ApiRequest,
+    work: Uuid,
+    page: PageRequest<i64>,
+) -> Result<ApiResponse, ApiError> {
+    let PageRequest { limit, from } = page;
+    let entries = state.store.entries(work, from, limit).await?;
+    let next = entries.last().filter(|_| entries.len() == limit).map(|(number, _)| *number);
+    Ok(request.page_response(entries.into_iter().map(|(_, entry)| entry).collect(), next))
+}
+
 /// Runs a check that computes on a thread of its own, so that it does not delay other requests.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
-    steps::offload_check(move |_| work()).await.ok_or_else(|| ApiError::internal("a check ended early"))
+async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    steps::offload_check(move |_| work()).await.ok_or_else(|| ApiError::internal("a check did not complete"))
 }
 
 /// All routes with their OpenAPI descriptions.

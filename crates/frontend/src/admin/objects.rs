@@ -152,18 +152,18 @@ async fn read(
     unrestricted: bool,
 ) -> Result<Value, ApiError> {
     let link = state.connections.link(cluster).await.map_err(|error| trouble(error.to_string()))?;
-    let (resource, scope) = objects::resolve_kind(&link, kind).await.map_err(|error| told(&error))?;
+    let (resource, scope) = objects::resolve_kind(&link, kind).await.map_err(|error| link_error(&error))?;
     // A namespace does not apply to cluster-scoped objects.
     let namespace = namespace.filter(|_| scope == objects::Scope::Namespaced);
     check(&resource.group, &resource.plural, namespace, unrestricted)?;
     if let Some(name) = name {
         let target = Target { resource, namespace: namespace.map(str::to_owned), name: name.to_owned() };
-        let found = link.get(&target).await.map_err(|error| told(&error))?;
+        let found = link.get(&target).await.map_err(|error| link_error(&error))?;
         let object = found.ok_or_else(|| ApiError::not_found(format!("The cluster has no {target}.")))?;
         return serde_json::to_value(&object).map(plain).map_err(ApiError::internal);
     }
     let found =
-        objects::list(&link, &resource, namespace, OBJECTS_MAX).await.map_err(|error| told(&error))?;
+        objects::list(&link, &resource, namespace, OBJECTS_MAX).await.map_err(|error| link_error(&error))?;
     let items: Result<Vec<Value>, _> = found.objects.iter().map(serde_json::to_value).collect();
     let items: Vec<Value> = items.map_err(ApiError::internal)?.into_iter().map(plain).collect();
     Ok(json!({
@@ -222,7 +222,7 @@ fn plain(mut object: Value) -> Value {
 }
 
 /// The error response for a failed request to a cluster.
-fn told(error: &LinkError) -> ApiError {
+fn link_error(error: &LinkError) -> ApiError {
     let status = match &error.failure {
         Failure::UnknownKind { kind, .. } => {
             return ApiError::invalid_parameter("kind", format!("The cluster has no kind {kind:?}."));

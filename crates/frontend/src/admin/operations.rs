@@ -9,14 +9,14 @@ use steps::engine::Journal;
 use store::{ListOptions, PageToken, WorkView};
 use uuid::Uuid;
 
-use super::AdminState;
 use super::params::{MaybeVersion, Paging};
+use super::{AdminState, history_page};
 use crate::params::ClusterPath;
 use crate::wire::{ApiError, ApiRequest, ApiResponse, LIMIT_DEFAULT, PageRequest};
 
 const NO_OPERATION: &str = "The operation was not found.";
 
-/// Lists the operations of a cluster, in the order of their ids, which is that of their beginning.
+/// Lists the operations of a cluster, in the order of their ids, which is that of their start.
 #[utoipa::path(
     get, path = "/operations", operation_id = "listOperations", tag = "clusters",
     params(ClusterPath, MaybeVersion, Paging),
@@ -50,7 +50,7 @@ fn form(operation: &Operation, work: Option<&WorkView>) -> OperationForm {
     }
 }
 
-/// Lists what happened to an operation, oldest first.
+/// Lists the history of an operation, oldest first.
 #[utoipa::path(
     get, path = "/operations/{operationId}/history", operation_id = "getOperationHistory", tag = "clusters",
     params(ClusterPath, MaybeVersion, Paging, ("operationId" = String, Path, description = "The operation.")),
@@ -60,12 +60,10 @@ pub(super) async fn history(
     State(state): State<AdminState>,
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
-    let PageRequest { limit, from } = request.page::<i64>(LIMIT_DEFAULT)?;
+    let page = request.page(LIMIT_DEFAULT)?;
     let cluster = state.cluster_forms.find(&request.resource_id()?).await?;
     let id = request.uuid("operationId", NO_OPERATION)?;
     let found = state.store.operations().get(id).await?.filter(|read| read.document.cluster == cluster.uuid);
     found.ok_or_else(|| ApiError::not_found(NO_OPERATION))?;
-    let entries = state.store.entries(id, from, limit).await?;
-    let next = entries.last().filter(|_| entries.len() == limit).map(|(number, _)| *number);
-    Ok(request.page_response(entries.into_iter().map(|(_, entry)| entry).collect(), next))
+    history_page(&state, &request, id, page).await
 }

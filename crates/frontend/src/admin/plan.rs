@@ -1,4 +1,4 @@
-//! What will run, and why something does not yet: by the same decisions that the services make.
+//! The plan of future runs, and why a manifest waits; computed by the same code as the services' decisions.
 
 use api::admin::{PlanForm, PlanGrouping, PlanOutcome, WhyForm};
 use api::duration::TimeSpan;
@@ -37,8 +37,7 @@ pub(super) async fn why(
     State(state): State<AdminState>,
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
-    let id = manifests::cluster(&state, &request).await?.uuid;
-    let manifest = manifests::find(&state, &request, |manifest| manifest.cluster == id).await?;
+    let manifest = manifests::find_in_cluster(&state, &request).await?;
     let catalogue = state.catalogue().await?;
     let found = planning::explain(&state.store, &catalogue, manifest.uuid, state.clock.now()).await?;
     found.map(|why| ApiResponse::ok(&why)).ok_or_else(|| ApiError::not_found(manifests::NO_MANIFEST))
@@ -105,24 +104,24 @@ async fn computed(
             None => Ok::<_, StoreError>(None),
         }
     };
-    let page = while_awaited(state.planning.clone(), work).await??;
+    let page = run_while_requested(state.planning.clone(), work).await??;
     page.ok_or_else(|| ApiError::internal("a plan was given up though somebody waits for it"))
 }
 
 /// Runs work that occupies a core for seconds on a blocking thread, a few at a time. Dropping this future cancels the token of the
 /// work. The permit is released when the work has stopped, not when its request is dropped.
-async fn while_awaited<T: Send + 'static>(
+async fn run_while_requested<T: Send + 'static>(
     permits: Arc<Semaphore>,
     work: impl FnOnce(&CancellationToken) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     let permit = permits.acquire_owned().await.map_err(ApiError::internal)?;
     let stop = CancellationToken::new();
-    let _stops_with_us = stop.clone().drop_guard();
-    let working = tokio::task::spawn_blocking(move || {
+    let _stop_on_drop = stop.clone().drop_guard();
+    let task = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         work(&stop)
     });
-    working.await.map_err(ApiError::internal)
+    task.await.map_err(ApiError::internal)
 }
 
 fn outcome(request: &ApiRequest) -> Result<Option<PlanOutcome>, ApiError> {
@@ -208,40 +207,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_read_back_as_written_and_nonsense_is_none() {
-        let place = PlanCursor { skip: 7, now: Timestamp::from_second(1_790_000_000).unwrap() };
-        assert_eq!(place.to_string().parse(), Ok(place));
-        for nonsense in ["", "7", "-1-5", "7-", "x-1", "7-99999999999999999999", "7-9223372036854775807"] {
-            assert_eq!(nonsense.parse::<PlanCursor>(), Err(()), "{nonsense}");
+    fn a_cursor_is_parsed_as_written_and_invalid_text_is_rejected() {
+        let cursor = PlanCursor { skip: 7, now: Timestamp::from_second(1_790_000_000).unwrap() };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        for invalid in ["", "7", "-1-5", "7-", "x-1", "7-99999999999999999999", "7-9223372036854775807"] {
+            assert_eq!(invalid.parse::<PlanCursor>(), Err(()), "{invalid}");
         }
     }
 
     #[tokio::test]
     async fn work_of_a_dropped_request_is_cancelled_and_holds_its_permit_until_it_stops() {
         let permits = Arc::new(Semaphore::new(1));
-        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (start, has_started) = tokio::sync::oneshot::channel();
         let (end, may_end) = std::sync::mpsc::channel::<()>();
         let (stopped, was_stopped) = tokio::sync::oneshot::channel();
         let work = move |stop: &CancellationToken| {
-            begun.send(()).unwrap();
+            start.send(()).unwrap();
             may_end.recv().unwrap();
             stopped.send(stop.is_cancelled()).unwrap();
         };
-        let mut asked = tokio::task::JoinSet::new();
-        asked.spawn(while_awaited(permits.clone(), work));
-        has_begun.await.unwrap();
-        asked.abort_all();
-        assert!(asked.join_next().await.unwrap().is_err_and(|error| error.is_cancelled()));
+        let mut requests = tokio::task::JoinSet::new();
+        requests.spawn(run_while_requested(permits.clone(), work));
+        has_started.await.unwrap();
+        requests.abort_all();
+        assert!(requests.join_next().await.unwrap().is_err_and(|error| error.is_cancelled()));
         assert_eq!(permits.available_permits(), 0, "it still computes");
         end.send(()).unwrap();
-        assert!(was_stopped.await.unwrap(), "it was told to stop");
+        assert!(was_stopped.await.unwrap(), "it was cancelled");
         drop(permits.acquire().await.unwrap());
     }
 
     #[tokio::test]
     async fn work_of_an_open_request_is_not_cancelled() {
         let permits = Arc::new(Semaphore::new(1));
-        let stopped = while_awaited(permits, CancellationToken::is_cancelled).await.unwrap();
+        let stopped = run_while_requested(permits, CancellationToken::is_cancelled).await.unwrap();
         assert!(!stopped);
     }
 }

@@ -1,4 +1,4 @@
-//! Reads from the store what the decisions of `planner` are made from.
+//! Reads the facts for the decisions of `planner` from the store.
 
 use api::admin::WhyForm;
 use api::doc::{Cluster, Document, Manifest, Schedule, Subscription, TaskStats};

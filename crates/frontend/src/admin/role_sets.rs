@@ -91,7 +91,7 @@ fn form(set: &RoleSet) -> RoleSetForm {
 )]
 pub(super) async fn list(State(state): State<AdminState>, _: ApiRequest) -> Result<ApiResponse, ApiError> {
     state.install_catalog.load().await?;
-    let value = state.install_catalog.now().role_sets.iter().map(form).collect();
+    let value = state.install_catalog.current().role_sets.iter().map(form).collect();
     Ok(ApiResponse::ok(&RoleSetList { value }))
 }
 

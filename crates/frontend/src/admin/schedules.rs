@@ -15,7 +15,7 @@ use store::{ListOptions, PageToken, PendingManifests, Reader, StoreError, Versio
 use uuid::Uuid;
 
 use super::params::{Paging, Reason, Version};
-use super::{AdminState, aside, members};
+use super::{AdminState, members, offload};
 use crate::params::IfMatch;
 use crate::wire::{
     ApiError, ApiRequest, ApiResponse, Code, LIMIT_DEFAULT, PageRequest, WRITE_ATTEMPTS_MAX, as_sentence,
@@ -140,7 +140,7 @@ async fn checked(
     stored: Option<&Schedule>,
 ) -> Result<Schedule, ApiError> {
     let (form, catalogue, stored) = (form.clone(), catalogue.clone(), stored.cloned());
-    let checked = aside(move || {
+    let checked = offload(move || {
         let task = |text: &str, parameters: &Map<String, Value>| {
             let Some(task) = catalogue.find(text) else {
                 return Err(schedule::ScheduleError::invalid(

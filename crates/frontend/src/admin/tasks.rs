@@ -10,7 +10,7 @@ use store::{ListOptions, StoreError, VersionedDocument};
 use uuid::Uuid;
 
 use super::params::{Paging, Reason, Version};
-use super::{AdminState, aside};
+use super::{AdminState, offload};
 use crate::params::IfMatch;
 use crate::wire::{
     ApiError, ApiRequest, ApiResponse, Code, LIMIT_DEFAULT, Media, PageRequest, WRITE_ATTEMPTS_MAX,
@@ -88,7 +88,7 @@ pub(super) async fn put(
     }
     let by = request.by(form.reason.take().as_deref())?;
     form.id = Some(id);
-    let wanted = aside(move || planner::task::check(&form)).await?.map_err(refused)?.with_id(id);
+    let wanted = offload(move || planner::task::check(&form)).await?.map_err(refused)?.with_id(id);
     if let Some(other) = Catalogue::builtin().find(wanted.name()) {
         let message = format!("A built-in task is called {}; choose another name.", other.name());
         return Err(ApiError::invalid_parameter("name", message));

@@ -12,7 +12,7 @@ use super::{AdminState, forms};
 use crate::wire::{ApiError, ApiRequest, ApiResponse};
 
 /// Default length of the timeline.
-const LOOK_BACK: SignedDuration = SignedDuration::from_hours(24);
+const DEFAULT_PERIOD: SignedDuration = SignedDuration::from_hours(24);
 
 /// Default and maximum number of runs.
 const RUNS: usize = 1_000;
@@ -34,22 +34,22 @@ pub(super) async fn timeline(
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
     let now = state.clock.now();
-    let moment = |name: &'static str, fallback: Timestamp| match request.query.get(name)? {
+    let time = |name: &'static str, fallback: Timestamp| match request.query.get(name)? {
         None => Ok(fallback),
-        Some(text) => text
-            .parse::<Timestamp>()
-            .map_err(|_| ApiError::invalid_parameter(name, "The time must be as in 2026-01-31T12:00:00Z.")),
+        Some(text) => text.parse::<Timestamp>().map_err(|_| {
+            ApiError::invalid_parameter(name, "The time must have the form 2026-01-31T12:00:00Z.")
+        }),
     };
-    let to = moment("to", now)?;
-    let from = moment("from", to.checked_sub(LOOK_BACK).unwrap_or(to))?;
+    let to = time("to", now)?;
+    let from = time("from", to.checked_sub(DEFAULT_PERIOD).unwrap_or(to))?;
     if from >= to {
-        return Err(ApiError::invalid_parameter("from", "The beginning must be before the end."));
+        return Err(ApiError::invalid_parameter("from", "The start must be before the end."));
     }
     let limit = request.page_within::<i64>(RUNS, RUNS_MAX)?.limit;
     let mut works = state.store.running(WorkKind::Manifest, store::PAGE_MAX).await?;
     works.retain(|work| work.started.is_some_and(|at| at < to));
-    let room = (limit + 1).saturating_sub(works.len()).max(1);
-    works.extend(state.store.finished(WorkKind::Manifest, from, to, room).await?);
+    let remaining = (limit + 1).saturating_sub(works.len()).max(1);
+    works.extend(state.store.finished(WorkKind::Manifest, from, to, remaining).await?);
     let is_cut = works.len() > limit;
     works.truncate(limit);
     let documents = state.store.get_many(works.iter().map(|work| work.id).collect()).await?;

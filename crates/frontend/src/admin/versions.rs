@@ -65,7 +65,7 @@ fn form(version: &Version) -> VersionForm {
 )]
 pub(super) async fn list(State(state): State<AdminState>, _: ApiRequest) -> Result<ApiResponse, ApiError> {
     state.install_catalog.load().await?;
-    let value = state.install_catalog.now().versions.iter().map(form).collect();
+    let value = state.install_catalog.current().versions.iter().map(form).collect();
     Ok(ApiResponse::ok(&VersionList { value }))
 }
 

@@ -101,12 +101,12 @@ async fn check_cloud(
 ) -> Result<(), ApiError> {
     let infrastructure = cloud.infrastructure.as_ref();
     // A check whose query fails is left to the backend; the others are still made.
-    if let Some(sizes) = answered("the sizes", infrastructure.sizes(subscription, location).await) {
+    if let Some(sizes) = query_result("the sizes", infrastructure.sizes(subscription, location).await) {
         refuse(unavailable_size(&sizes, pools, location))?;
     }
     if pools.iter().any(|pool| pool.is_encrypted)
         && let Some(feature) =
-            answered("a feature", infrastructure.feature(subscription, ENCRYPTION_FEATURE).await)
+            query_result("a feature", infrastructure.feature(subscription, ENCRYPTION_FEATURE).await)
     {
         match feature {
             Some(true) => {}
@@ -114,10 +114,10 @@ async fn check_cloud(
             None => return Err(ApiError::internal(format!("the feature {ENCRYPTION_FEATURE} has no state"))),
         }
     }
-    if let Some(usages) = answered("the quotas", infrastructure.usages(subscription, location).await) {
+    if let Some(usages) = query_result("the quotas", infrastructure.usages(subscription, location).await) {
         refuse(exceeded_quota(&usages, pools, outbound_ips(draft)))?;
     }
-    if let Some(providers) = answered("the providers", infrastructure.providers(subscription).await) {
+    if let Some(providers) = query_result("the providers", infrastructure.providers(subscription).await) {
         refuse(unregistered_provider(&providers))?;
     }
     check_subnets(infrastructure, draft).await?;
@@ -125,7 +125,7 @@ async fn check_cloud(
 }
 
 /// The result of a query. An error of the cloud is logged, and its check is left to the backend.
-fn answered<T>(what: &str, outcome: Result<T, CloudError>) -> Option<T> {
+fn query_result<T>(what: &str, outcome: Result<T, CloudError>) -> Option<T> {
     outcome
         .inspect_err(|error| {
             let cause: &dyn std::error::Error = error;
@@ -151,12 +151,12 @@ fn subnets(draft: &Draft<'_>) -> Vec<(ResourceId, String)> {
 /// Checks that the subnets exist.
 async fn check_subnets(cloud: &dyn Infrastructure, draft: &Draft<'_>) -> Result<(), ApiError> {
     for (id, target) in subnets(draft) {
-        let Some(None) = answered("a subnet", cloud.get(&id).await) else { continue };
+        let Some(None) = query_result("a subnet", cloud.get(&id).await) else { continue };
         let refused =
             |code, message| Err(ApiError::new(StatusCode::BAD_REQUEST, code, message).with_target(target));
         let network = id.parent();
         return match network {
-            Some(network) if matches!(answered("a network", cloud.get(&network).await), Some(None)) => {
+            Some(network) if matches!(query_result("a network", cloud.get(&network).await), Some(None)) => {
                 let message = format!("The provided virtual network '{network}' could not be found.");
                 refused(Code::InvalidLinkedVNet, message)
             }
@@ -229,7 +229,7 @@ async fn missing(
             Ok(answers) => answers.into_iter().filter(|it| !it.allowed).map(|it| it.action).collect(),
             Err(CloudError::Denied { action, .. }) => vec![action],
             other => {
-                answered("the rights", other);
+                query_result("the rights", other);
                 return Vec::new();
             }
         };

@@ -28,7 +28,7 @@ pub(super) async fn list_credentials(
     State(state): State<ArmState>,
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
-    let cluster = admitted(&state, &request, "cluster.listCredentials").await?;
+    let cluster = audited_cluster(&state, &request, "cluster.listCredentials").await?;
     let password = state.reader().secret(cluster, KUBEADMIN_PASSWORD).await?;
     let text = password.map(|secret| HiddenText::new(String::from_utf8_lossy(secret.expose())));
     Ok(ApiResponse::ok(&Credentials { kubeadmin_username: "kubeadmin".to_owned(), kubeadmin_password: text }))
@@ -48,14 +48,14 @@ pub(super) async fn list_admin_credentials(
     State(state): State<ArmState>,
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
-    let cluster = admitted(&state, &request, "cluster.listAdminCredentials").await?;
+    let cluster = audited_cluster(&state, &request, "cluster.listAdminCredentials").await?;
     let kubeconfig = state.reader().secret(cluster, CUSTOMER_KUBECONFIG).await?;
     let text = kubeconfig.map(|secret| HiddenText::new(STANDARD.encode(secret.expose())));
     Ok(ApiResponse::ok(&AdminKubeconfig { kubeconfig: text }))
 }
 
 /// The cluster, if its credentials may be shown now. The audit record is written before they are shown.
-async fn admitted(state: &ArmState, request: &ApiRequest, action: &str) -> Result<Uuid, ApiError> {
+async fn audited_cluster(state: &ArmState, request: &ApiRequest, action: &str) -> Result<Uuid, ApiError> {
     let id = request.resource_id()?;
     request.check_media()?;
     version(request)?;

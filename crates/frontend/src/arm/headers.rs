@@ -20,7 +20,7 @@ fn text<'a>(request: &'a ApiRequest, name: &HeaderName) -> Option<&'a str> {
 }
 
 /// The system data of a request; empty when the header is absent or invalid.
-fn told(request: &ApiRequest) -> SystemDataForm {
+fn parse_system_data(request: &ApiRequest) -> SystemDataForm {
     let Some(value) = request.headers().get(&SYSTEM_DATA) else { return SystemDataForm::default() };
     // Parsed as an object first: serde would also accept an array of the members.
     let read = serde_json::from_slice::<Map<String, Value>>(value.as_bytes());
@@ -31,19 +31,19 @@ fn told(request: &ApiRequest) -> SystemDataForm {
 }
 
 /// Updates the stored system data with the values of the header that are not empty.
-pub(super) fn lay_system_data(request: &ApiRequest, known: &mut SystemData) {
-    let told = told(request);
-    let word = |field: &mut Option<String>, said: Option<String>| {
-        if let Some(said) = said.filter(|it| !it.is_empty()) {
-            *field = Some(said);
+pub(super) fn update_system_data(request: &ApiRequest, stored: &mut SystemData) {
+    let sent = parse_system_data(request);
+    let update = |field: &mut Option<String>, value: Option<String>| {
+        if let Some(value) = value.filter(|it| !it.is_empty()) {
+            *field = Some(value);
         }
     };
-    word(&mut known.created_by, told.created_by);
-    word(&mut known.created_by_type, told.created_by_type);
-    word(&mut known.last_modified_by, told.last_modified_by);
-    word(&mut known.last_modified_by_type, told.last_modified_by_type);
-    known.created_at = told.created_at.or(known.created_at);
-    known.last_modified_at = told.last_modified_at.or(known.last_modified_at);
+    update(&mut stored.created_by, sent.created_by);
+    update(&mut stored.created_by_type, sent.created_by_type);
+    update(&mut stored.last_modified_by, sent.last_modified_by);
+    update(&mut stored.last_modified_by_type, sent.last_modified_by_type);
+    stored.created_at = sent.created_at.or(stored.created_at);
+    stored.last_modified_at = sent.last_modified_at.or(stored.last_modified_at);
 }
 
 /// The URL for credentials of a cluster's managed identity, and its tenant.
@@ -53,7 +53,7 @@ pub(super) struct IdentityHeaders<'a> {
 }
 
 impl<'a> IdentityHeaders<'a> {
-    pub(super) fn of(request: &'a ApiRequest) -> IdentityHeaders<'a> {
+    pub(super) fn from_request(request: &'a ApiRequest) -> IdentityHeaders<'a> {
         IdentityHeaders { url: text(request, &IDENTITY_URL), tenant: text(request, &HOME_TENANT) }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Version {
     api_version: CustomerVersion,
 }
 
-/// Which subscription.
+/// The subscription.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct SubscriptionPath {
@@ -32,7 +32,7 @@ pub(super) struct SubscriptionPath {
     subscription_id: String,
 }
 
-/// Which resource group.
+/// The resource group.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct GroupPath {

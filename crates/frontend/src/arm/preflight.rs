@@ -101,7 +101,7 @@ async fn one(
 
 /// The validation of a PUT that creates this cluster, in the same order.
 fn creation(state: &ArmState, version: ApiVersion, id: &ResourceId, body: Value) -> Result<(), Wrong> {
-    let known = state.install_catalog.now();
+    let known = state.install_catalog.current();
     let external = version.read(write::with_default_version(body, &known))?;
     let draft = external.draft();
     validate(&draft, &state.ground(&id.spelled, None))?;
@@ -130,5 +130,5 @@ fn change(
     lay_over(&draft, &mut cluster);
     let Some(spec) = cluster.provisioned.as_deref().map(|it| &it.spec) else { return Ok(()) };
     let running = stored.installed_version().unwrap_or_default();
-    match_roles(&spec.identity, running, &state.install_catalog.now().role_sets)
+    match_roles(&spec.identity, running, &state.install_catalog.current().role_sets)
 }

@@ -54,7 +54,7 @@ pub(super) async fn list(
 ) -> Result<ApiResponse, ApiError> {
     check_version(&request)?;
     let value: Vec<RoleSetForm> =
-        state.install_catalog.now().role_sets.iter().map(|set| form(&request, set)).collect();
+        state.install_catalog.current().role_sets.iter().map(|set| form(&request, set)).collect();
     Ok(ApiResponse::ok(&ArmPage { value, next_link: None }))
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn show(
 ) -> Result<ApiResponse, ApiError> {
     check_version(&request)?;
     let wanted = request.path_param("openShiftMinorVersion");
-    let known = state.install_catalog.now();
+    let known = state.install_catalog.current();
     let found = known.role_sets.iter().find(|set| set.openshift_version == wanted).ok_or_else(|| {
         let message = format!("The role set of version '{wanted}' was not found.");
         ApiError::new(StatusCode::NOT_FOUND, Code::ResourceNotFound, message)

@@ -19,9 +19,9 @@ pub(super) enum ClusterAction {
 }
 
 /// Whether a subscription in this state allows the action; none is a subscription that was never registered.
-pub(super) fn subscription_allows(state: Option<SubscriptionState>, deed: ClusterAction) -> bool {
+pub(super) fn subscription_allows(state: Option<SubscriptionState>, action: ClusterAction) -> bool {
     use SubscriptionState as S;
-    match (state, deed) {
+    match (state, action) {
         (Some(S::Registered), _) | (Some(S::Warned | S::Suspended), ClusterAction::Delete) => true,
         (Some(S::Warned | S::Suspended), ClusterAction::Write | ClusterAction::Credentials)
         | (None | Some(S::Unregistered | S::Deleted), _) => false,
@@ -32,16 +32,16 @@ pub(super) fn subscription_allows(state: Option<SubscriptionState>, deed: Cluste
 pub(super) async fn check_subscription(
     state: &ArmState,
     subscription: &str,
-    deed: ClusterAction,
+    action: ClusterAction,
 ) -> Result<VersionedDocument<Subscription>, ApiError> {
     let path = format!("/subscriptions/{}", subscription.to_ascii_lowercase());
     let found = state.store.subscriptions().find(&path).await?;
     let state = found.as_ref().map(|it| it.document.state);
-    if let Some(read) = found.filter(|_| subscription_allows(state, deed)) {
+    if let Some(read) = found.filter(|_| subscription_allows(state, action)) {
         return Ok(read);
     }
-    let word = state.map_or_else(|| "Unregistered".to_owned(), |state| format!("{state:?}"));
-    let message = format!("Request is not allowed in subscription in state '{word}'.");
+    let name = state.map_or_else(|| "Unregistered".to_owned(), |state| format!("{state:?}"));
+    let message = format!("Request is not allowed in subscription in state '{name}'.");
     Err(ApiError::new(StatusCode::BAD_REQUEST, Code::InvalidSubscriptionState, message))
 }
 
@@ -49,11 +49,11 @@ pub(super) async fn check_subscription(
 pub(super) fn state_allows(
     state: ProvisioningState,
     failed: Option<ProvisioningState>,
-    deed: ClusterAction,
+    action: ClusterAction,
 ) -> bool {
     use ProvisioningState as S;
     let never_ran = matches!(failed, Some(S::Creating | S::Deleting));
-    match (state, deed) {
+    match (state, action) {
         (S::Succeeded, _) | (S::Failed, ClusterAction::Delete) => true,
         (S::Failed, ClusterAction::Write | ClusterAction::Credentials) => !never_ran,
         (S::Updating | S::AdminUpdating, ClusterAction::Credentials) => true,
@@ -62,23 +62,23 @@ pub(super) fn state_allows(
 }
 
 /// Checks that the cluster's state allows the action.
-pub(super) fn check_state(cluster: &Cluster, deed: ClusterAction) -> Result<(), ApiError> {
-    let refused =
+pub(super) fn check_state(cluster: &Cluster, action: ClusterAction) -> Result<(), ApiError> {
+    let rejected =
         |message: String| Err(ApiError::new(StatusCode::BAD_REQUEST, Code::RequestNotAllowed, message));
     if cluster.imported || cluster.provisioned.is_none() {
-        return refused(
-            "Request is not allowed: the cluster was imported and is not made by this service.".to_owned(),
+        return rejected(
+            "Request is not allowed: the cluster was imported; this service did not create it.".to_owned(),
         );
     }
-    if state_allows(cluster.provisioning_state, cluster.failed_provisioning_state, deed) {
+    if state_allows(cluster.provisioning_state, cluster.failed_provisioning_state, action) {
         return Ok(());
     }
     match (cluster.provisioning_state, cluster.failed_provisioning_state) {
-        (ProvisioningState::Failed, Some(failed)) => refused(format!(
+        (ProvisioningState::Failed, Some(failed)) => rejected(format!(
             "Request is not allowed on cluster whose {} failed. Delete the cluster.",
             if failed == ProvisioningState::Creating { "creation" } else { "deletion" }
         )),
-        (state, _) => refused(format!("Request is not allowed in provisioningState '{state:?}'.")),
+        (state, _) => rejected(format!("Request is not allowed in provisioningState '{state:?}'.")),
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
         use SubscriptionState as S;
         let check = |state: Option<S>, expect: [bool; 3]| {
             let found = [ClusterAction::Write, ClusterAction::Delete, ClusterAction::Credentials]
-                .map(|deed| subscription_allows(state, deed));
+                .map(|action| subscription_allows(state, action));
             assert_eq!(found, expect, "{state:?}");
         };
         check(None, [false, false, false]);
@@ -107,7 +107,7 @@ mod tests {
         use ProvisioningState as S;
         let check = |state: S, failed: Option<S>, expect: [bool; 3]| {
             let found = [ClusterAction::Write, ClusterAction::Delete, ClusterAction::Credentials]
-                .map(|deed| state_allows(state, failed, deed));
+                .map(|action| state_allows(state, failed, action));
             assert_eq!(found, expect, "{state:?} {failed:?}");
         };
         check(S::Creating, None, [false, false, false]);

@@ -32,7 +32,7 @@ pub(super) async fn list(
     request: ApiRequest,
 ) -> Result<ApiResponse, ApiError> {
     version(&request)?;
-    let known = state.install_catalog.now();
+    let known = state.install_catalog.current();
     let value = known.enabled().map(|it| form(&request, &it.version)).collect();
     Ok(ApiResponse::ok(&ArmPage::<OpenShiftVersion> { value, next_link: None }))
 }
@@ -50,7 +50,7 @@ pub(super) async fn show(
 ) -> Result<ApiResponse, ApiError> {
     version(&request)?;
     let wanted = request.path_param("openShiftVersion");
-    let known = state.install_catalog.now();
+    let known = state.install_catalog.current();
     let found = known.enabled().find(|it| it.version.eq_ignore_ascii_case(wanted));
     let found = found.ok_or_else(|| {
         let message = format!("The version '{wanted}' was not found.");

@@ -21,7 +21,7 @@ use serde_json::Value;
 use store::{Etag, Secrets, StoreError, VersionedDocument};
 use uuid::Uuid;
 
-use super::headers::{IdentityHeaders, lay_system_data};
+use super::headers::{IdentityHeaders, update_system_data};
 use super::params::Version;
 use super::state_rules::{ClusterAction, check_state, check_subscription};
 use super::{ArmState, BUILD, cloud_checks, clusters, is_admin, link, operations, retry_delay, version};
@@ -159,7 +159,7 @@ async fn create(
     id: &ResourceId,
     subscription: &VersionedDocument<Subscription>,
 ) -> Result<Response, WriteError> {
-    let known = state.install_catalog.now();
+    let known = state.install_catalog.current();
     let body = with_default_version(request.object()?, &known);
     if lacks_version(&body) {
         let why = "no version is the default, and a request names none; set one by PUT /admin/versions";
@@ -176,7 +176,7 @@ async fn create(
     let provisioned = cluster.provisioned.as_deref_mut().ok_or_else(no_properties)?;
     let zone = domain::zone_in(&cluster.location, state.settings.zone.as_deref());
     provisioned.managed_domain = domain::managed(&provisioned.spec.domain, &zone);
-    lay_system_data(request, &mut provisioned.system_data);
+    update_system_data(request, &mut provisioned.system_data);
     BUILD.clone_into(&mut provisioned.created_by);
     BUILD.clone_into(&mut provisioned.provisioned_by);
     provisioned.bucket = Uuid::new_v4().as_bytes()[0];
@@ -267,10 +267,10 @@ async fn update(
     let provisioned = cluster.provisioned.as_deref_mut().ok_or_else(no_properties)?;
     // Responses show the running version; the requested version stays unchanged.
     provisioned.spec.version = installed.unwrap_or_default();
-    lay_system_data(request, &mut provisioned.system_data);
+    update_system_data(request, &mut provisioned.system_data);
     identify(request, &mut provisioned.spec.identity, manner)?;
     let running = provisioned.record.running_version.as_deref().unwrap_or(&provisioned.spec.version);
-    match_roles(&provisioned.spec.identity, running, &state.install_catalog.now().role_sets)?;
+    match_roles(&provisioned.spec.identity, running, &state.install_catalog.current().role_sets)?;
     let secrets = secrets(&draft);
     let operation = operations::start(state, request, &mut cluster, read.uuid, id, Verb::Update);
     let by = request.by(Some(""))?;
@@ -329,7 +329,7 @@ fn sent_pull_secret<'a>(draft: &Draft<'a>) -> Option<&'a str> {
 /// Stores the URL and tenant of a managed identity from the headers.
 fn identify(request: &ApiRequest, identity: &mut Identity, manner: WriteMode) -> Result<(), ApiError> {
     let Identity::Workload { tenant_id, identity_url, .. } = identity else { return Ok(()) };
-    let headers = IdentityHeaders::of(request);
+    let headers = IdentityHeaders::from_request(request);
     if manner == WriteMode::Replace {
         headers.required()?;
     }

@@ -237,12 +237,12 @@ impl IntoResponse for ApiError {
         if let Some(cause) = &self.cause {
             tracing::error!(error = &**cause as &dyn Error, "Request failed: {cause}");
         }
-        let told = LoggedError { code: self.code.as_str(), message: self.message.clone() };
+        let logged = LoggedError { code: self.code.as_str(), message: self.message.clone() };
         let body =
             ErrorBody { code: self.code.as_str().to_owned(), message: self.message, target: self.target };
         let mut response =
             ApiResponse::with_status(self.status, &ErrorEnvelope { error: body }).into_response();
-        response.extensions_mut().insert(told);
+        response.extensions_mut().insert(logged);
         if self.status == StatusCode::SERVICE_UNAVAILABLE || self.status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         }
