@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::fixture::{House, TASK, admin, kubeconfig, manifest, manifests, task};
+use crate::fixture::{TASK, TestServer, admin, kubeconfig, manifest, manifests, task};
 
 /// One bad request.
 struct Case {
@@ -352,15 +352,15 @@ fn cases() -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn bad_input_is_refused_with_status_code_and_target_and_nothing_is_stored() {
-    let house = House::open().await;
-    house.furnish("one").await;
-    let place = house.store.feed_end().await.unwrap();
+async fn bad_input_is_rejected_with_status_code_and_target_and_nothing_is_stored() {
+    let server = TestServer::open().await;
+    server.prepare("one").await;
+    let place = server.store.feed_end().await.unwrap();
     let mut wrong = Vec::new();
     for case in cases() {
-        let reply = house.ask(case.method, &case.path, &[], Some(case.body)).await;
+        let reply = server.send(case.method, &case.path, &[], Some(case.body)).await;
         let expect = (case.status, case.code.to_owned(), case.target.to_owned());
-        if reply.refusal() != expect {
+        if reply.error() != expect {
             wrong.push(format!("{}: expected {expect:?}, found {}", case.what, reply.text));
         }
         let message = reply.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
@@ -369,15 +369,15 @@ async fn bad_input_is_refused_with_status_code_and_target_and_nothing_is_stored(
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(house.store.feed_end().await.unwrap(), place, "something was stored");
-    house.close().await;
+    assert_eq!(server.store.feed_end().await.unwrap(), place, "something was stored");
+    server.close().await;
 }
 
 #[tokio::test]
-async fn yaml_that_grows_without_end_is_refused() {
-    let house = House::open().await;
+async fn yaml_that_expands_without_limit_is_rejected() {
+    let server = TestServer::open().await;
     let path = format!("/admin/maintenancetasks/{TASK}?api-version=admin");
-    let place = house.store.feed_end().await.unwrap();
+    let place = server.store.feed_end().await.unwrap();
     let mut bomb = "name: a\ntitle: a\nx0: &x0 [a,a,a,a,a,a,a,a,a,a]\n".to_owned();
     for level in 1..10 {
         let below = format!("*x{},", level - 1).repeat(10);
@@ -385,17 +385,17 @@ async fn yaml_that_grows_without_end_is_refused() {
     }
     for body in [bomb.as_str(), "name: &a [*a]\n", "a: 1\na: 2\n", ": : :", "", "- a\n", "\u{feff}null"] {
         let headers = [("content-type", "application/yaml")];
-        let reply = house.ask(Method::PUT, &path, &headers, Some(body.to_owned().into())).await;
-        assert_eq!(reply.refusal().0, 400, "{body:.60}");
+        let reply = server.send(Method::PUT, &path, &headers, Some(body.to_owned().into())).await;
+        assert_eq!(reply.error().0, 400, "{body:.60}");
     }
-    assert_eq!(house.store.feed_end().await.unwrap(), place);
-    house.close().await;
+    assert_eq!(server.store.feed_end().await.unwrap(), place);
+    server.close().await;
 }
 
 #[tokio::test]
-async fn bad_pages_are_refused() {
-    let house = House::open().await;
-    house.furnish("one").await;
+async fn bad_pages_are_rejected() {
+    let server = TestServer::open().await;
+    server.prepare("one").await;
     let paths = [
         manifests("one"),
         manifest("one", "x/history"),
@@ -413,9 +413,9 @@ async fn bad_pages_are_refused() {
             ("$skipToken=nonsense", "$skipToken"),
             ("%24skipToken=%00", "$skipToken"),
         ] {
-            let found = house.get(&format!("{path}&{query}")).await.refusal();
+            let found = server.get(&format!("{path}&{query}")).await.error();
             assert_eq!(found, (400, "InvalidParameter".to_owned(), target.to_owned()), "{path} {query}");
         }
     }
-    house.close().await;
+    server.close().await;
 }

@@ -1,4 +1,4 @@
-//! The description of the API, and that the API is as it describes: schemathesis asks everything that it allows.
+//! The OpenAPI document, and the conformance of the API to it, checked by schemathesis.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,16 +9,16 @@ use testkit::{prerequisites, schemathesis};
 use tokio::process::Command;
 
 use crate::arm;
-use crate::fixture::{House, SUBSCRIPTION, TASK};
+use crate::fixture::{SUBSCRIPTION, TASK, TestServer};
 
-/// What every answer must be: no error of ours, and as described in status, type and shape.
+/// Checks of every response: no server error, and the documented status, type and schema.
 const CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 
 #[tokio::test]
-async fn the_description_names_every_route_and_every_refusal() {
-    let house = House::open().await;
-    let reply = house.get("/openapi.json").await.expect(200);
+async fn the_openapi_document_has_every_route_and_every_error() {
+    let server = TestServer::open().await;
+    let reply = server.get("/openapi.json").await.expect(200);
     assert_eq!(reply.header("content-type"), "application/json");
     let document = reply.json();
     assert!(document["components"]["securitySchemes"]["certificate"].is_object());
@@ -47,10 +47,10 @@ async fn the_description_names_every_route_and_every_refusal() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), count, "operation ids are unique");
-    house.close().await;
+    server.close().await;
 }
 
-/// The description with the ids of things that are there, so that not everything is "not found".
+/// The document with ids of existing objects, so that not every response is "not found".
 fn with_real_ids(mut document: Value, clusters: &Value) -> Value {
     let mut known = json!({
         "task": [TASK, "wait-a-moment", "8f1d0a52-7a53-4a6b-9a0e-3a4f7a3b2c13"],
@@ -77,18 +77,18 @@ fn with_real_ids(mut document: Value, clusters: &Value) -> Value {
     document
 }
 
-async fn run(program: &Path, house: &House, document: &Path, examples: u32) {
-    // One worker: with more, Python's own parser stumbles over its threads now and then.
-    // Event streams do not end, so that no answer of theirs is ever complete.
+async fn run(program: &Path, server: &TestServer, document: &Path, examples: u32) {
+    // One worker: with more, Python's parser fails occasionally.
+    // Event streams do not end, so that their responses are never complete.
     let output = Command::new(program)
-        .args(["run", "--url", &house.url, "--checks", CHECKS, "--exclude-path", "/admin/events"])
-        // Of these clusters none answers, and what a server says then is an error of the server, as it should be.
+        .args(["run", "--url", &server.url, "--checks", CHECKS, "--exclude-path", "/admin/events"])
+        // None of these clusters is reachable, for which a server error is correct.
         .args(["--exclude-path-regex", "/kubernetesobjects$"])
         .args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples.to_string()])
         .args(["--seed", "7", "--request-timeout", "20", "--suppress-health-check", "all", "--no-color"])
         .args(["--max-failures", "20", "--workers", "1", "--warnings", "off"])
         .arg(document)
-        // It leaves notes where it runs.
+        // It writes files into its working directory.
         .current_dir(document.parent().unwrap())
         .stdin(Stdio::null())
         .kill_on_drop(true)
@@ -103,30 +103,30 @@ async fn run(program: &Path, house: &House, document: &Path, examples: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn schemathesis_finds_no_server_error_and_no_answer_that_is_not_described() {
+async fn schemathesis_finds_no_server_error_and_no_undocumented_response() {
     let Some(program) = schemathesis::find() else {
         return prerequisites::skip(prerequisites::SCHEMATHESIS, schemathesis::MISSING);
     };
-    let house = House::open().await;
-    house.furnish("one").await;
-    house.furnish("two").await;
-    // A subscription that may do everything, so that bodies are looked at.
-    let told = json!({"state": "Registered"});
-    house.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &told).await.expect(201);
-    frontend::seed_defaults(&house.store, &store::AuditContext::service("test")).await.unwrap();
-    let manifest = house.order("one", json!({})).await.to_string();
-    // Clusters that we made: one is there, and one is being created.
-    house.register().await;
+    let server = TestServer::open().await;
+    server.prepare("one").await;
+    server.prepare("two").await;
+    // A registered subscription, so that bodies are validated.
+    let subscription = json!({"state": "Registered"});
+    server.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &subscription).await.expect(201);
+    frontend::seed_defaults(&server.store, &store::AuditContext::service("test")).await.unwrap();
+    let manifest = server.request_task("one", json!({})).await.to_string();
+    // Provisioned clusters: one that succeeded, and one that is being created.
+    server.register().await;
     for name in ["ours", "making"] {
-        house.put(&arm::at(name, arm::NEW), &arm::body(name)).await.expect(201);
+        server.put(&arm::at(name, arm::NEW), &arm::body(name)).await.expect(201);
     }
-    let operation = house.cluster("ours").await.operation.unwrap().to_string();
-    house.settle("ours", ProvisioningState::Succeeded, None).await;
+    let operation = server.cluster("ours").await.operation.unwrap().to_string();
+    server.settle("ours", ProvisioningState::Succeeded, None).await;
     let place = tempfile::tempdir().unwrap();
-    let document = house.get("/openapi.json").await.expect(200).json();
+    let document = server.get("/openapi.json").await.expect(200).json();
     let as_it_is = place.path().join("openapi.json");
     std::fs::write(&as_it_is, document.to_string()).unwrap();
-    run(&program, &house, &as_it_is, 3).await;
+    run(&program, &server, &as_it_is, 3).await;
     let imported = json!({
         "subscriptionId": [SUBSCRIPTION],
         "resourceGroupName": ["imported"],
@@ -144,7 +144,7 @@ async fn schemathesis_finds_no_server_error_and_no_answer_that_is_not_described(
     for (name, clusters) in [("imported.json", imported), ("made.json", made)] {
         let real = place.path().join(name);
         std::fs::write(&real, with_real_ids(document.clone(), &clusters).to_string()).unwrap();
-        run(&program, &house, &real, 6).await;
+        run(&program, &server, &real, 6).await;
     }
-    house.close().await;
+    server.close().await;
 }

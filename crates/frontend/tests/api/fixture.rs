@@ -26,11 +26,11 @@ use tokio_util::sync::CancellationToken;
 /// The subscription of the clusters in these tests.
 pub(crate) const SUBSCRIPTION: &str = "00000000-0000-0000-0000-000000000000";
 
-/// A client that speaks with the server.
+/// An HTTP client of the server.
 pub(crate) type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// A running server.
-pub(crate) struct House {
+pub(crate) struct TestServer {
     pub(crate) store: Store,
     pub(crate) url: String,
     pub(crate) pki: Option<PkiDirectory>,
@@ -40,7 +40,7 @@ pub(crate) struct House {
     _place: TempDir,
 }
 
-/// An answer, read to its end.
+/// A response with its whole body.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -53,12 +53,12 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// Status, code and target of a refusal.
-    pub(crate) fn refusal(&self) -> (u16, String, String) {
+    /// Status, code and target of an error response.
+    pub(crate) fn error(&self) -> (u16, String, String) {
         let body = self.json();
-        let word = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
-        assert!(!word("message").is_empty(), "a refusal says why: {body}");
-        (self.status.as_u16(), word("code"), word("target"))
+        let member = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
+        assert!(!member("message").is_empty(), "an error response has a message: {body}");
+        (self.status.as_u16(), member("code"), member("target"))
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
@@ -79,47 +79,47 @@ pub(crate) async fn sqlite(place: &Path) -> Store {
     Store::open(options).await.unwrap()
 }
 
-impl House {
-    /// A server that lets everybody in, over plain HTTP.
-    pub(crate) async fn open() -> House {
+impl TestServer {
+    /// A server without authentication, over plain HTTP.
+    pub(crate) async fn open() -> TestServer {
         let place = tempfile::tempdir().unwrap();
         let store = sqlite(place.path()).await;
-        House::on(store, place).await
+        TestServer::with_store(store, place).await
     }
 
-    /// The same on a store that is there.
-    pub(crate) async fn on(store: Store, place: TempDir) -> House {
-        let config = Config { insecure: true, ..base() };
-        House::start(config, None, store, place, None).await
+    /// A server on an existing store.
+    pub(crate) async fn with_store(store: Store, place: TempDir) -> TestServer {
+        let config = Config { insecure: true, ..base_config() };
+        TestServer::start(config, None, store, place, None).await
     }
 
-    /// The same with settings of its own.
-    pub(crate) async fn configured(adjust: impl FnOnce(&mut Config)) -> House {
+    /// A server with adjusted settings.
+    pub(crate) async fn configured(adjust: impl FnOnce(&mut Config)) -> TestServer {
         let place = tempfile::tempdir().unwrap();
         let store = sqlite(place.path()).await;
-        let mut config = Config { insecure: true, ..base() };
+        let mut config = Config { insecure: true, ..base_config() };
         adjust(&mut config);
-        House::start(config, None, store, place, None).await
+        TestServer::start(config, None, store, place, None).await
     }
 
-    /// The same with a cloud.
-    pub(crate) async fn with_cloud(cloud: &cloud::Cloud) -> House {
+    /// A server with a cloud.
+    pub(crate) async fn with_cloud(cloud: &cloud::Cloud) -> TestServer {
         let place = tempfile::tempdir().unwrap();
         let store = sqlite(place.path()).await;
-        let config = Config { insecure: true, ..base() };
-        House::start(config, None, store, place, Some(cloud.into())).await
+        let config = Config { insecure: true, ..base_config() };
+        TestServer::start(config, None, store, place, Some(cloud.into())).await
     }
 
-    /// A server that lets in whom `adjust` says, with certificates of its own.
-    pub(crate) async fn guarded(adjust: impl FnOnce(&mut Config, &PkiDirectory)) -> House {
+    /// A server with authentication by certificates of its own, and adjusted settings.
+    pub(crate) async fn guarded(adjust: impl FnOnce(&mut Config, &PkiDirectory)) -> TestServer {
         let place = tempfile::tempdir().unwrap();
         let store = sqlite(place.path()).await;
         let pki = PkiDirectory::ensure(&place.path().join("pki"), &[], api::clock::Clock::now(&SystemClock))
             .unwrap();
-        let mut config = base();
+        let mut config = base_config();
         config.complete_from(&pki);
         adjust(&mut config, &pki);
-        House::start(config, Some(pki), store, place, None).await
+        TestServer::start(config, Some(pki), store, place, None).await
     }
 
     async fn start(
@@ -128,7 +128,7 @@ impl House {
         store: Store,
         place: TempDir,
         cloud: Option<frontend::CloudRoles>,
-    ) -> House {
+    ) -> TestServer {
         let deps =
             Deps { store: store.clone(), clock: Arc::new(SystemClock), metrics: Metrics::default(), cloud };
         let server = Server::bind(config, deps).await.unwrap();
@@ -141,10 +141,10 @@ impl House {
             Some(pki) => client(pki, Some((&pki.operator, &pki.operator_key))),
             None => plain(),
         };
-        House { store, url, pki, http, shutdown, serving, _place: place }
+        TestServer { store, url, pki, http, shutdown, serving, _place: place }
     }
 
-    /// Ends the server as a process would.
+    /// Stops the server as a process does.
     pub(crate) async fn close(self) {
         self.shutdown.cancel();
         tokio::time::timeout(Duration::from_secs(20), self.serving).await.unwrap().unwrap();
@@ -152,22 +152,22 @@ impl House {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Reply {
-        self.ask(Method::GET, path, &[], None).await
+        self.send(Method::GET, path, &[], None).await
     }
 
     pub(crate) async fn put(&self, path: &str, body: &Value) -> Reply {
-        self.ask(Method::PUT, path, &[], Some(body.to_string().into())).await
+        self.send(Method::PUT, path, &[], Some(body.to_string().into())).await
     }
 
     pub(crate) async fn post(&self, path: &str) -> Reply {
-        self.ask(Method::POST, path, &[], None).await
+        self.send(Method::POST, path, &[], None).await
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Reply {
-        self.ask(Method::DELETE, path, &[], None).await
+        self.send(Method::DELETE, path, &[], None).await
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
@@ -178,18 +178,18 @@ impl House {
     }
 }
 
-/// What all servers of these tests have in common.
-fn base() -> Config {
+/// Settings of all servers in these tests.
+fn base_config() -> Config {
     Config {
         listen: ([127, 0, 0, 1], 0).into(),
         locations: vec!["local".to_owned(), "west".to_owned()],
-        // Those that stand before us in these tests.
+        // Proxies in these tests.
         public_names: ["management.example", "proxy.example", "mockrefererhost"].map(str::to_owned).to_vec(),
         ..Config::default()
     }
 }
 
-/// One request and its answer.
+/// Sends a request and reads the response.
 pub(crate) async fn exchange(
     http: &Http,
     url: &str,
@@ -206,7 +206,7 @@ pub(crate) async fn exchange(
         request = request.header("content-type", "application/json");
     }
     let request = request.body(Full::new(body.unwrap_or_default()))?;
-    let response = http.request(request).await.context("the request was not answered")?;
+    let response = http.request(request).await.context("no response to the request")?;
     let (parts, body) = response.into_parts();
     let bytes = body.collect().await?.to_bytes();
     Ok(Reply { status: parts.status, headers: parts.headers, text: String::from_utf8(bytes.into())? })
@@ -219,10 +219,10 @@ pub(crate) fn plain() -> Http {
         .unwrap()
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth();
-    over(config)
+    http_client(config)
 }
 
-/// A client that trusts the server and shows a certificate, or none.
+/// A client that trusts the server, with a client certificate or without.
 pub(crate) fn client(pki: &PkiDirectory, certificate: Option<(&Path, &Path)>) -> Http {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&pki.authority).unwrap()).unwrap();
@@ -238,14 +238,14 @@ pub(crate) fn client(pki: &PkiDirectory, certificate: Option<(&Path, &Path)>) ->
             builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(key).unwrap()).unwrap()
         }
     };
-    over(config)
+    http_client(config)
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn over(config: rustls::ClientConfig) -> Http {
+fn http_client(config: rustls::ClientConfig) -> Http {
     let connector =
         HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build();
     Client::builder(TokioExecutor::new()).build(connector)
@@ -256,7 +256,7 @@ pub(crate) fn admin(name: &str) -> String {
     format!("/admin{}", rid(name))
 }
 
-/// The id of a cluster.
+/// The resource id of a cluster.
 pub(crate) fn rid(name: &str) -> String {
     format!(
         "/subscriptions/{SUBSCRIPTION}/resourcegroups/imported/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
@@ -274,7 +274,7 @@ pub(crate) fn kubeconfig() -> String {
 /// A task that waits for a moment, with one parameter.
 pub(crate) const TASK: &str = "6f1d0a52-7a53-4a6b-9a0e-3a4f7a3b2c11";
 
-/// That task as it is sent.
+/// The body of the task.
 pub(crate) fn task() -> Value {
     serde_json::json!({
         "name": "wait-a-moment",
@@ -287,9 +287,9 @@ pub(crate) fn task() -> Value {
     })
 }
 
-impl House {
+impl TestServer {
     /// Imports a cluster and stores the task.
-    pub(crate) async fn furnish(&self, cluster: &str) {
+    pub(crate) async fn prepare(&self, cluster: &str) {
         let body = serde_json::json!({"kubeconfig": kubeconfig()});
         let reply = self.put(&format!("{}/import", admin(cluster)), &body).await;
         assert!(reply.status.is_success(), "{}", reply.text);
@@ -297,39 +297,39 @@ impl House {
         assert!(reply.status.is_success(), "{}", reply.text);
     }
 
-    /// Asks for the task on a cluster; the manifest's id.
-    pub(crate) async fn order(&self, cluster: &str, more: Value) -> uuid::Uuid {
+    /// Requests the task on a cluster; returns the id of the manifest.
+    pub(crate) async fn request_task(&self, cluster: &str, more: Value) -> uuid::Uuid {
         let mut body = serde_json::json!({"maintenanceTaskID": TASK});
         for (name, value) in more.as_object().unwrap() {
             body[name] = value.clone();
         }
-        let made = self.put(&manifests(cluster), &body).await.expect(201);
-        made.json()["id"].as_str().unwrap().parse().unwrap()
+        let created = self.put(&manifests(cluster), &body).await.expect(201);
+        created.json()["id"].as_str().unwrap().parse().unwrap()
     }
 }
 
-/// The manifests of a cluster.
+/// The path of the manifests of a cluster.
 pub(crate) fn manifests(cluster: &str) -> String {
     format!("{}/maintenancemanifests?api-version=admin", admin(cluster))
 }
 
-/// One manifest, or something under it.
+/// The path of a manifest, or of a resource under it.
 pub(crate) fn manifest(cluster: &str, rest: &str) -> String {
     format!("{}/maintenancemanifests/{rest}?api-version=admin", admin(cluster))
 }
 
 /// Runs a test on SQLite and, where this machine has it, on PostgreSQL.
-pub(crate) async fn on_both<F: Future<Output = ()>>(test: impl Fn(House) -> F) {
-    test(House::open().await).await;
-    let Some(server) = testkit::postgres::shared() else {
+pub(crate) async fn on_both<F: Future<Output = ()>>(test: impl Fn(TestServer) -> F) {
+    test(TestServer::open().await).await;
+    let Some(postgres) = testkit::postgres::shared() else {
         return testkit::prerequisites::skip(
             testkit::prerequisites::POSTGRESQL,
             "no server binaries were found",
         );
     };
-    let database = server.database().unwrap();
+    let database = postgres.database().unwrap();
     let location = Location::Postgres(api::secret::Secret::new(database.url().to_owned()));
     let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
     let store = Store::open(options).await.unwrap();
-    test(House::on(store, tempfile::tempdir().unwrap()).await).await;
+    test(TestServer::with_store(store, tempfile::tempdir().unwrap()).await).await;
 }

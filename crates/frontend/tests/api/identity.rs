@@ -1,4 +1,4 @@
-//! Who comes in, and who does not: certificates and tokens, right and wrong in each way.
+//! Authentication: valid and invalid certificates and tokens.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use rcgen::{CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose,
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::fixture::{House, Http, Reply, admin, client, exchange};
+use crate::fixture::{Http, Reply, TestServer, admin, client, exchange};
 
 /// A certificate in files.
-struct Paper {
+struct ClientCertificate {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-/// Signs a client certificate; `adjust` makes it odd.
-fn paper(
+/// Issues a client certificate, changed by `adjust`.
+fn client_certificate(
     place: &Path,
     name: &str,
     issuer: &Issuer<'_, KeyPair>,
     adjust: impl FnOnce(&mut CertificateParams),
-) -> Paper {
+) -> ClientCertificate {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -36,14 +36,16 @@ fn paper(
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     adjust(&mut params);
     let signed = params.signed_by(&key, issuer).unwrap();
-    let paper =
-        Paper { certificate: place.join(format!("{name}.crt")), key: place.join(format!("{name}.key")) };
+    let paper = ClientCertificate {
+        certificate: place.join(format!("{name}.crt")),
+        key: place.join(format!("{name}.key")),
+    };
     std::fs::write(&paper.certificate, signed.pem()).unwrap();
     std::fs::write(&paper.key, key.serialize_pem()).unwrap();
     paper
 }
 
-/// An authority of the test's own.
+/// A certificate authority of the test.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -51,38 +53,46 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-async fn with(house: &House, http: &Http, method: Method, path: &str, headers: &[(&str, &str)]) -> Reply {
+async fn with(
+    server: &TestServer,
+    http: &Http,
+    method: Method,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Reply {
     let body = (method == Method::PUT).then(|| "{}".into());
-    exchange(http, &house.url, method, path, headers, body).await.unwrap()
+    exchange(http, &server.url, method, path, headers, body).await.unwrap()
 }
 
 #[tokio::test]
-async fn only_certificates_of_the_authority_that_are_on_the_list_come_in() {
+async fn only_listed_certificates_of_the_authority_are_accepted() {
     let place = tempfile::tempdir().unwrap();
     let ours = authority();
     let theirs = authority();
     let file = place.path().join("clients.crt");
     std::fs::write(&file, ours.pem()).unwrap();
     let plain = |_: &mut CertificateParams| {};
-    let operator = paper(place.path(), "operator", &ours, plain);
-    let reader = paper(place.path(), "reader", &ours, plain);
-    let pinned = paper(place.path(), "pinned", &ours, plain);
-    let unlisted = paper(place.path(), "unlisted", &ours, plain);
-    let old = paper(place.path(), "old", &ours, |params| {
+    let operator = client_certificate(place.path(), "operator", &ours, plain);
+    let reader = client_certificate(place.path(), "reader", &ours, plain);
+    let pinned = client_certificate(place.path(), "pinned", &ours, plain);
+    let unlisted = client_certificate(place.path(), "unlisted", &ours, plain);
+    let old = client_certificate(place.path(), "old", &ours, |params| {
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     });
-    let early =
-        paper(place.path(), "early", &ours, |params| params.not_before = rcgen::date_time_ymd(4000, 1, 1));
-    let server_only = paper(place.path(), "server", &ours, |params| {
+    let early = client_certificate(place.path(), "early", &ours, |params| {
+        params.not_before = rcgen::date_time_ymd(4000, 1, 1)
+    });
+    let server_only = client_certificate(place.path(), "server", &ours, |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     });
-    let aimless = paper(place.path(), "aimless", &ours, |params| params.extended_key_usages = Vec::new());
+    let aimless =
+        client_certificate(place.path(), "aimless", &ours, |params| params.extended_key_usages = Vec::new());
     std::fs::create_dir(place.path().join("foreign")).unwrap();
-    let foreign = paper(&place.path().join("foreign"), "operator", &theirs, plain);
+    let foreign = client_certificate(&place.path().join("foreign"), "operator", &theirs, plain);
 
     let names = ["operator", "old", "early", "server", "aimless"];
-    let house = House::guarded(|config, _| {
+    let server = TestServer::guarded(|config, _| {
         config.client_ca = Some(file);
         config.operators = names.map(|name| ClientRule::Name(name.to_owned())).to_vec();
         let pem = std::fs::read(&pinned.certificate).unwrap();
@@ -93,66 +103,66 @@ async fn only_certificates_of_the_authority_that_are_on_the_list_come_in() {
         config.readers = vec![ClientRule::Name("reader".to_owned())];
     })
     .await;
-    let pki = house.pki.as_ref().unwrap();
-    let holding = |paper: &Paper| client(pki, Some((&paper.certificate, &paper.key)));
+    let pki = server.pki.as_ref().unwrap();
+    let holding = |paper: &ClientCertificate| client(pki, Some((&paper.certificate, &paper.key)));
 
     for paper in [&operator, &pinned, &reader] {
-        with(&house, &holding(paper), Method::GET, "/admin/clusters", &[]).await.expect(200);
+        with(&server, &holding(paper), Method::GET, "/admin/clusters", &[]).await.expect(200);
     }
     for paper in [&unlisted, &old, &early, &server_only, &aimless, &foreign] {
-        let reply = with(&house, &holding(paper), Method::GET, "/admin/clusters", &[]).await;
-        assert_eq!(reply.refusal().1, "Forbidden", "{}", paper.certificate.display());
+        let reply = with(&server, &holding(paper), Method::GET, "/admin/clusters", &[]).await;
+        assert_eq!(reply.error().1, "Forbidden", "{}", paper.certificate.display());
         assert_eq!(reply.json()["error"]["message"], "Forbidden.");
     }
     let nobody = client(pki, None);
-    // Before routes, versions and bodies are looked at.
+    // Authentication precedes routes, versions and bodies.
     for path in
         ["/admin/clusters", "/nowhere", "/admin/maintenancebudgets", "/admin/clusters?api-version=wrong"]
     {
-        assert_eq!(with(&house, &nobody, Method::GET, path, &[]).await.refusal().0, 403, "{path}");
+        assert_eq!(with(&server, &nobody, Method::GET, path, &[]).await.error().0, 403, "{path}");
     }
     assert_eq!(
-        with(&house, &nobody, Method::PUT, &format!("{}/import", admin("x")), &[]).await.refusal().0,
+        with(&server, &nobody, Method::PUT, &format!("{}/import", admin("x")), &[]).await.error().0,
         403
     );
-    with(&house, &nobody, Method::GET, "/openapi.json", &[]).await.expect(200);
-    with(&house, &nobody, Method::GET, "/healthz/ready", &[]).await.expect(200);
+    with(&server, &nobody, Method::GET, "/openapi.json", &[]).await.expect(200);
+    with(&server, &nobody, Method::GET, "/healthz/ready", &[]).await.expect(200);
 
-    // A reader looks and changes nothing.
+    // A reader reads and changes nothing.
     let reader = holding(&reader);
     let path = "/admin/maintenancebudgets/fleet?api-version=admin";
-    with(&house, &reader, Method::GET, path, &[]).await.expect(200);
+    with(&server, &reader, Method::GET, path, &[]).await.expect(200);
     for method in [Method::PUT, Method::POST, Method::DELETE] {
-        assert_eq!(with(&house, &reader, method, path, &[]).await.refusal().1, "Forbidden");
+        assert_eq!(with(&server, &reader, method, path, &[]).await.error().1, "Forbidden");
     }
-    // A token is not accepted where none are configured, whatever certificate comes with it.
+    // A token is rejected where no issuer is configured, with any certificate.
     let token = [("authorization", "Bearer x")];
-    let reply = with(&house, &holding(&operator), Method::GET, "/admin/clusters", &token).await;
-    assert_eq!(reply.refusal().0, 403);
-    house.close().await;
+    let reply = with(&server, &holding(&operator), Method::GET, "/admin/clusters", &token).await;
+    assert_eq!(reply.error().0, 403);
+    server.close().await;
 }
 
 #[tokio::test]
-async fn the_certificates_that_we_issue_let_their_operator_in() {
-    let house = House::guarded(|_, _| {}).await;
+async fn the_issued_operator_certificate_is_accepted() {
+    let server = TestServer::guarded(|_, _| {}).await;
     let body = json!({"limit": 3, "reason": "trial"}).to_string().into();
     let path = "/admin/maintenancebudgets/fleet?api-version=admin";
     let headers = [("x-ms-client-principal-name", "jo@example")];
-    house.ask(Method::PUT, path, &headers, Some(body)).await.expect(200);
-    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
+    server.send(Method::PUT, path, &headers, Some(body)).await.expect(200);
+    let rows = server.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     let entry = &rows.iter().find(|row| row.record.entry.action == "budget.set").unwrap().record.entry;
     assert_eq!(entry.actor, "jo@example via shipshape-operator");
-    // However a name is padded, it does not push out who was authenticated; of two names none is believed.
+    // A padded name does not replace the authenticated caller; two names are rejected.
     let put = async |headers: &[(&str, &str)]| {
         let body = json!({"limit": 4}).to_string().into();
-        house.ask(Method::PUT, path, headers, Some(body)).await
+        server.send(Method::PUT, path, headers, Some(body)).await
     };
     for padded in [format!("jo{}x", " ".repeat(400)), "y".repeat(4000)] {
         put(&[("x-ms-client-principal-name", &padded)]).await.expect(200);
     }
     let twice = [("x-ms-client-principal-name", "jo"), ("x-ms-client-principal-name", "al")];
-    assert_eq!(put(&twice).await.refusal().0, 403);
-    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
+    assert_eq!(put(&twice).await.error().0, 403);
+    let rows = server.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     let actors: Vec<&str> = rows
         .iter()
         .map(|row| &row.record.entry)
@@ -161,12 +171,12 @@ async fn the_certificates_that_we_issue_let_their_operator_in() {
         .collect();
     assert!(actors.contains(&"jo x via shipshape-operator"), "{actors:?}");
     assert!(actors.iter().all(|actor| actor.ends_with(" via shipshape-operator")), "{actors:?}");
-    assert!(house.url.starts_with("https://127.0.0.1:"));
-    house.close().await;
+    assert!(server.url.starts_with("https://127.0.0.1:"));
+    server.close().await;
 }
 
-/// A small issuer of tokens.
-struct Idp {
+/// A token issuer.
+struct TokenIssuer {
     url: String,
     asked: Arc<AtomicUsize>,
 }
@@ -176,8 +186,8 @@ fn signing_key() -> (EncodingKey, KeyPair) {
     (EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap(), pair)
 }
 
-impl Idp {
-    async fn open(key: &EncodingKey) -> Idp {
+impl TokenIssuer {
+    async fn open(key: &EncodingKey) -> TokenIssuer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut jwk = Jwk::from_encoding_key(key, Algorithm::ES256).unwrap();
@@ -206,16 +216,16 @@ impl Idp {
                 );
             }
         });
-        Idp { url, asked }
+        TokenIssuer { url, asked }
     }
 }
 
 #[tokio::test]
-async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
+async fn only_valid_tokens_of_the_issuer_for_this_audience_are_accepted() {
     let (key, _) = signing_key();
     let (other_key, _) = signing_key();
-    let idp = Idp::open(&key).await;
-    let house = House::guarded(|config, _| {
+    let idp = TokenIssuer::open(&key).await;
+    let server = TestServer::guarded(|config, _| {
         config.oidc.issuer = Some(idp.url.clone());
         config.oidc.audience = Some("shipshape".to_owned());
         config.oidc.operators = vec!["fleet-operators".to_owned()];
@@ -238,31 +248,31 @@ async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
     };
     let header = |kid: Option<&str>| Header { kid: kid.map(str::to_owned), ..Header::new(Algorithm::ES256) };
     let sign = |changes: Value| encode(&header(Some("one")), &claims(changes), &key).unwrap();
-    let nobody = client(house.pki.as_ref().unwrap(), None);
+    let nobody = client(server.pki.as_ref().unwrap(), None);
     let path = "/admin/maintenancebudgets/fleet?api-version=admin";
     let ask = async |method: Method, token: &str| {
         let bearer = format!("Bearer {token}");
         let body = Some(json!({"limit": 1}).to_string().into());
         let body = if method == Method::PUT { body } else { None };
-        exchange(&nobody, &house.url, method, path, &[("authorization", &bearer)], body).await.unwrap()
+        exchange(&nobody, &server.url, method, path, &[("authorization", &bearer)], body).await.unwrap()
     };
 
     ask(Method::PUT, &sign(json!({}))).await.expect(200);
     ask(Method::GET, &sign(json!({"aud": ["other", "shipshape"]}))).await.expect(200);
     ask(Method::GET, &sign(json!({"groups": "people fleet-readers"}))).await.expect(200);
     ask(Method::GET, &encode(&header(None), &claims(json!({})), &key).unwrap()).await.expect(200);
-    // Within what clocks may differ.
+    // Within the allowed clock skew.
     ask(Method::GET, &sign(json!({"exp": now - 5}))).await.expect(200);
-    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
+    let rows = server.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     assert!(rows.iter().any(|row| row.record.entry.actor == "jo"));
     let put = json!({"sub": format!("al{}e", " ".repeat(3000))});
     ask(Method::PUT, &sign(put)).await.expect(200);
-    let rows = house.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
+    let rows = server.store.audit_list(store::AuditQuery { limit: 10, ..Default::default() }).await.unwrap();
     assert!(rows.iter().any(|row| row.record.entry.actor == "al e"));
 
     let reader = sign(json!({"groups": ["fleet-readers"]}));
     ask(Method::GET, &reader).await.expect(200);
-    assert_eq!(ask(Method::PUT, &reader).await.refusal().1, "Forbidden");
+    assert_eq!(ask(Method::PUT, &reader).await.error().1, "Forbidden");
 
     let unsigned = |alg: &str| {
         use base64::Engine as _;
@@ -315,21 +325,21 @@ async fn only_tokens_of_the_issuer_for_us_and_now_come_in() {
     ];
     for (what, token) in strangers {
         let reply = ask(Method::GET, &token).await;
-        assert_eq!(reply.refusal(), (403, "Forbidden".to_owned(), String::new()), "{what}");
+        assert_eq!(reply.error(), (403, "Forbidden".to_owned(), String::new()), "{what}");
     }
-    // However many unknown keys are named, the issuer is asked once a minute at most.
+    // Unknown keys cause at most one request to the issuer per minute.
     assert_eq!(idp.asked.load(Ordering::SeqCst), 1);
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn an_issuer_that_does_not_answer_lets_nobody_in_and_keeps_nobody_out_who_is_known() {
+async fn an_unreachable_issuer_rejects_tokens_and_not_certificates() {
     let (key, _) = signing_key();
-    // A port that nobody listens at.
+    // A port without a listener.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let house = House::guarded(|config, _| {
+    let server = TestServer::guarded(|config, _| {
         config.oidc.issuer = Some(url.clone());
         config.oidc.audience = Some("shipshape".to_owned());
         config.oidc.operators = vec!["fleet-operators".to_owned()];
@@ -340,13 +350,13 @@ async fn an_issuer_that_does_not_answer_lets_nobody_in_and_keeps_nobody_out_who_
         "iss": url, "aud": "shipshape", "sub": "jo", "exp": now + 600, "groups": ["fleet-operators"],
     });
     let token = encode(&Header::new(Algorithm::ES256), &claims, &key).unwrap();
-    let nobody = client(house.pki.as_ref().unwrap(), None);
+    let nobody = client(server.pki.as_ref().unwrap(), None);
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str())];
-    let reply = with(&house, &nobody, Method::GET, "/admin/clusters", &headers).await;
-    assert_eq!(reply.refusal().1, "Forbidden");
-    house.get("/admin/clusters").await.expect(200);
-    house.close().await;
+    let reply = with(&server, &nobody, Method::GET, "/admin/clusters", &headers).await;
+    assert_eq!(reply.error().1, "Forbidden");
+    server.get("/admin/clusters").await.expect(200);
+    server.close().await;
 }
 
 #[tokio::test]
@@ -361,7 +371,7 @@ async fn an_insecure_server_is_never_open_to_the_network() {
         metrics: frontend::Metrics::default(),
         cloud: None,
     };
-    let refusal = frontend::Server::bind(config, deps).await.unwrap_err().to_string();
-    assert!(refusal.contains("loopback"), "{refusal}");
+    let error = frontend::Server::bind(config, deps).await.unwrap_err().to_string();
+    assert!(error.contains("loopback"), "{error}");
     store.close().await;
 }

@@ -1,4 +1,4 @@
-//! The door itself: both versions of HTTP, bounds, and an end that is orderly.
+//! The listener: both versions of HTTP, limits, and graceful shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::fixture::{House, admin};
+use crate::fixture::{TestServer, admin};
 
-fn address(house: &House) -> String {
-    house.url.split("//").nth(1).unwrap().to_owned()
+fn address(server: &TestServer) -> String {
+    server.url.split("//").nth(1).unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_too() {
-    let house = House::open().await;
-    let stream = TcpStream::connect(address(&house)).await.unwrap();
+async fn http_2_is_supported() {
+    let server = TestServer::open().await;
+    let stream = TcpStream::connect(address(&server)).await.unwrap();
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     let driving = tokio::spawn(connection);
     for _ in 0..3 {
-        let uri = format!("{}/admin/clusters", house.url);
+        let uri = format!("{}/admin/clusters", server.url);
         let request = Request::builder().uri(uri).body(Full::<Bytes>::default()).unwrap();
         let response = sender.send_request(request).await.unwrap();
         assert_eq!((response.status().as_u16(), response.version()), (200, Version::HTTP_2));
@@ -35,13 +35,13 @@ async fn http_2_is_spoken_too() {
     }
     drop(sender);
     let _ = driving.await;
-    house.close().await;
+    server.close().await;
 }
 
-/// Sends bytes as they are and reads what comes back until the server hangs up.
-async fn raw(house: &House, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(address(house)).await.unwrap();
-    // The server may hang up before it has read everything.
+/// Sends raw bytes and reads the response until the server closes the connection.
+async fn raw(server: &TestServer, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address(server)).await.unwrap();
+    // The server may close the connection before it has read everything.
     let _ = stream.write_all(bytes).await;
     let _ = stream.shutdown().await;
     let mut answer = Vec::new();
@@ -51,8 +51,8 @@ async fn raw(house: &House, bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_http_ends_that_connection_and_nothing_else() {
-    let house = House::open().await;
+async fn invalid_http_closes_its_connection_only() {
+    let server = TestServer::open().await;
     let long = format!("GET /admin/clusters HTTP/1.1\r\nhost: x\r\nlong: {}\r\n\r\n", "x".repeat(200_000));
     let many = format!("GET /admin/clusters HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(1000));
     let cases = [
@@ -65,61 +65,61 @@ async fn what_is_no_http_ends_that_connection_and_nothing_else() {
         many.into_bytes(),
     ];
     for case in cases {
-        let answer = raw(&house, &case).await;
+        let answer = raw(&server, &case).await;
         assert!(!answer.starts_with("HTTP/1.1 2") && !answer.starts_with("HTTP/1.1 5"), "{answer}");
     }
-    house.get("/admin/clusters").await.expect(200);
-    house.close().await;
+    server.get("/admin/clusters").await.expect(200);
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_body_that_ends_early_changes_nothing() {
-    let house = House::open().await;
-    house.furnish("one").await;
-    let place = house.store.feed_end().await.unwrap();
+    let server = TestServer::open().await;
+    server.prepare("one").await;
+    let place = server.store.feed_end().await.unwrap();
     let head = format!(
         "PUT {}/labels HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"a\":\"b\"}}",
         admin("one")
     );
-    let answer = raw(&house, head.as_bytes()).await;
+    let answer = raw(&server, head.as_bytes()).await;
     assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
-    assert_eq!(house.store.feed_end().await.unwrap(), place);
-    house.close().await;
+    assert_eq!(server.store.feed_end().await.unwrap(), place);
+    server.close().await;
 }
 
 #[tokio::test]
-async fn a_shutdown_does_not_wait_for_connections_that_say_nothing() {
-    let house = House::open().await;
-    let silent = TcpStream::connect(address(&house)).await.unwrap();
-    let idle = house.get("/admin/clusters").await.expect(200);
+async fn a_shutdown_does_not_wait_for_idle_connections() {
+    let server = TestServer::open().await;
+    let silent = TcpStream::connect(address(&server)).await.unwrap();
+    let idle = server.get("/admin/clusters").await.expect(200);
     assert_eq!(idle.text, "[]\n");
     let begun = tokio::time::Instant::now();
-    house.close().await;
+    server.close().await;
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     drop(silent);
 }
 
 #[tokio::test]
-async fn more_silent_clients_than_the_api_has_places_for_keep_nobody_out() {
-    let house = House::guarded(|_, _| {}).await;
+async fn idle_clients_beyond_the_limit_do_not_block_others() {
+    let server = TestServer::guarded(|_, _| {}).await;
     let mut silent = Vec::new();
     for _ in 0..1100 {
-        silent.push(TcpStream::connect(address(&house)).await.unwrap());
+        silent.push(TcpStream::connect(address(&server)).await.unwrap());
     }
-    let answered = tokio::time::timeout(Duration::from_secs(8), house.get("/admin/clusters"));
+    let answered = tokio::time::timeout(Duration::from_secs(8), server.get("/admin/clusters"));
     answered.await.expect("the silent ones had to make room").expect(200);
     drop(silent);
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn where_everybody_is_let_in_no_page_of_another_site_is() {
-    let house = House::open().await;
+async fn without_authentication_pages_of_other_sites_are_rejected() {
+    let server = TestServer::open().await;
     let refused = |headers: &'static [(&'static str, &'static str)]| {
-        let house = &house;
-        async move { house.ask(http::Method::GET, "/admin/clusters", headers, None).await }
+        let server = &server;
+        async move { server.send(http::Method::GET, "/admin/clusters", headers, None).await }
     };
-    // A name of somebody else that resolves to this machine, and a page that sends a form.
+    // A foreign host name that resolves to this machine, and a form of another site.
     for headers in [
         &[("host", "evil.example:8443")][..],
         &[("host", "localhost.evil.example")],
@@ -127,7 +127,7 @@ async fn where_everybody_is_let_in_no_page_of_another_site_is() {
         &[("origin", "null")],
     ] {
         let reply = refused(headers).await.expect(403);
-        assert_eq!(reply.refusal().1, "Forbidden");
+        assert_eq!(reply.error().1, "Forbidden");
         assert!(reply.text.contains("frontend.public_names"), "{}", reply.text);
     }
     for headers in [
@@ -138,12 +138,12 @@ async fn where_everybody_is_let_in_no_page_of_another_site_is() {
     ] {
         refused(headers).await.expect(200);
     }
-    house.close().await;
+    server.close().await;
 }
 
-/// The certificate that the server shows to whoever comes now.
-async fn shown(house: &House) -> CertificateDer<'static> {
-    let pki = house.pki.as_ref().unwrap();
+/// The certificate that the server presents to new connections.
+async fn presented(server: &TestServer) -> CertificateDer<'static> {
+    let pki = server.pki.as_ref().unwrap();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&pki.authority).unwrap()).unwrap();
     let config =
@@ -152,29 +152,29 @@ async fn shown(house: &House) -> CertificateDer<'static> {
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-    let stream = TcpStream::connect(address(house)).await.unwrap();
+    let stream = TcpStream::connect(address(server)).await.unwrap();
     let name = "localhost".try_into().unwrap();
     let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_shown_without_a_restart() {
-    let house = House::guarded(|_, _| {}).await;
-    let pki = house.pki.clone().unwrap();
+async fn a_renewed_certificate_is_presented_without_a_restart() {
+    let server = TestServer::guarded(|_, _| {}).await;
+    let pki = server.pki.clone().unwrap();
     let first = CertificateDer::from_pem_file(&pki.server).unwrap();
-    assert_eq!(shown(&house).await, first);
-    // A further name makes it another one.
+    assert_eq!(presented(&server).await, first);
+    // An additional name makes it a new certificate.
     let now = api::clock::Clock::now(&api::clock::SystemClock);
     assert!(pki.renew(&["renewed.example".to_owned()], now).unwrap());
     let renewed = CertificateDer::from_pem_file(&pki.server).unwrap();
     assert_ne!(renewed, first);
     let met = async {
-        while shown(&house).await != renewed {
+        while presented(&server).await != renewed {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), met).await.unwrap();
-    house.get("/admin/clusters").await.expect(200);
-    house.close().await;
+    server.get("/admin/clusters").await.expect(200);
+    server.close().await;
 }

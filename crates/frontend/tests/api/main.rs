@@ -3,13 +3,13 @@
 
 mod arm;
 mod bad_input;
+mod conventions;
 mod description;
-mod door;
 mod events;
 mod fixture;
 mod identity;
-mod looking;
+mod listener;
 mod manifests;
-mod manners;
+mod reads;
 mod schedules;
 mod tasks;

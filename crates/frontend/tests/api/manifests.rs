@@ -1,4 +1,4 @@
-//! Manifests, as the clients of MIMO know them, and what we added.
+//! Manifests in the form of MIMO, and the additions to it.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 use store::{AuditContext, Completion, Release};
 use uuid::Uuid;
 
-use crate::fixture::{House, TASK, admin, manifest, manifests, on_both, rid};
+use crate::fixture::{TASK, TestServer, admin, manifest, manifests, on_both, rid};
 
 fn now() -> Timestamp {
     api::clock::Clock::now(&api::clock::SystemClock)
 }
 
 #[tokio::test]
-async fn a_manifest_has_the_shape_that_clients_of_mimo_know() {
-    let house = House::open().await;
-    house.furnish("one").await;
+async fn a_manifest_has_the_form_of_mimo() {
+    let server = TestServer::open().await;
+    server.prepare("one").await;
     let body = json!({
         "maintenanceTaskID": TASK, "priority": -3, "parameters": {"long": "3s"}, "reason": "trial",
         "statusText": "until Friday",
-        // Members that only we set are passed over.
+        // Members that only the server sets are ignored.
         "id": Uuid::nil(), "state": "Completed", "createdBySchedule": "y", "clusterResourceID": "z",
     });
     let before = now().as_second();
-    let made = house.put(&manifests("One"), &body).await.expect(201).json();
+    let made = server.put(&manifests("One"), &body).await.expect(201).json();
     let id: Uuid = made["id"].as_str().unwrap().parse().unwrap();
     assert_eq!(id.get_version_num(), 7);
     assert_eq!(
@@ -53,43 +53,43 @@ async fn a_manifest_has_the_shape_that_clients_of_mimo_know() {
     assert!(ours.iter().all(|name| made.get(name).is_some()), "{made}");
     assert_eq!((made["phase"].as_str(), made["taskName"].as_str()), (Some("queued"), Some("wait-a-moment")));
 
-    assert_eq!(house.get(&manifest("one", &id.to_string())).await.expect(200).json(), made);
-    assert_eq!(house.get(&manifest("ONE", &id.to_string().to_uppercase())).await.expect(200).json(), made);
-    let list = house.get(&manifests("one")).await.expect(200).json();
+    assert_eq!(server.get(&manifest("one", &id.to_string())).await.expect(200).json(), made);
+    assert_eq!(server.get(&manifest("ONE", &id.to_string().to_uppercase())).await.expect(200).json(), made);
+    let list = server.get(&manifests("one")).await.expect(200).json();
     assert_eq!(list, json!({"value": [made], "nextLink": ""}));
-    let queued = house.get("/admin/maintenancemanifests/queued?api-version=admin").await.expect(200).json();
+    let queued = server.get("/admin/maintenancemanifests/queued?api-version=admin").await.expect(200).json();
     assert_eq!(queued["value"][0]["clusterResourceID"], rid("one").to_lowercase());
 
-    let history = house.get(&manifest("one", &format!("{id}/history"))).await.expect(200).json();
+    let history = server.get(&manifest("one", &format!("{id}/history"))).await.expect(200).json();
     assert_eq!(history["value"][0]["event"], "created");
     assert_eq!(history["value"][0]["message"], "trial");
     assert!(history["value"][0]["correlationId"].is_string());
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn a_dry_run_shows_what_would_be_and_stores_nothing() {
-    let house = House::open().await;
-    house.furnish("one").await;
-    let place = house.store.feed_end().await.unwrap();
+async fn a_dry_run_returns_the_manifest_and_stores_nothing() {
+    let server = TestServer::open().await;
+    server.prepare("one").await;
+    let place = server.store.feed_end().await.unwrap();
     let path = format!("{}&dryRun=true", manifests("one"));
-    let shown = house.put(&path, &json!({"maintenanceTaskID": TASK})).await.expect(200).json();
+    let shown = server.put(&path, &json!({"maintenanceTaskID": TASK})).await.expect(200).json();
     assert_eq!((shown["state"].as_str(), shown["phase"].as_str()), (Some("Pending"), Some("queued")));
-    let refused = house.put(&path, &json!({"maintenanceTaskID": TASK, "parameters": {"long": "x"}})).await;
-    assert_eq!(refused.refusal().2, "parameters.long");
-    assert_eq!(house.store.feed_end().await.unwrap(), place);
-    house.close().await;
+    let refused = server.put(&path, &json!({"maintenanceTaskID": TASK, "parameters": {"long": "x"}})).await;
+    assert_eq!(refused.error().2, "parameters.long");
+    assert_eq!(server.store.feed_end().await.unwrap(), place);
+    server.close().await;
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
-    let house = House::open().await;
-    house.furnish("one").await;
-    house.furnish("two").await;
-    let id = house.order("one", json!({})).await;
+async fn missing_resources_are_not_found() {
+    let server = TestServer::open().await;
+    server.prepare("one").await;
+    server.prepare("two").await;
+    let id = server.request_task("one", json!({})).await;
     let check = async |method: Method, path: &str, message: &str| {
-        let reply = house.ask(method.clone(), path, &[], None).await;
-        assert_eq!(reply.refusal(), (404, "NotFound".to_owned(), String::new()), "{method} {path}");
+        let reply = server.send(method.clone(), path, &[], None).await;
+        assert_eq!(reply.error(), (404, "NotFound".to_owned(), String::new()), "{method} {path}");
         assert_eq!(reply.json()["error"]["message"], message, "{method} {path}");
     };
     check(Method::GET, &manifests("three"), "cluster not found").await;
@@ -103,44 +103,44 @@ async fn what_is_not_there_is_not_found() {
     check(Method::POST, &manifest("two", &format!("{path}/cancel")), "manifest not found").await;
     check(Method::POST, &manifest("three", &format!("{path}/cancel")), "cluster not found").await;
 
-    // A cluster that is being deleted takes nothing new, but its manifests can be removed.
-    let read = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
+    // A cluster that is being deleted accepts no new manifests, but its manifests can be deleted.
+    let read = server.store.clusters().find(&rid("one")).await.unwrap().unwrap();
     let leaving =
         Cluster { provisioning_state: api::doc::ProvisioningState::Deleting, ..read.document.clone() };
-    house.store.clusters().update(&read, &leaving, &AuditContext::service("test")).await.unwrap();
+    server.store.clusters().update(&read, &leaving, &AuditContext::service("test")).await.unwrap();
     check(Method::GET, &manifests("one"), "cluster being deleted").await;
     check(Method::GET, &manifest("one", &path), "cluster being deleted").await;
-    let refused = house.put(&manifests("one"), &json!({"maintenanceTaskID": TASK})).await;
-    assert_eq!(refused.refusal().1, "NotFound");
-    assert_eq!(house.delete(&manifest("one", &path)).await.expect(200).json(), json!({}));
+    let refused = server.put(&manifests("one"), &json!({"maintenanceTaskID": TASK})).await;
+    assert_eq!(refused.error().1, "NotFound");
+    assert_eq!(server.delete(&manifest("one", &path)).await.expect(200).json(), json!({}));
     check(Method::DELETE, &manifest("one", &path), "manifest not found").await;
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn a_manifest_is_found_by_its_id_or_the_beginning_of_it_on_whichever_cluster_it_is() {
-    on_both(|house| async move {
-        house.furnish("one").await;
-        house.furnish("two").await;
+async fn a_manifest_of_any_cluster_is_found_by_its_id_or_a_prefix_of_it() {
+    on_both(|server| async move {
+        server.prepare("one").await;
+        server.prepare("two").await;
         let any = |id: &str| format!("/admin/maintenancemanifests/{id}?api-version=admin");
         // An id begins with its time, of which the first eight characters change about once a minute.
         let (first, second, common) = loop {
-            let first = house.order("one", json!({})).await.to_string();
-            let second = house.order("two", json!({})).await.to_string();
+            let first = server.request_task("one", json!({})).await.to_string();
+            let second = server.request_task("two", json!({})).await.to_string();
             let common = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
             if common >= 8 {
                 break (first, second, common);
             }
         };
         for (id, cluster) in [(&first, "one"), (&second, "two")] {
-            let mut expect = house.get(&manifest(cluster, id)).await.expect(200).json();
+            let mut expect = server.get(&manifest(cluster, id)).await.expect(200).json();
             expect["clusterResourceID"] = rid(cluster).to_lowercase().into();
             for asked in [id.clone(), id.to_uppercase(), id[..common + 1].to_owned()] {
-                assert_eq!(house.get(&any(&asked)).await.expect(200).json(), expect, "{asked}");
+                assert_eq!(server.get(&any(&asked)).await.expect(200).json(), expect, "{asked}");
             }
         }
-        let several = house.get(&any(&first[..common])).await;
-        assert_eq!(several.refusal(), (400, "InvalidParameter".to_owned(), "manifestId".to_owned()));
+        let several = server.get(&any(&first[..common])).await;
+        assert_eq!(several.error(), (400, "InvalidParameter".to_owned(), "manifestId".to_owned()));
         let nil = Uuid::nil().to_string();
         for other in [
             &nil,
@@ -151,33 +151,33 @@ async fn a_manifest_is_found_by_its_id_or_the_beginning_of_it_on_whichever_clust
             "--------",
             "%25%25%25%25%25%25%25%25",
         ] {
-            let reply = house.get(&any(other)).await;
-            assert_eq!(reply.refusal(), (404, "NotFound".to_owned(), String::new()), "{other}");
+            let reply = server.get(&any(other)).await;
+            assert_eq!(reply.error(), (404, "NotFound".to_owned(), String::new()), "{other}");
         }
-        let unversioned = house.get(&format!("/admin/maintenancemanifests/{first}")).await;
-        assert_eq!(unversioned.refusal().1, "InvalidApiVersionParameter");
-        house.close().await;
+        let unversioned = server.get(&format!("/admin/maintenancemanifests/{first}")).await;
+        assert_eq!(unversioned.error().1, "InvalidApiVersionParameter");
+        server.close().await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_manifest_is_cancelled_in_each_state_as_mimo_and_a_running_one_is_asked() {
-    let house = House::open().await;
-    house.furnish("one").await;
+async fn a_manifest_is_cancelled_in_each_state_as_in_mimo_and_a_running_one_on_request() {
+    let server = TestServer::open().await;
+    server.prepare("one").await;
     let cancel = async |id: Uuid| {
         let body = Some(json!({"reason": "not now"}).to_string().into());
-        house.ask(Method::POST, &manifest("one", &format!("{id}/cancel")), &[], body).await
+        server.send(Method::POST, &manifest("one", &format!("{id}/cancel")), &[], body).await
     };
     let refused = async |id: Uuid, state: &str| {
         let reply = cancel(id).await;
-        assert_eq!(reply.refusal(), (406, "PropertyChangeNotAllowed".to_owned(), String::new()));
+        assert_eq!(reply.error(), (406, "PropertyChangeNotAllowed".to_owned(), String::new()));
         assert_eq!(reply.json()["error"]["message"], format!("cannot cancel task in state {state}"));
-        let expedite = house.post(&manifest("one", &format!("{id}/expedite"))).await;
-        assert_eq!(expedite.refusal().0, 406);
+        let expedite = server.post(&manifest("one", &format!("{id}/expedite"))).await;
+        assert_eq!(expedite.error().0, 406);
     };
-    let waiting = house.order("one", json!({"runAfter": now().as_second() + 3600})).await;
-    let next = house.post(&manifest("one", &format!("{waiting}/expedite"))).await.expect(200).json();
+    let waiting = server.request_task("one", json!({"runAfter": now().as_second() + 3600})).await;
+    let next = server.post(&manifest("one", &format!("{waiting}/expedite"))).await.expect(200).json();
     assert_eq!(next["runAfter"], 0);
     let ended = cancel(waiting).await.expect(200).json();
     assert_eq!((ended["state"].as_str(), ended["phase"].as_str()), (Some("Cancelled"), Some("finished")));
@@ -190,64 +190,64 @@ async fn a_manifest_is_cancelled_in_each_state_as_mimo_and_a_running_one_is_aske
         (Ending::Cancelled, "Cancelled"),
     ];
     for (ending, state) in endings {
-        let id = house.order("one", json!({})).await;
+        let id = server.request_task("one", json!({})).await;
         let owner = Uuid::now_v7();
-        let claimed = house.store.claim(WorkKind::Manifest, 1, owner).await.unwrap().pop().unwrap();
+        let claimed = server.store.claim(WorkKind::Manifest, 1, owner).await.unwrap().pop().unwrap();
         assert_eq!(claimed.lease.work, id);
-        assert_eq!(house.get(&manifest("one", &id.to_string())).await.json()["phase"], "running");
-        assert_eq!(house.delete(&manifest("one", &id.to_string())).await.refusal().0, 409);
-        let forget = house.delete(&format!("{}/import", admin("one"))).await;
-        assert_eq!(forget.refusal().1, "Conflict");
+        assert_eq!(server.get(&manifest("one", &id.to_string())).await.json()["phase"], "running");
+        assert_eq!(server.delete(&manifest("one", &id.to_string())).await.error().0, 409);
+        let forget = server.delete(&format!("{}/import", admin("one"))).await;
+        assert_eq!(forget.error().1, "Conflict");
         let asked = cancel(id).await.expect(202).json();
         assert_eq!(
             (asked["state"].as_str(), asked["phase"].as_str()),
             (Some("InProgress"), Some("cancelling"))
         );
         let result = json!({"code": "Done", "message": format!("it ended as {state}")});
-        house.store.complete(&[Completion::new(claimed.lease, ending, result)]).await.unwrap();
+        server.store.complete(&[Completion::new(claimed.lease, ending, result)]).await.unwrap();
         refused(id, state).await;
-        let shown = house.get(&manifest("one", &id.to_string())).await.expect(200).json();
+        let shown = server.get(&manifest("one", &id.to_string())).await.expect(200).json();
         assert_eq!(shown["statusText"], format!("it ended as {state}"));
         assert_eq!((shown["state"].as_str(), shown["reason"].as_str()), (Some(state), Some("Done")));
         assert!(shown["startedAt"].is_string() && shown["finishedAt"].is_string());
     }
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn a_manifest_that_has_begun_and_rests_is_not_deleted_nor_its_cluster_forgotten_before_it_has_ended() {
-    let house = House::open().await;
-    house.furnish("one").await;
-    let id = house.order("one", json!({})).await;
-    let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].lease;
+async fn a_started_manifest_is_not_deleted_nor_its_cluster_forgotten_before_it_is_finished() {
+    let server = TestServer::open().await;
+    server.prepare("one").await;
+    let id = server.request_task("one", json!({})).await;
+    let held = server.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].lease;
     let rest = Release::new(held, Duration::from_secs(3600), true);
     let rest = Release { started: true, checkpoint: Some(("half".to_owned(), json!({}))), ..rest };
-    house.store.release(rest).await.unwrap();
-    let deleted = house.delete(&manifest("one", &id.to_string())).await;
-    assert_eq!((deleted.refusal().0, deleted.refusal().1), (409, "Conflict".to_owned()));
+    server.store.release(rest).await.unwrap();
+    let deleted = server.delete(&manifest("one", &id.to_string())).await;
+    assert_eq!((deleted.error().0, deleted.error().1), (409, "Conflict".to_owned()));
     let expect = "The manifest has begun; cancel it and wait for its end before it is deleted.";
     assert_eq!(deleted.json()["error"]["message"], expect);
-    let forget = house.delete(&format!("{}/import", admin("one"))).await;
-    assert_eq!(forget.refusal().0, 409);
+    let forget = server.delete(&format!("{}/import", admin("one"))).await;
+    assert_eq!(forget.error().0, 409);
     let expect = format!("Work {id} has begun on the cluster; cancel it or wait for its end.");
     assert_eq!(forget.json()["error"]["message"], expect);
-    assert_eq!(house.get(&manifest("one", &id.to_string())).await.expect(200).json()["state"], "Pending");
+    assert_eq!(server.get(&manifest("one", &id.to_string())).await.expect(200).json()["state"], "Pending");
 
-    // It is called to be undone; once that is done both go.
-    house.post(&manifest("one", &format!("{id}/cancel"))).await.expect(202);
-    let held = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].lease;
+    // It is claimed to undo its steps; afterwards both can be deleted.
+    server.post(&manifest("one", &format!("{id}/cancel"))).await.expect(202);
+    let held = server.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap()[0].lease;
     let undone = Completion::new(held, Ending::Cancelled, json!({"code": "Cancelled", "message": "undone"}));
-    house.store.complete(&[undone]).await.unwrap();
-    house.delete(&manifest("one", &id.to_string())).await.expect(200);
-    house.delete(&format!("{}/import", admin("one"))).await.expect(200);
-    house.close().await;
+    server.store.complete(&[undone]).await.unwrap();
+    server.delete(&manifest("one", &id.to_string())).await.expect(200);
+    server.delete(&format!("{}/import", admin("one"))).await.expect(200);
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_schedules_later_manifests_are_cancelled_together() {
-    let house = House::open().await;
-    house.furnish("one").await;
-    let cluster = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
+    let server = TestServer::open().await;
+    server.prepare("one").await;
+    let cluster = server.store.clusters().find(&rid("one")).await.unwrap().unwrap();
     let planned = |hours: i64, schedule: &str| Manifest {
         id: Uuid::now_v7(),
         cluster: cluster.uuid,
@@ -264,30 +264,30 @@ async fn a_schedules_later_manifests_are_cancelled_together() {
     let made: Vec<_> =
         [planned(-1, "weekly"), planned(1, "weekly"), planned(2, "weekly"), planned(1, "other")].into();
     let all: Vec<_> = made.iter().map(|it| (it.clone(), Vec::new())).collect();
-    house.store.manifests().create(&all, &AuditContext::service("scheduler")).await.unwrap();
+    server.store.manifests().create(&all, &AuditContext::service("scheduler")).await.unwrap();
     let path = "/admin/maintenancemanifests/cancel?api-version=admin";
     assert_eq!(
-        house.post(path).await.refusal(),
+        server.post(path).await.error(),
         (400, "InvalidParameter".to_owned(), "scheduleID".to_owned())
     );
-    let done = house.post(&format!("{path}&scheduleID=Weekly&reason=holidays")).await.expect(200);
+    let done = server.post(&format!("{path}&scheduleID=Weekly&reason=holidays")).await.expect(200);
     assert_eq!(done.json(), json!({"cancelled": 2, "errors": 0}));
     let mut states = Vec::new();
     for manifest_ in &made {
-        states.push(house.get(&manifest("one", &manifest_.id.to_string())).await.json()["state"].clone());
+        states.push(server.get(&manifest("one", &manifest_.id.to_string())).await.json()["state"].clone());
     }
     assert_eq!(states, ["Pending", "Cancelled", "Cancelled", "Pending"]);
-    assert_eq!(house.post(&format!("{path}&scheduleID=weekly")).await.json()["cancelled"], 0);
-    house.close().await;
+    assert_eq!(server.post(&format!("{path}&scheduleID=weekly")).await.json()["cancelled"], 0);
+    server.close().await;
 }
 
 #[tokio::test]
-async fn the_plan_and_the_reasons_tell_of_what_waits() {
-    let house = House::open().await;
-    house.furnish("one").await;
+async fn the_plan_and_the_reasons_include_waiting_manifests() {
+    let server = TestServer::open().await;
+    server.prepare("one").await;
     let later = now().as_second() + 3600;
-    let id = house.order("one", json!({"runAfter": later})).await;
-    let why = house.get(&manifest("one", &format!("{id}/why"))).await.expect(200).json();
+    let id = server.request_task("one", json!({"runAfter": later})).await;
+    let why = server.get(&manifest("one", &format!("{id}/why"))).await.expect(200).json();
     assert_eq!(
         (why["manifest"].as_str(), why["verdict"].as_str()),
         (Some(id.to_string().as_str()), Some("blocked"))
@@ -295,24 +295,24 @@ async fn the_plan_and_the_reasons_tell_of_what_waits() {
     let codes: Vec<_> =
         why["blockers"].as_array().unwrap().iter().map(|it| it["code"].as_str().unwrap()).collect();
     assert!(codes.contains(&"NotDue") && codes.contains(&"NoActuator"), "{codes:?}");
-    let nobody = house.get(&manifest("one", &format!("{}/why", Uuid::now_v7()))).await;
-    assert_eq!(nobody.refusal().1, "NotFound");
+    let nobody = server.get(&manifest("one", &format!("{}/why", Uuid::now_v7()))).await;
+    assert_eq!(nobody.error().1, "NotFound");
 
     let path = "/admin/maintenanceplan?api-version=admin";
-    let plan = house.get(path).await.expect(200).json();
+    let plan = server.get(path).await.expect(200).json();
     assert_eq!(plan["entries"][0]["manifest"], id.to_string());
     assert_eq!(plan["entries"][0]["runAfter"], later);
-    let second = house.order("one", json!({"runAfter": later + 10})).await;
-    let first = house.get(&format!("{path}&limit=1")).await.expect(200).json();
-    let next = first["nextLink"].as_str().unwrap().strip_prefix(&house.url).unwrap().to_owned();
-    let rest = house.get(&next).await.expect(200).json();
+    let second = server.request_task("one", json!({"runAfter": later + 10})).await;
+    let first = server.get(&format!("{path}&limit=1")).await.expect(200).json();
+    let next = first["nextLink"].as_str().unwrap().strip_prefix(&server.url).unwrap().to_owned();
+    let rest = server.get(&next).await.expect(200).json();
     assert_eq!(rest["entries"][0]["manifest"], second.to_string());
     assert_eq!(rest["generatedAt"], first["generatedAt"]);
-    let none = house.get(&format!("{path}&cluster={}", rid("two"))).await.expect(200).json();
+    let none = server.get(&format!("{path}&cluster={}", rid("two"))).await.expect(200).json();
     assert_eq!(none["entries"], json!([]));
-    assert_eq!(house.get(&format!("{path}&horizon=1m")).await.expect(200).json()["entries"], json!([]));
+    assert_eq!(server.get(&format!("{path}&horizon=1m")).await.expect(200).json()["entries"], json!([]));
     let named =
-        house.get(&format!("{path}&task=wait-a-moment&cluster={}", rid("ONE"))).await.expect(200).json();
+        server.get(&format!("{path}&task=wait-a-moment&cluster={}", rid("ONE"))).await.expect(200).json();
     assert_eq!(named["entries"].as_array().unwrap().len(), 2);
     assert_eq!(
         (named["runs"].as_u64(), named["total"].as_u64(), named["misses"].as_u64()),
@@ -324,9 +324,9 @@ async fn the_plan_and_the_reasons_tell_of_what_waits() {
         (Some(0), Some("assumed")),
         "{named:#}"
     );
-    let second_only = house.get(&format!("{path}&skip=1&groupBy=run")).await.expect(200).json();
+    let second_only = server.get(&format!("{path}&skip=1&groupBy=run")).await.expect(200).json();
     assert_eq!(second_only["entries"][0]["manifest"], second.to_string());
-    assert_eq!(house.get(&format!("{path}&outcome=misses")).await.expect(200).json()["entries"], json!([]));
+    assert_eq!(server.get(&format!("{path}&outcome=misses")).await.expect(200).json()["entries"], json!([]));
     for (query, target) in [
         ("groupBy=colour", "groupBy"),
         ("outcome=late", "outcome"),
@@ -339,52 +339,52 @@ async fn the_plan_and_the_reasons_tell_of_what_waits() {
         ("limit=0", "limit"),
         ("$skipToken=1-x", "$skipToken"),
     ] {
-        let found = house.get(&format!("{path}&{query}")).await.refusal();
+        let found = server.get(&format!("{path}&{query}")).await.error();
         assert_eq!(found, (400, "InvalidParameter".to_owned(), target.to_owned()), "{query}");
     }
-    house.close().await;
+    server.close().await;
 }
 
-/// Follows a list to its end; the ids on each page.
-async fn pages(house: &House, path: &str) -> Vec<Vec<String>> {
+/// The ids on each page of a list.
+async fn pages(server: &TestServer, path: &str) -> Vec<Vec<String>> {
     let (mut pages, mut path) = (Vec::new(), path.to_owned());
     loop {
-        let page = house.get(&path).await.expect(200).json();
+        let page = server.get(&path).await.expect(200).json();
         let id = |item: &Value| item["id"].as_str().unwrap().to_owned();
         pages.push(page["value"].as_array().unwrap().iter().map(id).collect());
         match page["nextLink"].as_str().unwrap() {
             "" => return pages,
-            next => path = next.strip_prefix(&house.url).unwrap().to_owned(),
+            next => path = next.strip_prefix(&server.url).unwrap().to_owned(),
         }
     }
 }
 
 #[tokio::test]
 async fn lists_come_in_pages_without_gap_or_repetition() {
-    on_both(|house| async move {
+    on_both(|server| async move {
         for name in ["one", "two"] {
-            house.furnish(name).await;
+            server.prepare(name).await;
         }
         let mut ids = Vec::new();
         for number in 0..7 {
             let more = json!({"runAfter": now().as_second() + 1000 * number});
-            ids.push(house.order(if number < 5 { "one" } else { "two" }, more).await.to_string());
+            ids.push(server.request_task(if number < 5 { "one" } else { "two" }, more).await.to_string());
         }
-        let of_one = pages(&house, &format!("{}&limit=2", manifests("one"))).await;
+        let of_one = pages(&server, &format!("{}&limit=2", manifests("one"))).await;
         assert!(of_one.iter().all(|page| page.len() <= 2), "{of_one:?}");
         assert_eq!(of_one.concat(), ids[..5]);
         let queued = "/admin/maintenancemanifests/queued?api-version=admin";
-        assert_eq!(pages(&house, &format!("{queued}&limit=3")).await.concat(), ids);
-        assert_eq!(pages(&house, queued).await.len(), 1);
-        // One that runs is queued no longer.
-        let claimed = house.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
+        assert_eq!(pages(&server, &format!("{queued}&limit=3")).await.concat(), ids);
+        assert_eq!(pages(&server, queued).await.len(), 1);
+        // A running manifest is no longer queued.
+        let claimed = server.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap();
         let left: Vec<String> =
             ids.iter().filter(|id| **id != claimed[0].lease.work.to_string()).cloned().collect();
-        assert_eq!(pages(&house, &format!("{queued}&limit=1")).await.concat(), left);
-        // It is among all of them, each with its cluster.
+        assert_eq!(pages(&server, &format!("{queued}&limit=1")).await.concat(), left);
+        // The list of all manifests has it, each with its cluster.
         let all = "/admin/maintenancemanifests?api-version=admin";
-        assert_eq!(pages(&house, &format!("{all}&limit=3")).await.concat(), ids);
-        let listed = house.get(all).await.expect(200).json();
+        assert_eq!(pages(&server, &format!("{all}&limit=3")).await.concat(), ids);
+        let listed = server.get(all).await.expect(200).json();
         let clusters: Vec<&str> = listed["value"]
             .as_array()
             .unwrap()
@@ -394,39 +394,39 @@ async fn lists_come_in_pages_without_gap_or_repetition() {
         let (one, two) = (rid("one").to_lowercase(), rid("two").to_lowercase());
         assert_eq!(clusters, [&one, &one, &one, &one, &one, &two, &two]);
         let clusters = "/admin/providers/microsoft.redhatopenshift/openshiftclusters?limit=1";
-        assert_eq!(pages(&house, clusters).await.concat(), [rid("one"), rid("two")]);
-        let history = house.get(&manifest("one", &format!("{}/history", ids[0]))).await.expect(200).json();
+        assert_eq!(pages(&server, clusters).await.concat(), [rid("one"), rid("two")]);
+        let history = server.get(&manifest("one", &format!("{}/history", ids[0]))).await.expect(200).json();
         assert_eq!(history["value"].as_array().unwrap().len(), 1);
 
-        // The link is made from the caller's own URL where a proxy tells it, and from nothing else.
+        // The link uses the caller's URL only if a proxy reports it.
         let referer = format!("https://proxy.example{}&limit=2", manifests("ONE"));
         let path = format!("{}&limit=2", manifests("One"));
-        let reply = house.ask(Method::GET, &path, &[("referer", &referer)], None).await;
+        let reply = server.send(Method::GET, &path, &[("referer", &referer)], None).await;
         assert!(reply.json()["nextLink"].as_str().unwrap().starts_with("https://proxy.example/admin/"));
-        let reply = house.ask(Method::GET, &path, &[("referer", "https://evil.example/x")], None).await;
-        assert!(reply.json()["nextLink"].as_str().unwrap().starts_with(&house.url));
-        // Nor from a server that nobody configured, though it names the very path.
+        let reply = server.send(Method::GET, &path, &[("referer", "https://evil.example/x")], None).await;
+        assert!(reply.json()["nextLink"].as_str().unwrap().starts_with(&server.url));
+        // Nor a host that is not configured, even with the same path.
         let foreign = referer.replace("proxy.example", "evil.example");
-        let reply = house.ask(Method::GET, &path, &[("referer", &foreign)], None).await;
-        assert!(reply.json()["nextLink"].as_str().unwrap().starts_with(&house.url), "{}", reply.text);
-        house.close().await;
+        let reply = server.send(Method::GET, &path, &[("referer", &foreign)], None).await;
+        assert!(reply.json()["nextLink"].as_str().unwrap().starts_with(&server.url), "{}", reply.text);
+        server.close().await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn of_two_who_change_the_same_version_one_is_told() {
-    on_both(|house| async move {
-        house.furnish("one").await;
+async fn of_two_changes_of_the_same_version_one_is_rejected() {
+    on_both(|server| async move {
+        server.prepare("one").await;
         let labels = format!("{}/labels", admin("one"));
         let task = format!("/admin/maintenancetasks/{TASK}?api-version=admin");
         for round in 0..10 {
-            let etag = house.get(&admin("one")).await.header("etag").to_owned();
+            let etag = server.get(&admin("one")).await.header("etag").to_owned();
             let write = |value: String| {
-                let (house, labels, etag) = (&house, &labels, &etag);
+                let (server, labels, etag) = (&server, &labels, &etag);
                 async move {
                     let body = json!({"round": value}).to_string().into();
-                    house.ask(Method::PUT, labels, &[("if-match", etag)], Some(body)).await.status.as_u16()
+                    server.send(Method::PUT, labels, &[("if-match", etag)], Some(body)).await.status.as_u16()
                 }
             };
             let (a, b) = tokio::join!(write(format!("{round}-a")), write(format!("{round}-b")));
@@ -436,18 +436,18 @@ async fn of_two_who_change_the_same_version_one_is_told() {
         }
         // Without a precondition both succeed, one after the other.
         let (a, b) = (json!({"a": "1"}), json!({"b": "1"}));
-        let (a, b) = tokio::join!(house.put(&labels, &a), house.put(&labels, &b));
+        let (a, b) = tokio::join!(server.put(&labels, &a), server.put(&labels, &b));
         assert_eq!((a.status.as_u16(), b.status.as_u16()), (200, 200));
-        let etag = house.get(&task).await.expect(200).header("etag").to_owned();
+        let etag = server.get(&task).await.expect(200).header("etag").to_owned();
         let mut changed = crate::fixture::task();
         changed["title"] = "Another".into();
         let put = async |etag: &str, body: &Value| {
-            house.ask(Method::PUT, &task, &[("if-match", etag)], Some(body.to_string().into())).await
+            server.send(Method::PUT, &task, &[("if-match", etag)], Some(body.to_string().into())).await
         };
         assert_eq!(put(&etag, &changed).await.expect(200).json()["version"], 2);
         changed["title"] = "A third".into();
-        assert_eq!(put(&etag, &changed).await.refusal().1, "PreconditionFailed");
-        house.close().await;
+        assert_eq!(put(&etag, &changed).await.error().1, "PreconditionFailed");
+        server.close().await;
     })
     .await;
 }

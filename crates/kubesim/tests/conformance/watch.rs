@@ -40,7 +40,7 @@ impl Watch {
             match tokio::time::timeout(TIMEOUT, self.next()).await {
                 Ok(Some(event)) => events.push(event),
                 Ok(None) => panic!("the watch of {} ended after {events:?}", self.path),
-                Err(_) => panic!("the watch of {} told no more than {events:?}", self.path),
+                Err(_) => panic!("the watch of {} sent no more than {events:?}", self.path),
             }
         }
         events

@@ -148,7 +148,7 @@ impl Kubectl {
             if text.contains(expected) {
                 return;
             }
-            assert!(begun.elapsed() < TIMEOUT, "{arguments:?} never told {expected:?}, but {text}");
+            assert!(begun.elapsed() < TIMEOUT, "{arguments:?} never printed {expected:?}, but {text}");
             std::thread::yield_now();
         }
     }

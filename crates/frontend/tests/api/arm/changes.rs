@@ -1,14 +1,14 @@
-//! What may change, and how a PATCH is meant.
+//! Mutable and immutable members, and the semantics of PATCH.
 
 use api::doc::ProvisioningState;
 use api::doc::secrets::CLIENT_SECRET as CLIENT;
 use serde_json::{Value, json};
 
 use super::{CLIENT_SECRET, NEW, OLD, SUBSCRIPTION, at, body, rid, with};
-use crate::fixture::House;
+use crate::fixture::TestServer;
 
-async fn settled(name: &str) -> House {
-    House::with_cluster(name, ProvisioningState::Succeeded).await
+async fn settled(name: &str) -> TestServer {
+    TestServer::with_cluster(name, ProvisioningState::Succeeded).await
 }
 
 fn subnet(name: &str) -> Value {
@@ -17,14 +17,14 @@ fn subnet(name: &str) -> Value {
     ))
 }
 
-/// The refusal of a change.
+/// The error for an immutable member.
 fn unchangeable(target: &str) -> (u16, String, String) {
     (400, "PropertyChangeNotAllowed".to_owned(), target.to_owned())
 }
 
 #[tokio::test]
-async fn what_is_immutable_is_refused_by_its_path() {
-    let house = settled("one").await;
+async fn a_change_of_an_immutable_member_is_rejected_with_its_path() {
+    let server = settled("one").await;
     for (pointer, value, target) in [
         ("/location", json!("west"), "location"),
         ("/properties/provisioningState", json!("Failed"), "properties.provisioningState"),
@@ -108,15 +108,15 @@ async fn what_is_immutable_is_refused_by_its_path() {
         ),
     ] {
         for version in [NEW, OLD] {
-            let reply = house.put(&at("one", version), &with(body("one"), pointer, value.clone())).await;
-            assert_eq!(reply.refusal(), unchangeable(target), "{version} {pointer} = {value}");
+            let reply = server.put(&at("one", version), &with(body("one"), pointer, value.clone())).await;
+            assert_eq!(reply.error(), unchangeable(target), "{version} {pointer} = {value}");
             assert_eq!(
                 reply.json()["error"]["message"],
                 format!("Changing property '{target}' is not allowed.")
             );
         }
     }
-    // The keys of all disks change together, or a rule for values refuses them.
+    // The keys of all disks change together, otherwise validation rejects them.
     let set = json!(format!(
         "/subscriptions/{SUBSCRIPTION}/resourceGroups/Net/providers/Microsoft.Compute/diskEncryptionSets/d"
     ));
@@ -124,21 +124,21 @@ async fn what_is_immutable_is_refused_by_its_path() {
     let keyed = with(keyed, "/properties/workerProfiles/0/diskEncryptionSetId", set);
     for version in [NEW, OLD] {
         let expect = unchangeable("properties.masterProfile.diskEncryptionSetId");
-        assert_eq!(house.put(&at("one", version), &keyed).await.refusal(), expect);
+        assert_eq!(server.put(&at("one", version), &keyed).await.error(), expect);
     }
-    // Only the newest version knows the issuer; to the old one it is a member like any that it has never heard of.
+    // Only the newest version has the issuer; the old one ignores it as an unknown member.
     let issued = with(body("one"), "/properties/clusterProfile/oidcIssuer", json!("https://issuer.example"));
     let expect = unchangeable("properties.clusterProfile.oidcIssuer");
-    assert_eq!(house.put(&at("one", NEW), &issued).await.refusal(), expect);
-    assert_eq!(house.cluster("one").await.provisioning_state, ProvisioningState::Succeeded);
-    house.put(&at("one", OLD), &issued).await.expect(200);
-    house.close().await;
+    assert_eq!(server.put(&at("one", NEW), &issued).await.error(), expect);
+    assert_eq!(server.cluster("one").await.provisioning_state, ProvisioningState::Succeeded);
+    server.put(&at("one", OLD), &issued).await.expect(200);
+    server.close().await;
 }
 
 #[tokio::test]
-async fn the_way_out_of_a_cluster_stays_as_it_was() {
-    let house = House::open().await;
-    house.register().await;
+async fn the_outbound_type_of_a_cluster_is_immutable() {
+    let server = TestServer::open().await;
+    server.register().await;
     let private = |name: &str, outbound: Value| {
         let sent = with(body(name), "/properties/apiserverProfile/visibility", json!("Private"));
         let sent = with(sent, "/properties/ingressProfiles/0/visibility", json!("Private"));
@@ -147,52 +147,52 @@ async fn the_way_out_of_a_cluster_stays_as_it_was() {
     for (name, from, to) in
         [("one", "Loadbalancer", "UserDefinedRouting"), ("two", "UserDefinedRouting", "Loadbalancer")]
     {
-        house.put(&at(name, NEW), &private(name, json!(from))).await.expect(201);
-        house.settle(name, ProvisioningState::Succeeded, None).await;
+        server.put(&at(name, NEW), &private(name, json!(from))).await.expect(201);
+        server.settle(name, ProvisioningState::Succeeded, None).await;
         for version in [NEW, OLD] {
-            let reply = house.put(&at(name, version), &private(name, json!(to))).await;
+            let reply = server.put(&at(name, version), &private(name, json!(to))).await;
             let expect = unchangeable("properties.networkProfile.outboundType");
-            assert_eq!(reply.refusal(), expect, "{version} {from} to {to}");
+            assert_eq!(reply.error(), expect, "{version} {from} to {to}");
         }
-        house.put(&at(name, NEW), &private(name, json!(""))).await.expect(200);
+        server.put(&at(name, NEW), &private(name, json!(""))).await.expect(200);
     }
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn what_was_accepted_before_a_rule_came_is_accepted_again() {
-    let house = settled("one").await;
-    let read = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
+async fn values_accepted_before_a_rule_existed_are_accepted_again() {
+    let server = settled("one").await;
+    let read = server.store.clusters().find(&rid("one")).await.unwrap().unwrap();
     let mut older = read.document.clone();
     let spec = &mut older.provisioned.as_mut().unwrap().spec;
     spec.domain = "1st.customer.example".to_owned();
     spec.network.pod_cidr = "100.64.0.0/16".to_owned();
     spec.network.service_cidr = "100.88.0.0/16".to_owned();
-    house.store.clusters().update(&read, &older, &store::AuditContext::service("test")).await.unwrap();
+    server.store.clusters().update(&read, &older, &store::AuditContext::service("test")).await.unwrap();
     let sent = with(body("one"), "/properties/clusterProfile/domain", json!("1st.customer.example"));
     let sent = with(sent, "/properties/networkProfile/podCidr", json!("100.64.0.0/16"));
     let sent = with(sent, "/properties/networkProfile/serviceCidr", json!("100.88.0.0/16"));
     for version in [NEW, OLD] {
-        house.put(&at("one", version), &sent).await.expect(200);
-        house.settle("one", ProvisioningState::Succeeded, None).await;
+        server.put(&at("one", version), &sent).await.expect(200);
+        server.settle("one", ProvisioningState::Succeeded, None).await;
     }
-    // What was never right is still refused.
+    // Values that were never valid are still rejected.
     for (pointer, value) in [
         ("/properties/clusterProfile/domain", json!("-a.customer.example")),
         ("/properties/networkProfile/podCidr", json!("100.64.0.0/19")),
     ] {
-        let reply = house.put(&at("one", NEW), &with(sent.clone(), pointer, value)).await;
-        assert_eq!(reply.refusal().1, "InvalidParameter", "{pointer}");
+        let reply = server.put(&at("one", NEW), &with(sent.clone(), pointer, value)).await;
+        assert_eq!(reply.error().1, "InvalidParameter", "{pointer}");
     }
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn what_is_mutable_changes_and_what_was_read_may_be_sent_back() {
-    let house = settled("one").await;
-    let shown = house.get(&at("one", NEW)).await.expect(200).json();
-    house.put(&at("one", NEW), &shown).await.expect(200);
-    house.settle("one", ProvisioningState::Succeeded, None).await;
+async fn mutable_members_change_and_a_read_document_can_be_sent_back() {
+    let server = settled("one").await;
+    let shown = server.get(&at("one", NEW)).await.expect(200).json();
+    server.put(&at("one", NEW), &shown).await.expect(200);
+    server.settle("one", ProvisioningState::Succeeded, None).await;
     let more = with(
         body("one"),
         "/properties/networkProfile/loadBalancerProfile",
@@ -204,37 +204,37 @@ async fn what_is_mutable_changes_and_what_was_read_may_be_sent_back() {
         "/properties/servicePrincipalProfile",
         json!({"clientId": "33333333-3333-3333-3333-333333333333"}),
     );
-    let changed = house.put(&at("one", NEW), &more).await.expect(200).json();
+    let changed = server.put(&at("one", NEW), &more).await.expect(200).json();
     assert_eq!(
         changed["properties"]["networkProfile"]["loadBalancerProfile"]["managedOutboundIps"]["count"],
         3
     );
     assert_eq!(changed["tags"], json!({"none": "", "a": "b"}));
     assert_eq!(changed["properties"]["provisioningState"], "Updating");
-    // A secret that is not sent is kept.
-    let read = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
+    // An omitted secret is unchanged.
+    let read = server.store.clusters().find(&rid("one")).await.unwrap().unwrap();
     assert_eq!(
-        house.store.secret(read.uuid, CLIENT).await.unwrap().unwrap().expose(),
+        server.store.secret(read.uuid, CLIENT).await.unwrap().unwrap().expose(),
         CLIENT_SECRET.as_bytes()
     );
-    house.settle("one", ProvisioningState::Succeeded, None).await;
-    // What a PUT leaves out of the defaulted members is kept; tags are not.
+    server.settle("one", ProvisioningState::Succeeded, None).await;
+    // Omitted members with defaults are unchanged by a PUT; tags are removed.
     let bare = with(more, "/tags", json!(null));
     let bare = with(bare, "/properties/networkProfile/loadBalancerProfile", json!(null));
-    let kept = house.put(&at("one", NEW), &bare).await.expect(200).json();
+    let kept = server.put(&at("one", NEW), &bare).await.expect(200).json();
     assert_eq!(kept["properties"]["networkProfile"]["loadBalancerProfile"]["managedOutboundIps"]["count"], 3);
     assert!(kept.get("tags").is_none());
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_patch_merges_objects_replaces_tags_and_keeps_secrets() {
-    let house = settled("one").await;
+    let server = settled("one").await;
     let patch = async |sent: Value, tags: Value| {
-        let reply = house.patch(&at("one", NEW), &sent).await.expect(200);
+        let reply = server.patch(&at("one", NEW), &sent).await.expect(200);
         assert!(!reply.header("azure-asyncoperation").is_empty());
         assert_eq!(reply.json().get("tags").cloned().unwrap_or_default(), tags, "{sent}");
-        house.settle("one", ProvisioningState::Succeeded, None).await;
+        server.settle("one", ProvisioningState::Succeeded, None).await;
     };
     patch(json!({}), json!({"team": "blue"})).await;
     patch(json!({"tags": {"a": "b"}}), json!({"a": "b"})).await;
@@ -246,46 +246,46 @@ async fn a_patch_merges_objects_replaces_tags_and_keeps_secrets() {
     patch(json!({"tags": {}}), Value::Null).await;
     patch(json!({"tags": {"c": "d"}}), json!({"c": "d"})).await;
     patch(json!({"tags": null}), Value::Null).await;
-    let read = house.store.clusters().find(&rid("one")).await.unwrap().unwrap();
-    assert_eq!(house.store.secret(read.uuid, CLIENT).await.unwrap().unwrap().expose(), b"another-one");
+    let read = server.store.clusters().find(&rid("one")).await.unwrap().unwrap();
+    assert_eq!(server.store.secret(read.uuid, CLIENT).await.unwrap().unwrap().expose(), b"another-one");
     let listed = json!({"properties": {"servicePrincipalProfile": ["33333333-3333-3333-3333-333333333333", "a-third"]}});
-    let refused = house.patch(&at("one", NEW), &listed).await.refusal();
+    let refused = server.patch(&at("one", NEW), &listed).await.error();
     let target = "properties.servicePrincipalProfile".to_owned();
     assert_eq!(refused, (400, "InvalidRequestContent".to_owned(), target));
-    assert_eq!(house.store.secret(read.uuid, CLIENT).await.unwrap().unwrap().expose(), b"another-one");
+    assert_eq!(server.store.secret(read.uuid, CLIENT).await.unwrap().unwrap().expose(), b"another-one");
     let refused =
-        house.patch(&at("one", NEW), &json!({"properties": {"workerProfiles": [{"count": 9}]}})).await;
+        server.patch(&at("one", NEW), &json!({"properties": {"workerProfiles": [{"count": 9}]}})).await;
     assert_eq!(refused.status, 400);
     let refused =
-        house.patch(&at("one", NEW), &json!({"properties": {"networkProfile": {"podCidr": null}}})).await;
-    assert_eq!(refused.refusal().2, "properties.networkProfile.podCidr");
-    let absent = house.patch(&at("two", NEW), &json!({})).await;
-    assert_eq!(absent.refusal(), (404, "ResourceNotFound".to_owned(), String::new()));
-    let admin = house.patch(&at("one", "admin"), &json!({})).await;
-    assert_eq!(admin.refusal().1, "RequestNotAllowed");
-    house.close().await;
+        server.patch(&at("one", NEW), &json!({"properties": {"networkProfile": {"podCidr": null}}})).await;
+    assert_eq!(refused.error().2, "properties.networkProfile.podCidr");
+    let absent = server.patch(&at("two", NEW), &json!({})).await;
+    assert_eq!(absent.error(), (404, "ResourceNotFound".to_owned(), String::new()));
+    let admin = server.patch(&at("one", "admin"), &json!({})).await;
+    assert_eq!(admin.error().1, "RequestNotAllowed");
+    server.close().await;
 }
 
 #[tokio::test]
-async fn who_changed_it_is_laid_over_who_is_known() {
-    let house = settled("one").await;
-    let told = async |system: &str| {
+async fn system_data_of_a_request_updates_the_stored_system_data() {
+    let server = settled("one").await;
+    let update = async |system: &str| {
         let headers = [("x-ms-arm-resource-system-data", system)];
         let reply =
-            house.ask(http::Method::PATCH, &at("one", NEW), &headers, Some("{}".into())).await.expect(200);
-        house.settle("one", ProvisioningState::Succeeded, None).await;
+            server.send(http::Method::PATCH, &at("one", NEW), &headers, Some("{}".into())).await.expect(200);
+        server.settle("one", ProvisioningState::Succeeded, None).await;
         reply.json()["systemData"].clone()
     };
-    told(r#"{"createdBy":"jo","createdByType":"User"}"#).await;
+    update(r#"{"createdBy":"jo","createdByType":"User"}"#).await;
     let later =
-        told(r#"{"createdBy":"","lastModifiedBy":"al","lastModifiedAt":"2026-01-02T03:04:05Z"}"#).await;
+        update(r#"{"createdBy":"","lastModifiedBy":"al","lastModifiedAt":"2026-01-02T03:04:05Z"}"#).await;
     assert_eq!(
         later,
         json!({"createdBy": "jo", "createdByType": "User", "lastModifiedBy": "al", "lastModifiedAt": "2026-01-02T03:04:05Z"})
     );
-    // What cannot be read is passed over.
+    // Invalid system data is ignored.
     for odd in ["{nonsense", r#"["me","User"]"#, "[]", "7"] {
-        assert_eq!(told(odd).await, later, "{odd}");
+        assert_eq!(update(odd).await, later, "{odd}");
     }
-    house.close().await;
+    server.close().await;
 }

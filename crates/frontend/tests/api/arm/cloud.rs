@@ -1,4 +1,4 @@
-//! What the cloud is asked before a cluster is accepted.
+//! Checks in the cloud before a cluster is accepted.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,19 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{NEW, SUBSCRIPTION, at, body, rid, with};
-use crate::fixture::House;
+use crate::fixture::TestServer;
 
-/// Makes the network that the bodies of these tests name.
-async fn furnish(cloud: &dyn Infrastructure) {
+/// Creates the network that the bodies of these tests name.
+async fn create_network(cloud: &dyn Infrastructure) {
     let put = async |id: ResourceId, properties: Properties| {
-        let wish = ResourceRequest {
+        let request = ResourceRequest {
             id: id.clone(),
             location: "local".to_owned(),
             tags: Default::default(),
             properties,
             token: None,
         };
-        cloud.put(wish).await.unwrap();
+        cloud.put(request).await.unwrap();
         id
     };
     let group =
@@ -43,35 +43,32 @@ async fn furnish(cloud: &dyn Infrastructure) {
 }
 
 #[tokio::test]
-async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluster_is_accepted() {
+async fn sizes_quotas_providers_subnets_and_permissions_are_checked_before_a_cluster_is_accepted() {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
     let client = service.client().unwrap();
     let shutdown = CancellationToken::new();
     let ending = shutdown.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is joined at the end of the test")]
     let serving = tokio::spawn(async move { service.serve(ending).await.unwrap() });
-    let house = House::with_cloud(&client.cloud()).await;
-    house.register().await;
+    let server = TestServer::with_cloud(&client.cloud()).await;
+    server.register().await;
 
-    let missing = house.put(&at("one", NEW), &body("one")).await;
+    let missing = server.put(&at("one", NEW), &body("one")).await;
     assert_eq!(
-        missing.refusal(),
+        missing.error(),
         (400, "InvalidLinkedVNet".to_owned(), "properties.masterProfile.subnetId".to_owned())
     );
-    furnish(&client).await;
+    create_network(&client).await;
     let unknown = with(body("one"), "/properties/workerProfiles/0/vmSize", json!("Standard_D8ls_v6"));
-    let reply = house.put(&at("one", NEW), &unknown).await;
+    let reply = server.put(&at("one", NEW), &unknown).await;
     assert_eq!(
-        reply.refusal(),
+        reply.error(),
         (400, "InvalidParameter".to_owned(), "properties.workerProfiles[0].VMSize".to_owned())
     );
-    // Whose credential is no good, and who may not use the network, is told at once.
-    let stranger = house.put(&at("one", NEW), &body("one")).await;
+    // An invalid credential and missing permissions on the network are reported at once.
+    let stranger = server.put(&at("one", NEW), &body("one")).await;
     let profile = "properties.servicePrincipalProfile";
-    assert_eq!(
-        stranger.refusal(),
-        (400, "InvalidServicePrincipalCredentials".to_owned(), profile.to_owned())
-    );
+    assert_eq!(stranger.error(), (400, "InvalidServicePrincipalCredentials".to_owned(), profile.to_owned()));
     let network =
         ResourceId::group(SUBSCRIPTION, "Net").sibling("Microsoft.Network", "virtualNetworks", "Vnet");
     let as_principal = |principal: &PrincipalWithSecret| {
@@ -80,16 +77,16 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
         with(with_id, "/properties/servicePrincipalProfile/clientSecret", json!(principal.secret.expose()))
     };
     let new = client.create_principal("new", Rights::ByRoles).await.unwrap();
-    let reply = house.put(&at("one", NEW), &as_principal(&new)).await;
+    let reply = server.put(&at("one", NEW), &as_principal(&new)).await;
     let subnet = "properties.masterProfile.subnetId";
-    assert_eq!(reply.refusal(), (400, "InvalidServicePrincipalPermissions".to_owned(), subnet.to_owned()));
+    assert_eq!(reply.error(), (400, "InvalidServicePrincipalPermissions".to_owned(), subnet.to_owned()));
     let role = RoleAssignment {
         name: "a".to_owned(),
         principal: new.principal.object_id.clone(),
         role: "Network Contributor".to_owned(),
         scope: network.clone(),
     };
-    // A right that spreads while the request is being looked at is waited for.
+    // The request waits for a permission that propagates meanwhile.
     client
         .inject(FaultRule::new(CloudFault::DelayedPropagation { millis: 1000 }).on("assignRole"))
         .await
@@ -100,12 +97,12 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
     let worker = network.child("subnets", "worker");
     let denial = Denial { who: "service".to_owned(), action, scope: worker.clone(), until: None };
     client.deny(denial).await.unwrap();
-    let reply = house.put(&at("one", NEW), &as_principal(&new)).await;
+    let reply = server.put(&at("one", NEW), &as_principal(&new)).await;
     let target = "properties.workerProfiles['worker'].subnetId".to_owned();
-    assert_eq!(reply.refusal(), (400, "InvalidResourceProviderPermissions".to_owned(), target));
+    assert_eq!(reply.error(), (400, "InvalidResourceProviderPermissions".to_owned(), target));
     client.arrange(Setting::Allow { scope: worker }).await.unwrap();
 
-    // What the cloud does not tell is left to the backend; the rest is looked at all the same.
+    // A check whose query fails is left to the backend; the others are still made.
     let silent = FaultRule::new(CloudFault::Unavailable { when: FaultTiming::Before }).on("sizes");
     client.inject(silent).await.unwrap();
     let provider = |registered| Setting::Provider {
@@ -114,13 +111,13 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
         registered,
     };
     client.arrange(provider(false)).await.unwrap();
-    let reply = house.put(&at("one", NEW), &as_principal(&new)).await;
-    assert_eq!(reply.refusal(), (400, "ResourceProviderNotRegistered".to_owned(), String::new()));
+    let reply = server.put(&at("one", NEW), &as_principal(&new)).await;
+    assert_eq!(reply.error(), (400, "ResourceProviderNotRegistered".to_owned(), String::new()));
     client.arrange(provider(true)).await.unwrap();
     let elsewhere = json!(network.child("subnets", "elsewhere").to_string());
     let lost = with(as_principal(&new), "/properties/masterProfile/subnetId", elsewhere);
-    let reply = house.put(&at("one", NEW), &lost).await;
-    assert_eq!(reply.refusal(), (400, "InvalidLinkedSubnet".to_owned(), subnet.to_owned()));
+    let reply = server.put(&at("one", NEW), &lost).await;
+    assert_eq!(reply.error(), (400, "InvalidLinkedSubnet".to_owned(), subnet.to_owned()));
     let quota = |limit| Setting::Quota {
         subscription: SUBSCRIPTION.to_owned(),
         location: "local".to_owned(),
@@ -130,11 +127,11 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
     client.arrange(quota(6)).await.unwrap();
     let five = json!({"managedOutboundIps": {"count": 5}});
     let many = with(as_principal(&new), "/properties/networkProfile/loadBalancerProfile", five);
-    let reply = house.put(&at("one", NEW), &many).await;
-    assert_eq!(reply.refusal(), (400, "ResourceQuotaExceeded".to_owned(), String::new()));
+    let reply = server.put(&at("one", NEW), &many).await;
+    assert_eq!(reply.error(), (400, "ResourceQuotaExceeded".to_owned(), String::new()));
     client.clear_faults().await.unwrap();
 
-    // A cloud that gives no answer is not the customer's fault: within ten seconds they are served.
+    // If the cloud does not respond, the request is accepted within ten seconds.
     client
         .inject(
             FaultRule::new(CloudFault::Delayed { millis: 60_000, when: FaultTiming::Before })
@@ -143,11 +140,11 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
         .await
         .unwrap();
     let begun = Instant::now();
-    house.put(&at("one", NEW), &as_principal(&new)).await.expect(201);
+    server.put(&at("one", NEW), &as_principal(&new)).await.expect(201);
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     client.clear_faults().await.unwrap();
 
-    // While the cloud is asked the subscription goes: nobody would ever remove what was made in it afterwards.
+    // The subscription is deleted during the checks: nobody would remove a cluster that is created afterwards.
     client
         .inject(
             FaultRule::new(CloudFault::Delayed { millis: 3_000, when: FaultTiming::Before })
@@ -157,15 +154,15 @@ async fn sizes_quotas_providers_subnets_and_rights_are_looked_at_before_a_cluste
         .await
         .unwrap();
     let (path, two) = (at("two", NEW), as_principal(&new));
-    // That is what is told, also to whoever made sure that the cluster is new.
+    // The same error is returned for a request with If-None-Match.
     let headers = [("if-none-match", "*")];
-    let mut late = Box::pin(house.ask(Method::PUT, &path, &headers, Some(two.to_string().into())));
+    let mut late = Box::pin(server.send(Method::PUT, &path, &headers, Some(two.to_string().into())));
     assert!(tokio::time::timeout(Duration::from_secs(1), late.as_mut()).await.is_err());
     let subscription = format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0");
-    house.put(&subscription, &json!({"state": "Deleted"})).await.expect(200);
-    assert_eq!(late.await.refusal(), (400, "InvalidSubscriptionState".to_owned(), String::new()));
-    assert!(house.store.clusters().find(&rid("two")).await.unwrap().is_none());
-    house.close().await;
+    server.put(&subscription, &json!({"state": "Deleted"})).await.expect(200);
+    assert_eq!(late.await.error(), (400, "InvalidSubscriptionState".to_owned(), String::new()));
+    assert!(server.store.clusters().find(&rid("two")).await.unwrap().is_none());
+    server.close().await;
     shutdown.cancel();
     tokio::time::timeout(Duration::from_secs(20), serving).await.unwrap().unwrap();
 }

@@ -1,16 +1,16 @@
-//! Requests that nobody honest sends: each gets an answer in the envelope, none an error of ours.
+//! Malicious requests: each gets a response in the error envelope, none a server error.
 
 use bytes::Bytes;
 use http::Method;
 use serde_json::json;
 
 use super::{NEW, OLD, SUBSCRIPTION, at, body, rid, with};
-use crate::fixture::House;
+use crate::fixture::TestServer;
 
 #[tokio::test]
-async fn each_segment_of_a_path_has_its_refusal_before_the_body_is_looked_at() {
-    let house = House::open().await;
-    house.register().await;
+async fn each_segment_of_a_path_is_validated_before_the_body() {
+    let server = TestServer::open().await;
+    server.register().await;
     let good = at("one", NEW);
     let in_subscription =
         |rest: &str| format!("/subscriptions/{SUBSCRIPTION}/providers/{rest}?api-version={NEW}");
@@ -33,8 +33,8 @@ async fn each_segment_of_a_path_has_its_refusal_before_the_body_is_looked_at() {
     ] {
         for method in [Method::GET, Method::PUT] {
             let long = (method == Method::PUT).then(|| Bytes::from("x".repeat(2 << 20)));
-            let reply = house.ask(method.clone(), &path, &[], long).await;
-            assert_eq!(reply.refusal().1, code, "{method} {path}");
+            let reply = server.send(method.clone(), &path, &[], long).await;
+            assert_eq!(reply.error().1, code, "{method} {path}");
             assert_eq!(reply.status, 400);
         }
     }
@@ -44,16 +44,16 @@ async fn each_segment_of_a_path_has_its_refusal_before_the_body_is_looked_at() {
         "/subscriptions/",
         &format!("/subscriptions/{SUBSCRIPTION}/nothing"),
     ] {
-        assert_eq!(house.get(path).await.refusal(), (404, "NotFound".to_owned(), String::new()), "{path}");
+        assert_eq!(server.get(path).await.error(), (404, "NotFound".to_owned(), String::new()), "{path}");
     }
-    assert_eq!(house.post(&good).await.status, 405);
-    house.close().await;
+    assert_eq!(server.post(&good).await.status, 405);
+    server.close().await;
 }
 
 #[tokio::test]
-async fn an_unknown_version_is_refused_on_every_route_that_has_one() {
-    let house = House::open().await;
-    house.register().await;
+async fn an_unknown_version_is_rejected_on_every_route_that_has_one() {
+    let server = TestServer::open().await;
+    server.register().await;
     let locations =
         format!("/subscriptions/{SUBSCRIPTION}/providers/Microsoft.RedHatOpenShift/locations/local");
     let operation = "22222222-2222-2222-2222-222222222222";
@@ -66,8 +66,8 @@ async fn an_unknown_version_is_refused_on_every_route_that_has_one() {
     ] {
         let ask = async |method: Method, path: String| {
             let sent = (method != Method::GET && method != Method::DELETE).then(|| Bytes::from("{}"));
-            let reply = house.ask(method.clone(), &format!("{path}{version}"), &[], sent).await;
-            assert_eq!(reply.refusal().1, "InvalidResourceType", "{method} {path}{version}");
+            let reply = server.send(method.clone(), &format!("{path}{version}"), &[], sent).await;
+            assert_eq!(reply.error().1, "InvalidResourceType", "{method} {path}{version}");
         };
         for method in [Method::GET, Method::PUT, Method::PATCH, Method::DELETE] {
             ask(method, rid("one")).await;
@@ -80,13 +80,13 @@ async fn an_unknown_version_is_refused_on_every_route_that_has_one() {
         ask(Method::GET, format!("{locations}/openShiftVersions")).await;
         ask(Method::GET, format!("{locations}/platformWorkloadIdentityRoleSets")).await;
     }
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn odd_bodies_and_odd_headers_are_answered_in_the_envelope() {
-    let house = House::open().await;
-    house.register().await;
+async fn invalid_bodies_and_headers_are_errors_in_the_envelope() {
+    let server = TestServer::open().await;
+    server.register().await;
     let text = body("one").to_string();
     for (what, sent) in [
         ("nothing", Bytes::new()),
@@ -102,22 +102,22 @@ async fn odd_bodies_and_odd_headers_are_answered_in_the_envelope() {
         ("something behind", Bytes::from(format!("{text} x"))),
     ] {
         let headers = [("content-type", "application/json")];
-        let reply = house.ask(Method::PUT, &at("one", NEW), &headers, Some(sent)).await;
+        let reply = server.send(Method::PUT, &at("one", NEW), &headers, Some(sent)).await;
         assert_eq!(
-            (reply.status.as_u16(), reply.refusal().1.as_str()),
+            (reply.status.as_u16(), reply.error().1.as_str()),
             (400, "InvalidRequestContent"),
             "{what}"
         );
     }
-    // The bodies of actions may be anything, as long as they are JSON.
+    // The body of an action may be any JSON.
     let action = format!("{}/listCredentials?api-version={NEW}", rid("one"));
-    let reply = house.ask(Method::POST, &action, &[], Some("{".into())).await;
-    assert_eq!(reply.refusal().1, "InvalidRequestContent");
-    let reply = house.ask(Method::POST, &action, &[], Some("[1]".into())).await;
-    assert_eq!(reply.refusal().1, "ResourceNotFound");
-    let reply = house.ask(Method::POST, &action, &[("content-type", "text/xml")], None).await;
-    assert_eq!(reply.refusal().1, "UnsupportedMediaType");
-    // Members that nobody knows are passed over.
+    let reply = server.send(Method::POST, &action, &[], Some("{".into())).await;
+    assert_eq!(reply.error().1, "InvalidRequestContent");
+    let reply = server.send(Method::POST, &action, &[], Some("[1]".into())).await;
+    assert_eq!(reply.error().1, "ResourceNotFound");
+    let reply = server.send(Method::POST, &action, &[("content-type", "text/xml")], None).await;
+    assert_eq!(reply.error().1, "UnsupportedMediaType");
+    // Unknown members are ignored.
     let mut more = body("one");
     more["unheardOf"] = json!({"a": [1]});
     more["properties"]["clusterProfile"]["later"] = json!(true);
@@ -133,20 +133,20 @@ async fn odd_bodies_and_odd_headers_are_answered_in_the_envelope() {
     ];
     let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let made =
-        house.ask(Method::PUT, &at("one", NEW), &headers, Some(more.to_string().into())).await.expect(201);
+        server.send(Method::PUT, &at("one", NEW), &headers, Some(more.to_string().into())).await.expect(201);
     assert!(made.json().get("unheardOf").is_none());
     assert_eq!(made.header("x-ms-client-request-id"), "");
-    assert!(made.header("azure-asyncoperation").starts_with(&house.url));
-    assert_eq!(house.get(&at("one", OLD)).await.status, 200);
-    house.close().await;
+    assert!(made.header("azure-asyncoperation").starts_with(&server.url));
+    assert_eq!(server.get(&at("one", OLD)).await.status, 200);
+    server.close().await;
 }
 
 #[tokio::test]
 async fn no_link_names_a_server_that_is_not_configured() {
-    let house = House::guarded(|_, _| {}).await;
-    house.register().await;
-    house.put(&at("one", NEW), &body("one")).await.expect(201);
-    house.settle("one", api::doc::ProvisioningState::Succeeded, None).await;
+    let server = TestServer::guarded(|_, _| {}).await;
+    server.register().await;
+    server.put(&at("one", NEW), &body("one")).await.expect(201);
+    server.settle("one", api::doc::ProvisioningState::Succeeded, None).await;
     let evil = format!("https://evil.example{}", at("one", NEW));
     let disguised = evil.replace("https://", "https://management.example@");
     for headers in [
@@ -156,36 +156,37 @@ async fn no_link_names_a_server_that_is_not_configured() {
     ] {
         let changed = with(body("one"), "/tags", json!({"seen": headers[0].1}));
         let body = Some(changed.to_string().into());
-        let reply = house.ask(Method::PUT, &at("one", NEW), &headers, body).await.expect(200);
+        let reply = server.send(Method::PUT, &at("one", NEW), &headers, body).await.expect(200);
         let url = reply.header("azure-asyncoperation");
         assert!(!url.contains("evil") && url.starts_with("https://"), "{url}");
-        house.settle("one", api::doc::ProvisioningState::Succeeded, None).await;
-        let reply = house.ask(Method::GET, "/admin/clusters?limit=1", &headers, None).await.expect(200);
+        server.settle("one", api::doc::ProvisioningState::Succeeded, None).await;
+        let reply = server.send(Method::GET, "/admin/clusters?limit=1", &headers, None).await.expect(200);
         assert!(!reply.text.contains("evil"), "{}", reply.text);
     }
-    let deleted = house.ask(Method::DELETE, &at("one", NEW), &[("referer", &evil)], None).await.expect(202);
+    let deleted = server.send(Method::DELETE, &at("one", NEW), &[("referer", &evil)], None).await.expect(202);
     for name in ["azure-asyncoperation", "location"] {
-        assert!(deleted.header(name).starts_with(&house.url), "{}", deleted.header(name));
+        assert!(deleted.header(name).starts_with(&server.url), "{}", deleted.header(name));
     }
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn a_lost_url_of_the_caller_is_the_configured_one() {
-    let house =
-        House::configured(|config| config.public_url = Some("https://management.example/".to_owned())).await;
-    house.register().await;
-    let made = house.put(&at("one", NEW), &body("one")).await.expect(201);
+async fn without_the_callers_url_the_configured_one_is_used() {
+    let server =
+        TestServer::configured(|config| config.public_url = Some("https://management.example/".to_owned()))
+            .await;
+    server.register().await;
+    let made = server.put(&at("one", NEW), &body("one")).await.expect(201);
     let url = made.header("azure-asyncoperation");
     assert!(
         url.starts_with("https://management.example/subscriptions/")
             && url.ends_with("?api-version=2025-07-25"),
         "{url}"
     );
-    // A caller's URL without a version gets ours, for it is polled verbatim.
-    house.settle("one", api::doc::ProvisioningState::Succeeded, None).await;
+    // The version is added to a caller's URL without one, because it is polled verbatim.
+    server.settle("one", api::doc::ProvisioningState::Succeeded, None).await;
     let headers = [("referer", "https://mockrefererhost/")];
-    let reply = house.ask(Method::DELETE, &at("one", NEW), &headers, None).await.expect(202);
+    let reply = server.send(Method::DELETE, &at("one", NEW), &headers, None).await.expect(202);
     for name in ["azure-asyncoperation", "location"] {
         let url = reply.header(name);
         assert!(
@@ -194,29 +195,29 @@ async fn a_lost_url_of_the_caller_is_the_configured_one() {
             "{url}"
         );
     }
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn an_imported_cluster_is_shown_and_left_alone() {
-    let house = House::open().await;
-    house.register().await;
-    house.furnish("one").await;
+async fn an_imported_cluster_is_shown_and_cannot_be_changed() {
+    let server = TestServer::open().await;
+    server.register().await;
+    server.prepare("one").await;
     let path = crate::fixture::rid("one");
-    let shown = house.get(&format!("{path}?api-version={NEW}")).await.expect(200).json();
+    let shown = server.get(&format!("{path}?api-version={NEW}")).await.expect(200).json();
     assert_eq!(shown["properties"], json!({"provisioningState": "Succeeded"}));
-    let told = json!({"state": "Registered"});
-    house
-        .put(&format!("/subscriptions/{}?api-version=2.0", crate::fixture::SUBSCRIPTION), &told)
+    let subscription = json!({"state": "Registered"});
+    server
+        .put(&format!("/subscriptions/{}?api-version=2.0", crate::fixture::SUBSCRIPTION), &subscription)
         .await
         .expect(201);
     for reply in [
-        house.put(&format!("{path}?api-version={NEW}"), &body("one")).await,
-        house.patch(&format!("{path}?api-version={NEW}"), &json!({})).await,
-        house.delete(&format!("{path}?api-version={NEW}")).await,
-        house.post(&format!("{path}/listcredentials?api-version={NEW}")).await,
+        server.put(&format!("{path}?api-version={NEW}"), &body("one")).await,
+        server.patch(&format!("{path}?api-version={NEW}"), &json!({})).await,
+        server.delete(&format!("{path}?api-version={NEW}")).await,
+        server.post(&format!("{path}/listcredentials?api-version={NEW}")).await,
     ] {
-        assert_eq!(reply.refusal().1, "RequestNotAllowed");
+        assert_eq!(reply.error().1, "RequestNotAllowed");
     }
-    house.close().await;
+    server.close().await;
 }

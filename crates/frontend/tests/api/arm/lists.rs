@@ -11,15 +11,15 @@ fn path(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_list_goes_on_until_its_end() {
-    on_both(|house| async move {
-        house.register().await;
+async fn a_list_continues_until_its_end() {
+    on_both(|server| async move {
+        server.register().await;
         for at_ in 0..12 {
             let name = format!("c{at_:02}");
-            house.put(&at(&name, NEW), &body(&name)).await.expect(201);
+            server.put(&at(&name, NEW), &body(&name)).await.expect(201);
         }
         let elsewhere = at("far", NEW).replace("MyGroup", "MyGroupToo");
-        house.put(&elsewhere, &body("far")).await.expect(201);
+        server.put(&elsewhere, &body("far")).await.expect(201);
         let of = |group: &str| {
             format!("/subscriptions/{SUBSCRIPTION}{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters?api-version={NEW}&x=a%26b")
         };
@@ -27,7 +27,7 @@ async fn a_list_goes_on_until_its_end() {
             let (mut names, mut next, mut pages) = (Vec::new(), Some(first), 0);
             while let Some(page) = next.take() {
                 let referer = format!("https://management.example/arm{page}");
-                let reply = house.ask(http::Method::GET, &page, &[("referer", &referer)], None).await.expect(200);
+                let reply = server.send(http::Method::GET, &page, &[("referer", &referer)], None).await.expect(200);
                 assert!(!reply.text.contains("hunter2"));
                 let form = reply.json();
                 names.extend(form["value"].as_array().unwrap().iter().map(|it| it["name"].clone()));
@@ -47,13 +47,13 @@ async fn a_list_goes_on_until_its_end() {
         assert_eq!(walk(of("/resourceGroups/MyGroupToo")).await, (1, 1));
         assert_eq!(walk(of("/resourceGroups/%4Dy%47roup")).await, (12, 2), "letters are letters under their escapes");
         assert_eq!(walk(of("").replace("aaaa/", "aaa%41/")).await, (13, 2));
-        let none = house.get(&of("/resourceGroups/none")).await.expect(200).json();
+        let none = server.get(&of("/resourceGroups/none")).await.expect(200).json();
         assert_eq!(none, serde_json::json!({"value": []}));
         for token in ["x", "AAAA", "%00"] {
-            let reply = house.get(&format!("{}&$skipToken={token}", of(""))).await;
-            assert_eq!(reply.refusal(), (400, "InvalidParameter".to_owned(), "$skipToken".to_owned()), "{token}");
+            let reply = server.get(&format!("{}&$skipToken={token}", of(""))).await;
+            assert_eq!(reply.error(), (400, "InvalidParameter".to_owned(), "$skipToken".to_owned()), "{token}");
         }
-        house.close().await;
+        server.close().await;
     })
     .await;
 }

@@ -20,7 +20,7 @@ use http::Method;
 use serde_json::{Value, json};
 use store::AuditContext;
 
-use crate::fixture::{House, Reply};
+use crate::fixture::{Reply, TestServer};
 
 pub(crate) const SUBSCRIPTION: &str = "11111111-1111-1111-1111-11111111aaaa";
 pub(crate) const NEW: &str = "2025-07-25";
@@ -28,7 +28,7 @@ pub(crate) const OLD: &str = "2023-11-22";
 pub(crate) const CLIENT_SECRET: &str = "hunter2-client-secret";
 pub(crate) const PULL_SECRET: &str = r#"{"auths":{"registry.example":{"auth":"aHVudGVyMg=="}}}"#;
 
-/// The id of a cluster, in a spelling of its own.
+/// The resource id of a cluster in mixed case.
 pub(crate) fn rid(name: &str) -> String {
     format!(
         "/subscriptions/{SUBSCRIPTION}/resourceGroups/MyGroup/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
@@ -40,7 +40,7 @@ pub(crate) fn at(name: &str, version: &str) -> String {
     format!("{}?api-version={version}", rid(name))
 }
 
-/// A body that is accepted, with names of its own.
+/// A valid body with unique names.
 pub(crate) fn body(name: &str) -> Value {
     let network = format!(
         "/subscriptions/{SUBSCRIPTION}/resourceGroups/Net/providers/Microsoft.Network/virtualNetworks/Vnet/subnets"
@@ -78,13 +78,13 @@ pub(crate) fn body(name: &str) -> Value {
     })
 }
 
-/// A label of its own for each name: some names are longer, or begin with what no label begins with.
+/// A unique DNS label for each name: some names are too long for a label, or begin with an invalid character.
 fn domain(name: &str) -> String {
     let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_DNS, name.to_lowercase().as_bytes());
     format!("d{}", id.simple())
 }
 
-/// The body with one member set, by its JSON pointer; null takes it out.
+/// The body with one member set by its JSON pointer; null removes it.
 pub(crate) fn with(mut body: Value, pointer: &str, value: Value) -> Value {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     let parent = body.pointer_mut(parent).unwrap_or_else(|| panic!("no {pointer}"));
@@ -97,17 +97,17 @@ pub(crate) fn with(mut body: Value, pointer: &str, value: Value) -> Value {
     body
 }
 
-impl House {
-    /// Registers the subscription and offers versions.
+impl TestServer {
+    /// Registers the subscription and stores versions.
     pub(crate) async fn register(&self) {
-        let told = json!({"state": "Registered", "properties": {"tenantId": "t"}});
-        let reply = self.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &told).await;
+        let subscription = json!({"state": "Registered", "properties": {"tenantId": "t"}});
+        let reply = self.put(&format!("/subscriptions/{SUBSCRIPTION}?api-version=2.0"), &subscription).await;
         assert!(reply.status.is_success(), "{}", reply.text);
         frontend::seed_defaults(&self.store, &AuditContext::service("test")).await.unwrap();
         self.until_offered("4.20.3").await;
     }
 
-    /// Waits until a version is offered; the server hears of it by the change feed.
+    /// Waits until a version is listed; the server loads it after an event of the change feed.
     pub(crate) async fn until_offered(&self, version: &str) {
         let path = format!(
             "/subscriptions/{SUBSCRIPTION}/providers/Microsoft.RedHatOpenShift/locations/local/openShiftVersions/{version}?api-version={NEW}"
@@ -120,24 +120,24 @@ impl House {
         tokio::time::timeout(Duration::from_secs(30), offered).await.unwrap();
     }
 
-    /// A server with one cluster that has come to that state.
-    pub(crate) async fn with_cluster(name: &str, state: ProvisioningState) -> House {
-        let house = House::open().await;
-        house.register().await;
-        house.put(&at(name, NEW), &body(name)).await.expect(201);
-        house.settle(name, state, None).await;
-        house
+    /// A server with one cluster in this state.
+    pub(crate) async fn with_cluster(name: &str, state: ProvisioningState) -> TestServer {
+        let server = TestServer::open().await;
+        server.register().await;
+        server.put(&at(name, NEW), &body(name)).await.expect(201);
+        server.settle(name, state, None).await;
+        server
     }
 
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> Reply {
-        self.ask(Method::PATCH, path, &[], Some(body.to_string().into())).await
+        self.send(Method::PATCH, path, &[], Some(body.to_string().into())).await
     }
 
     pub(crate) async fn cluster(&self, name: &str) -> Cluster {
         self.store.clusters().find(&rid(name)).await.unwrap().unwrap().document
     }
 
-    /// What a backend does at the end of an operation, as far as readers see it.
+    /// Completes an operation as a backend does.
     pub(crate) async fn settle(
         &self,
         name: &str,

@@ -1,13 +1,13 @@
-//! Every rule for values, from one table: what is sent, and how it is refused.
+//! Every validation rule, from one table: the value and its error.
 
 use serde_json::{Value, json};
 
 use super::{NEW, OLD, SUBSCRIPTION, at, body, with};
-use crate::fixture::House;
+use crate::fixture::TestServer;
 
 const PARAMETER: &str = "InvalidParameter";
 
-/// A member by its pointer, a value that is refused, the code, the target.
+/// JSON pointer, invalid value, error code, error target.
 type Rule = (&'static str, Value, &'static str, &'static str);
 
 fn group(name: &str) -> String {
@@ -24,7 +24,7 @@ fn disks(name: &str) -> Value {
 
 const OTHER: &str = "22222222-2222-2222-2222-222222222222";
 
-/// Rules of a creation that hold in every version.
+/// Rules of a creation in every version.
 fn rules() -> Vec<Rule> {
     const PROFILE: &str = "properties.clusterProfile";
     const NETWORK: &str = "properties.networkProfile";
@@ -334,7 +334,7 @@ fn rules() -> Vec<Rule> {
             PARAMETER,
             "properties.ingressProfiles['default'].ip",
         ),
-        // What is of another type is no content at all.
+        // A value of another type is invalid content.
         ("/location", json!(7), "InvalidRequestContent", "location"),
         (
             "/properties/workerProfiles/0/count",
@@ -404,15 +404,15 @@ fn rules() -> Vec<Rule> {
 }
 
 #[tokio::test]
-async fn every_rule_is_refused_with_its_code_and_target_in_each_version() {
-    let house = House::open().await;
-    house.register().await;
+async fn every_rule_has_its_code_and_target_in_each_version() {
+    let server = TestServer::open().await;
+    server.register().await;
     for version in [NEW, OLD] {
         for (pointer, value, code, target) in rules() {
             let sent = with(body("ruled"), pointer, value.clone());
-            let reply = house.put(&at("ruled", version), &sent).await;
+            let reply = server.put(&at("ruled", version), &sent).await;
             let expect = (400, code.to_owned(), target.to_owned());
-            assert_eq!(reply.refusal(), expect, "{version} {pointer} = {value}: {}", reply.text);
+            assert_eq!(reply.error(), expect, "{version} {pointer} = {value}: {}", reply.text);
             assert!(
                 !reply.text.contains(super::CLIENT_SECRET) && !reply.text.contains("12345"),
                 "{}",
@@ -420,51 +420,54 @@ async fn every_rule_is_refused_with_its_code_and_target_in_each_version() {
             );
         }
     }
-    // The workers' keys are not those of the control plane, but that they are another subscription's is told first.
+    // The workers' keys differ from those of the control plane, but the wrong subscription is reported first.
     let keyed = with(body("ruled"), "/properties/masterProfile/diskEncryptionSetId", disks("d"));
     let foreign = json!(disks("d").as_str().unwrap().replace(SUBSCRIPTION, OTHER));
     let keyed = with(keyed, "/properties/workerProfiles/0/diskEncryptionSetId", foreign);
-    let reply = house.put(&at("ruled", NEW), &keyed).await;
-    assert_eq!(reply.refusal().2, "properties.workerProfiles['worker'].diskEncryptionSetId");
+    let reply = server.put(&at("ruled", NEW), &keyed).await;
+    assert_eq!(reply.error().2, "properties.workerProfiles['worker'].diskEncryptionSetId");
     assert!(reply.text.contains("the cluster's own subscription"), "{}", reply.text);
-    // Routing of the customer's own needs both doors private, and one of them is not enough.
+    // User-defined routing needs a private API server and a private ingress.
     for pointer in ["/properties/apiserverProfile/visibility", "/properties/ingressProfiles/0/visibility"] {
         let half = with(body("ruled"), pointer, json!("Private"));
         let half = with(half, "/properties/networkProfile/outboundType", json!("UserDefinedRouting"));
         let expect = (400, PARAMETER.to_owned(), "properties.networkProfile.outboundType".to_owned());
-        assert_eq!(house.put(&at("ruled", NEW), &half).await.refusal(), expect, "{pointer}");
+        assert_eq!(server.put(&at("ruled", NEW), &half).await.error(), expect, "{pointer}");
     }
-    // Routing of the customer's own and a balancer do not go together, even when everything is private.
+    // User-defined routing and a load balancer profile exclude each other, even if everything is private.
     let private = with(body("ruled"), "/properties/apiserverProfile/visibility", json!("Private"));
     let private = with(private, "/properties/ingressProfiles/0/visibility", json!("Private"));
     let routed = with(private, "/properties/networkProfile/outboundType", json!("UserDefinedRouting"));
     let both = with(routed.clone(), "/properties/networkProfile/loadBalancerProfile", json!({}));
-    let refusal = house.put(&at("ruled", NEW), &both).await.refusal();
-    assert_eq!(refusal.2, "properties.networkProfile.loadBalancerProfile");
-    assert!(house.store.clusters().find(&super::rid("ruled")).await.unwrap().is_none(), "nothing was stored");
-    // And what is right is accepted.
-    let made = house.put(&at("ruled", NEW), &routed).await.expect(201).json();
+    let error = server.put(&at("ruled", NEW), &both).await.error();
+    assert_eq!(error.2, "properties.networkProfile.loadBalancerProfile");
+    assert!(
+        server.store.clusters().find(&super::rid("ruled")).await.unwrap().is_none(),
+        "nothing was stored"
+    );
+    // Valid values are accepted.
+    let made = server.put(&at("ruled", NEW), &routed).await.expect(201).json();
     assert_eq!(made["properties"]["networkProfile"]["outboundType"], "UserDefinedRouting");
     assert!(made["properties"]["networkProfile"].get("loadBalancerProfile").is_none());
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn sizes_ask_for_a_version_and_small_ones_can_be_required() {
-    let house = House::open().await;
-    house.register().await;
+async fn sizes_need_a_version_and_small_ones_can_be_required() {
+    let server = TestServer::open().await;
+    server.register().await;
     let sized = with(body("sized"), "/properties/masterProfile/vmSize", json!("Standard_D8s_v6"));
     let old = with(sized.clone(), "/properties/clusterProfile/version", json!("4.18.26"));
-    let reply = house.put(&at("sized", NEW), &old).await;
-    assert_eq!(reply.refusal().2, "properties.masterProfile.vmSize");
+    let reply = server.put(&at("sized", NEW), &old).await;
+    assert_eq!(reply.error().2, "properties.masterProfile.vmSize");
     assert!(reply.text.contains("for version"), "{}", reply.text);
-    house.put(&at("sized", NEW), &sized).await.expect(201);
-    house.close().await;
+    server.put(&at("sized", NEW), &sized).await.expect(201);
+    server.close().await;
 
-    let small = House::configured(|config| config.small_workers = true).await;
+    let small = TestServer::configured(|config| config.small_workers = true).await;
     small.register().await;
-    let refusal = small.put(&at("small", NEW), &body("small")).await.refusal();
-    assert_eq!(refusal.2, "properties.workerProfiles['worker'].vmSize");
+    let error = small.put(&at("small", NEW), &body("small")).await.error();
+    assert_eq!(error.2, "properties.workerProfiles['worker'].vmSize");
     let fits = with(body("small"), "/properties/workerProfiles/0/vmSize", json!("Standard_D2s_v5"));
     small.put(&at("small", NEW), &fits).await.expect(201);
     small.close().await;
@@ -472,8 +475,8 @@ async fn sizes_ask_for_a_version_and_small_ones_can_be_required() {
 
 #[tokio::test]
 async fn a_name_in_the_services_own_zone_is_one_label_of_its_location() {
-    let house = House::configured(|config| config.zone = Some("clusters.example".to_owned())).await;
-    house.register().await;
+    let server = TestServer::configured(|config| config.zone = Some("clusters.example".to_owned())).await;
+    server.register().await;
     for (domain, expect) in [
         ("harbour.clusters.example", false),
         ("harbour.west.clusters.example", false),
@@ -483,12 +486,12 @@ async fn a_name_in_the_services_own_zone_is_one_label_of_its_location() {
     ] {
         let name = domain.replace('.', "-");
         let sent = with(body(&name), "/properties/clusterProfile/domain", json!(domain));
-        let reply = house.put(&at(&name, NEW), &sent).await;
+        let reply = server.put(&at(&name, NEW), &sent).await;
         if expect {
             reply.expect(201);
         } else {
-            assert_eq!(reply.refusal().2, "properties.clusterProfile.domain", "{domain}");
+            assert_eq!(reply.error().2, "properties.clusterProfile.domain", "{domain}");
         }
     }
-    house.close().await;
+    server.close().await;
 }

@@ -1,11 +1,11 @@
-//! Clusters with managed identities, and versions that do not know them.
+//! Clusters with managed identities, and versions without them.
 
 use api::doc::{Identity, ProvisioningState};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{NEW, OLD, SUBSCRIPTION, at, body, with};
-use crate::fixture::{House, Reply};
+use crate::fixture::{Reply, TestServer};
 
 const HEADERS: [(&str, &str); 2] =
     [("x-ms-identity-url", "https://identity.example/x"), ("x-ms-home-tenant-id", "tenant-1")];
@@ -38,19 +38,19 @@ fn workload(name: &str) -> Value {
     sent
 }
 
-async fn put(house: &House, path: &str, sent: &Value) -> Reply {
-    house.ask(Method::PUT, path, &HEADERS, Some(sent.to_string().into())).await
+async fn put(server: &TestServer, path: &str, sent: &Value) -> Reply {
+    server.send(Method::PUT, path, &HEADERS, Some(sent.to_string().into())).await
 }
 
 #[tokio::test]
-async fn a_cluster_with_managed_identities_lives_through_both_versions() {
-    let house = House::open().await;
-    house.register().await;
-    let made = put(&house, &at("one", NEW), &workload("one")).await.expect(201).json();
+async fn a_cluster_with_managed_identities_is_managed_through_both_versions() {
+    let server = TestServer::open().await;
+    server.register().await;
+    let made = put(&server, &at("one", NEW), &workload("one")).await.expect(201).json();
     assert!(made["properties"].get("servicePrincipalProfile").is_none());
     assert_eq!(made["identity"]["userAssignedIdentities"], json!({identity("one"): {}}));
-    house.settle("one", ProvisioningState::Succeeded, None).await;
-    let before = house.cluster("one").await;
+    server.settle("one", ProvisioningState::Succeeded, None).await;
+    let before = server.cluster("one").await;
     let Identity::Workload { identity_url, tenant_id, .. } =
         &before.provisioned.as_ref().unwrap().spec.identity
     else {
@@ -58,8 +58,8 @@ async fn a_cluster_with_managed_identities_lives_through_both_versions() {
     };
     assert_eq!((identity_url.as_deref(), tenant_id.as_deref()), (Some(HEADERS[0].1), Some("tenant-1")));
 
-    // An old client neither sees the identities nor wipes them.
-    let shown = house.get(&at("one", OLD)).await.expect(200).json();
+    // An old client neither sees the identities nor removes them.
+    let shown = server.get(&at("one", OLD)).await.expect(200).json();
     assert!(
         shown.get("identity").is_none()
             && shown["properties"].get("platformWorkloadIdentityProfile").is_none()
@@ -69,42 +69,42 @@ async fn a_cluster_with_managed_identities_lives_through_both_versions() {
         "/tags",
         json!({"by": "old"}),
     );
-    put(&house, &at("one", OLD), &old).await.expect(200);
-    let after = house.cluster("one").await;
+    put(&server, &at("one", OLD), &old).await.expect(200);
+    let after = server.cluster("one").await;
     assert_eq!(after.provisioned.as_ref().unwrap().spec, before.provisioned.as_ref().unwrap().spec);
     assert_eq!(after.credential, before.credential);
-    house.settle("one", ProvisioningState::Succeeded, None).await;
-    let wrong = put(&house, &at("one", OLD), &body("one")).await.refusal();
+    server.settle("one", ProvisioningState::Succeeded, None).await;
+    let wrong = put(&server, &at("one", OLD), &body("one")).await.error();
     assert_eq!(
         wrong,
         (400, "PropertyChangeNotAllowed".to_owned(), "properties.servicePrincipalProfile".to_owned())
     );
 
-    // Operators' identities are merged by a patch and may change, but none may go.
+    // A PATCH merges operators' identities; they may change, but not be removed.
     let other = json!({"properties": {"platformWorkloadIdentityProfile": {"platformWorkloadIdentities": {"ingress": {"resourceId": identity("else")}}}}});
-    let patched = house.patch(&at("one", NEW), &other).await.expect(200).json();
+    let patched = server.patch(&at("one", NEW), &other).await.expect(200).json();
     let platform = &patched["properties"]["platformWorkloadIdentityProfile"]["platformWorkloadIdentities"];
     assert_eq!(platform["ingress"]["resourceId"], identity("else"));
     assert_eq!(platform.as_object().unwrap().len(), OPERATORS.len());
-    house.settle("one", ProvisioningState::Succeeded, None).await;
+    server.settle("one", ProvisioningState::Succeeded, None).await;
     let fewer = with(
         workload("one"),
         "/properties/platformWorkloadIdentityProfile/platformWorkloadIdentities/ingress",
         json!(null),
     );
-    assert_eq!(put(&house, &at("one", NEW), &fewer).await.refusal().1, "PropertyChangeNotAllowed");
+    assert_eq!(put(&server, &at("one", NEW), &fewer).await.error().1, "PropertyChangeNotAllowed");
     let replaced = json!({"identity": {"userAssignedIdentities": {identity("two"): {}}}});
-    let patched = house.patch(&at("one", NEW), &replaced).await.expect(200).json();
+    let patched = server.patch(&at("one", NEW), &replaced).await.expect(200).json();
     assert_eq!(patched["identity"]["userAssignedIdentities"], json!({identity("two"): {}}));
-    house.close().await;
+    server.close().await;
 }
 
 #[tokio::test]
-async fn what_is_resolved_of_managed_identities_is_for_nobody_else_to_set() {
-    let house = House::open().await;
-    house.register().await;
-    put(&house, &at("one", NEW), &workload("one")).await.expect(201);
-    house.settle("one", ProvisioningState::Succeeded, None).await;
+async fn resolved_members_of_managed_identities_are_read_only() {
+    let server = TestServer::open().await;
+    server.register().await;
+    put(&server, &at("one", NEW), &workload("one")).await.expect(201);
+    server.settle("one", ProvisioningState::Succeeded, None).await;
     let own = identity("one");
     let ingress = |member: &str| json!({"resourceId": identity("ingress"), member: "x"});
     let platform = "/properties/platformWorkloadIdentityProfile/platformWorkloadIdentities";
@@ -125,50 +125,50 @@ async fn what_is_resolved_of_managed_identities_is_for_nobody_else_to_set() {
         (&format!("{platform}/ingress"), ingress("clientId"), format!("{shown}.clientId")),
         (&format!("{platform}/ingress"), ingress("objectId"), format!("{shown}.objectId")),
     ] {
-        let reply = put(&house, &at("one", NEW), &with(workload("one"), pointer, value)).await;
-        assert_eq!(reply.refusal(), (400, "PropertyChangeNotAllowed".to_owned(), target), "{pointer}");
+        let reply = put(&server, &at("one", NEW), &with(workload("one"), pointer, value)).await;
+        assert_eq!(reply.error(), (400, "PropertyChangeNotAllowed".to_owned(), target), "{pointer}");
     }
-    put(&house, &at("one", NEW), &workload("one")).await.expect(200);
-    house.close().await;
+    put(&server, &at("one", NEW), &workload("one")).await.expect(200);
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_managed_identity_belongs_to_one_cluster() {
-    let house = House::open().await;
-    house.register().await;
-    put(&house, &at("one", NEW), &workload("one")).await.expect(201);
+    let server = TestServer::open().await;
+    server.register().await;
+    put(&server, &at("one", NEW), &workload("one")).await.expect(201);
     let shouted = identity("one").to_uppercase().replace("/SUBSCRIPTIONS/", "/subscriptions/");
     for same in [identity("one"), shouted] {
         let taken = with(workload("two"), "/identity/userAssignedIdentities", json!({same: {}}));
-        let reply = put(&house, &at("two", NEW), &taken).await;
-        assert_eq!(reply.refusal(), (400, "DuplicateClientID".to_owned(), String::new()));
+        let reply = put(&server, &at("two", NEW), &taken).await;
+        assert_eq!(reply.error(), (400, "DuplicateClientID".to_owned(), String::new()));
     }
-    put(&house, &at("two", NEW), &workload("two")).await.expect(201);
-    house.settle("two", ProvisioningState::Succeeded, None).await;
+    put(&server, &at("two", NEW), &workload("two")).await.expect(201);
+    server.settle("two", ProvisioningState::Succeeded, None).await;
     let taken = json!({"identity": {"userAssignedIdentities": {identity("one"): {}}}});
-    assert_eq!(house.patch(&at("two", NEW), &taken).await.refusal().1, "DuplicateClientID");
-    house.close().await;
+    assert_eq!(server.patch(&at("two", NEW), &taken).await.error().1, "DuplicateClientID");
+    server.close().await;
 }
 
 #[tokio::test]
 async fn a_version_without_a_role_set_has_no_managed_identities() {
-    let house = House::open().await;
-    house.register().await;
+    let server = TestServer::open().await;
+    server.register().await;
     let offered = json!({"properties": {"version": "4.21.0", "openShiftPullspec": "r", "installerPullspec": "i", "enabled": true, "default": false}});
-    house.put("/admin/versions", &offered).await.expect(201);
-    house.until_offered("4.21.0").await;
+    server.put("/admin/versions", &offered).await.expect(201);
+    server.until_offered("4.21.0").await;
     let newer = |sent: Value| with(sent, "/properties/clusterProfile/version", json!("4.21.0"));
-    let reply = put(&house, &at("one", NEW), &newer(workload("one"))).await;
-    assert_eq!(reply.refusal(), (400, "InvalidParameter".to_owned(), String::new()));
+    let reply = put(&server, &at("one", NEW), &newer(workload("one"))).await;
+    assert_eq!(reply.error(), (400, "InvalidParameter".to_owned(), String::new()));
     assert!(reply.text.contains("no role set"), "{}", reply.text);
-    put(&house, &at("one", NEW), &newer(body("one"))).await.expect(201);
-    house.close().await;
+    put(&server, &at("one", NEW), &newer(body("one"))).await.expect(201);
+    server.close().await;
 }
 
 #[tokio::test]
-async fn each_rule_for_managed_identities_has_its_refusal() {
-    let house = House::open().await;
-    house.register().await;
+async fn each_rule_for_managed_identities_has_its_error() {
+    let server = TestServer::open().await;
+    server.register().await;
     let platform = "/properties/platformWorkloadIdentityProfile/platformWorkloadIdentities";
     let principal = json!({"clientId": "33333333-3333-3333-3333-333333333333", "clientSecret": "s"});
     let ingress =
@@ -241,14 +241,14 @@ async fn each_rule_for_managed_identities_has_its_refusal() {
             "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities",
         ),
     ] {
-        let reply = put(&house, &at("x", NEW), &sent).await;
-        assert_eq!(reply.refusal(), (400, code.to_owned(), target.to_owned()), "{}", reply.text);
+        let reply = put(&server, &at("x", NEW), &sent).await;
+        assert_eq!(reply.error(), (400, code.to_owned(), target.to_owned()), "{}", reply.text);
     }
-    // Without the headers that say where credentials are fetched.
-    let reply = house.put(&at("x", NEW), &workload("x")).await;
-    assert_eq!(reply.refusal(), (400, "InvalidParameter".to_owned(), "identity".to_owned()));
-    // To an old version these are members that it does not know.
-    let reply = put(&house, &at("x", OLD), &workload("x")).await;
-    assert_eq!(reply.refusal().2, "properties.servicePrincipalProfile");
-    house.close().await;
+    // Without the headers of the credentials' URL.
+    let reply = server.put(&at("x", NEW), &workload("x")).await;
+    assert_eq!(reply.error(), (400, "InvalidParameter".to_owned(), "identity".to_owned()));
+    // An old version ignores these as unknown members.
+    let reply = put(&server, &at("x", OLD), &workload("x")).await;
+    assert_eq!(reply.error().2, "properties.servicePrincipalProfile");
+    server.close().await;
 }

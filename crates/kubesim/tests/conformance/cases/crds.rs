@@ -16,7 +16,7 @@ fn schema() -> Value {
             "rig": { "type": "string", "enum": ["sloop", "ketch"], "default": "sloop" },
             "free": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
             "port": { "x-kubernetes-int-or-string": true },
-            "crew": { "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "maxItems": 3,
+            "sailors": { "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "maxItems": 3,
                 "items": { "type": "object", "required": ["name"], "properties": {
                     "name": { "type": "string" }, "rank": { "type": "string", "default": "sailor" } } } },
             "flags": { "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "string" } },
@@ -66,7 +66,7 @@ cases! { "crds";
 
     async fn defaults_are_set(s) {
         served(s, crd("Namespaced", schema())).await;
-        s.post(SHIPS, ship("a", json!({ "name": "swan", "crew": [{ "name": "ann" }] }))).only("/spec").await;
+        s.post(SHIPS, ship("a", json!({ "name": "swan", "sailors": [{ "name": "ann" }] }))).only("/spec").await;
         s.merge(A, json!({ "spec": { "masts": null } })).only("/spec").await;
     }
 
@@ -92,7 +92,7 @@ cases! { "crds";
     async fn required_fields_must_be_present(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({}))).expect(422).await;
-        s.post(SHIPS, ship("a", json!({ "name": "swan", "crew": [{ "rank": "cook" }] }))).expect(422).await;
+        s.post(SHIPS, ship("a", json!({ "name": "swan", "sailors": [{ "rank": "cook" }] }))).expect(422).await;
     }
 
     async fn an_int_or_string_accepts_both(s) {
@@ -110,18 +110,18 @@ cases! { "crds";
 
     async fn lists_with_keys_contain_each_key_once(s) {
         served(s, crd("Namespaced", schema())).await;
-        s.post(SHIPS, ship("a", json!({ "name": "swan", "crew": [{ "name": "ann" }, { "name": "ann" }] }))).expect(422).await;
+        s.post(SHIPS, ship("a", json!({ "name": "swan", "sailors": [{ "name": "ann" }, { "name": "ann" }] }))).expect(422).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "flags": ["x", "x"] }))).expect(422).await;
-        s.post(SHIPS, ship("a", json!({ "name": "swan", "crew": [{ "name": "a" }, { "name": "b" }, { "name": "c" }, { "name": "d" }] }))).expect(422).await;
+        s.post(SHIPS, ship("a", json!({ "name": "swan", "sailors": [{ "name": "a" }, { "name": "b" }, { "name": "c" }, { "name": "d" }] }))).expect(422).await;
     }
 
     async fn lists_with_keys_are_applied_per_item(s) {
         served(s, crd("Namespaced", schema())).await;
         let one = "/apis/{id}.example.test/v1/namespaces/{ns}/ships/a?fieldManager=one";
         let two = "/apis/{id}.example.test/v1/namespaces/{ns}/ships/a?fieldManager=two";
-        s.apply(one, ship("a", json!({ "name": "swan", "crew": [{ "name": "ann", "rank": "captain" }] }))).expect(201).await;
-        s.apply(two, json!({ "apiVersion": "{id}.example.test/v1", "kind": "Ship", "metadata": { "name": "a" }, "spec": { "name": "swan", "crew": [{ "name": "bob" }] } })).await;
-        s.apply(two, json!({ "apiVersion": "{id}.example.test/v1", "kind": "Ship", "metadata": { "name": "a" }, "spec": { "crew": [{ "name": "ann", "rank": "cook" }] } })).expect(409).await;
+        s.apply(one, ship("a", json!({ "name": "swan", "sailors": [{ "name": "ann", "rank": "captain" }] }))).expect(201).await;
+        s.apply(two, json!({ "apiVersion": "{id}.example.test/v1", "kind": "Ship", "metadata": { "name": "a" }, "spec": { "name": "swan", "sailors": [{ "name": "bob" }] } })).await;
+        s.apply(two, json!({ "apiVersion": "{id}.example.test/v1", "kind": "Ship", "metadata": { "name": "a" }, "spec": { "sailors": [{ "name": "ann", "rank": "cook" }] } })).expect(409).await;
     }
 
     async fn a_strategic_patch_of_a_custom_object_is_rejected(s) {
