@@ -40,7 +40,7 @@ impl Version {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_cargo_run_hands_to_the_process_is_not_taken_for_a_setting() {
+    fn variables_of_cargo_run_are_not_settings() {
         // `cargo run` sets the build script's variables for the process too, and `make up` is a `cargo run`.
         assert!(!include_str!("../build.rs").contains("rustc-env=SHIPSHAPE_"));
     }

@@ -109,7 +109,7 @@ fn a_flag_wins_over_a_variable_over_the_file_over_the_default() {
 }
 
 #[test]
-fn text_from_outside_becomes_what_the_setting_wants() {
+fn text_is_converted_to_the_type_of_the_setting() {
     let sources = ConfigSources::default()
         .variable("SHIPSHAPE_TELEMETRY_SERVICE_NAME", "42")
         .variable("SHIPSHAPE_TELEMETRY_SAMPLE_RATIO", "0.25")
@@ -123,7 +123,7 @@ fn text_from_outside_becomes_what_the_setting_wants() {
 }
 
 #[test]
-fn every_setting_refuses_nonsense_and_says_what_it_accepts() {
+fn every_setting_rejects_nonsense_and_names_the_accepted_values() {
     let check = |key: &str, value: &str, accepted: &str| {
         let sentence = ConfigSources::default().set(&format!("{key}={value}")).sentence();
         assert!(sentence.starts_with(key), "{sentence}");
@@ -136,7 +136,7 @@ fn every_setting_refuses_nonsense_and_says_what_it_accepts() {
     check("shutdown_deadline", "-5s", "must not be negative");
     check("store.url", "mysql://db", "expected sqlite:PATH or postgres://");
     check("store.url", "sqlite:", "it is empty");
-    check("store.url", "sqlite::memory:", "forget everything");
+    check("store.url", "sqlite::memory:", "lose its content");
     check("store.url", "sqlite:///x.db", "a plain path");
     check("store.url", "postgres://", "the host is missing");
     check("store.url", "postgres://db:port/x", "the port is not a number from 1 to 65535");
@@ -177,7 +177,7 @@ fn accepted_spellings_are_accepted() {
 }
 
 #[test]
-fn a_refusal_names_key_value_and_place() {
+fn an_error_names_key_value_and_origin() {
     let sources = ConfigSources::file("\n[store]\nconnections = 1\n");
     assert_eq!(sources.sentence(), "store.connections = 1 (F line 3): expected a whole number from 2 to 64");
     let sources = ConfigSources::default().variable("SHIPSHAPE_LOG_FORMAT", "xml");
@@ -190,7 +190,7 @@ fn a_refusal_names_key_value_and_place() {
 }
 
 #[test]
-fn unknown_names_are_refused_with_the_nearest_known() {
+fn unknown_names_are_rejected_with_the_nearest_known() {
     assert_eq!(
         ConfigSources::file("[store]\n\nconections = 3").sentence(),
         "unknown key store.conections (F line 3); the nearest known key is store.connections"
@@ -248,7 +248,7 @@ fn a_broken_file_is_reported_by_line_and_without_its_text() {
 }
 
 #[test]
-fn a_file_that_somebody_named_must_be_there() {
+fn a_configured_file_must_exist() {
     let environment = Environment::from_iter([("HOME", "/home/me"), ("SHIPSHAPE_CONFIG", "/nowhere.toml")]);
     let errors = load(None, &environment, &[]).unwrap_err();
     let expected =
@@ -275,7 +275,7 @@ fn the_usual_file_is_read_if_it_exists() {
 }
 
 #[test]
-fn without_a_home_the_data_directory_must_be_given() {
+fn without_a_home_directory_the_data_directory_must_be_set() {
     let errors = load(None, &Environment::default(), &[]).unwrap_err();
     assert!(errors.to_string().starts_with("data_dir is not set"), "{errors}");
     let flag = Flag::Set("data_dir=/srv".to_owned());
@@ -283,7 +283,7 @@ fn without_a_home_the_data_directory_must_be_given() {
 }
 
 #[test]
-fn a_value_that_is_not_text_is_refused() {
+fn a_value_that_is_not_text_is_rejected() {
     let log_level = OsStr::from_bytes(b"\xff");
     let environment =
         Environment::from_iter([("HOME", OsStr::new("/home/me")), ("SHIPSHAPE_LOG_LEVEL", log_level)]);
@@ -322,7 +322,7 @@ fn an_old_key_is_accepted_and_the_new_one_is_named() {
 }
 
 #[test]
-fn a_setting_under_its_old_and_its_new_key_is_refused_in_one_layer_only() {
+fn a_setting_under_its_old_and_its_new_key_is_rejected_in_one_layer_only() {
     let both = "[clusters]\nzone = \"a.example\"\n[frontend]\nzone = \"b.example\"\n";
     let sentence = ConfigSources::file(both).sentence();
     assert!(sentence.starts_with("clusters.zone is set twice, by its old and its new name ("), "{sentence}");
@@ -332,7 +332,7 @@ fn a_setting_under_its_old_and_its_new_key_is_refused_in_one_layer_only() {
 }
 
 #[test]
-fn settings_that_exclude_each_other_are_refused() {
+fn settings_that_exclude_each_other_are_rejected() {
     let sentence = ConfigSources::default()
         .set("store.url=postgres://me:hunter2@db/x")
         .variable("SHIPSHAPE_STORE_PASSWORD_FILE", "/run/password")
@@ -345,7 +345,7 @@ fn settings_that_exclude_each_other_are_refused() {
 }
 
 #[test]
-fn a_password_is_never_shown() {
+fn a_password_is_never_printed() {
     let check = |url: &str, shown: &str| {
         let loaded = ConfigSources::default().set(&format!("store.url={url}")).load().unwrap();
         assert_eq!(loaded.config.store.url.to_string(), shown);
@@ -369,26 +369,26 @@ fn a_password_is_never_shown() {
     check("postgres://me:hunter2password=x@db/x", "postgres://me:***@db/x");
     check("postgres://me@db/x", "postgres://me@db/x");
 
-    let refused = |text: &str| {
+    let rejected = |text: &str| {
         let sentence = ConfigSources::default().set(text).sentence();
         assert!(!sentence.contains("hunter2"), "{sentence}");
     };
-    refused("store.url=postgres//me:hunter2@db/x");
-    refused("store.url=hunter2");
-    refused("store.url=postgres://me:hunter2/more@db/x");
-    refused("store.url=postgres://me:hunter2 @db/x");
-    refused("store.url=postgres://me:a?hunter2@db/x");
-    refused("store.ulr=postgres://me:a?hunter2@db/x");
-    refused("store.url=mysql:hunter2");
-    refused("store.ulr=postgres://me:hunter2@db/x");
-    refused("store.url:postgres://me:hunter2@db/x");
-    refused("telemetry.otlp_endpoint=https://me:hunter2@collector");
+    rejected("store.url=postgres//me:hunter2@db/x");
+    rejected("store.url=hunter2");
+    rejected("store.url=postgres://me:hunter2/more@db/x");
+    rejected("store.url=postgres://me:hunter2 @db/x");
+    rejected("store.url=postgres://me:a?hunter2@db/x");
+    rejected("store.ulr=postgres://me:a?hunter2@db/x");
+    rejected("store.url=mysql:hunter2");
+    rejected("store.ulr=postgres://me:hunter2@db/x");
+    rejected("store.url:postgres://me:hunter2@db/x");
+    rejected("telemetry.otlp_endpoint=https://me:hunter2@collector");
     let sentence = ConfigSources::file("store = \"postgres://me:hunter2@db/x\"").sentence();
     assert!(!sentence.contains("hunter2"), "{sentence}");
 }
 
 #[test]
-fn what_is_shown_is_a_file_that_loads_to_the_same() {
+fn shown_settings_load_to_the_same_configuration() {
     let sources = ConfigSources::default()
         .set("log.level=info,store=debug")
         .set("telemetry.otlp_endpoint=https://c:4318");

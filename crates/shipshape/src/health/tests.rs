@@ -126,7 +126,7 @@ async fn more_silent_clients_than_places_keep_no_probe_out() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_one_sentence() {
+async fn a_port_in_use_is_reported_in_one_sentence() {
     let endpoint = endpoint().await;
     let metrics = Metrics::new(endpoint.readiness.clone());
     let error = HealthServer::bind(endpoint.address, endpoint.readiness.clone(), metrics).await.unwrap_err();

@@ -64,7 +64,7 @@ async fn listeners_and_workers_stop_together_and_the_infrastructure_afterwards()
         signals.send(Signal::Terminate).unwrap();
         tasks.run().await.unwrap();
         asked.lock().unwrap().sort_unstable();
-        assert_eq!(*asked.lock().unwrap(), [("listener", 0), ("infrastructure", 10), ("worker", 0)]);
+        assert_eq!(*asked.lock().unwrap(), [("infrastructure", 10), ("listener", 0), ("worker", 0)]);
     }
 }
 
@@ -84,7 +84,7 @@ async fn the_start_of_a_shutdown_is_reported_before_any_task_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_returns_unasked_is_named_and_ends_the_others() {
+async fn a_task_that_returns_unexpectedly_is_named_and_stops_the_others() {
     let (mut tasks, _signals) = supervisor();
     let (done, asked) = tokio::sync::oneshot::channel();
     tasks.spawn(Stage::Workers, "quitter", |_| async { Ok(()) });
@@ -117,7 +117,7 @@ async fn a_task_that_panics_is_named_with_its_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_at_the_deadline_is_cut_off_and_named() {
+async fn tasks_that_run_at_the_deadline_are_aborted_and_named() {
     let (mut tasks, signals) = supervisor();
     tasks.spawn(Stage::Listeners, "listener", obedient);
     tasks.spawn(Stage::Workers, "stubborn", deaf);
@@ -181,7 +181,7 @@ async fn a_failure_during_the_shutdown_is_an_error_too_and_stops_nothing() {
     });
     signals.send(Signal::Terminate).unwrap();
     let fault = tasks.run().await.unwrap_err();
-    assert_eq!(Chain(&fault).to_string(), "task door failed: a request was lost");
+    assert_eq!(Chain(&fault).to_string(), "task listener failed: a request was lost");
     asked.await.expect("the infrastructure was still asked to end");
 }
 
