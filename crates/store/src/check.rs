@@ -18,7 +18,7 @@ pub struct Finding {
 struct Invariant {
     statement: &'static str,
     /// Query that returns one text for each violation. `{text:x}` is the text of the uuid `x`, `{has:list:item}`
-    /// whether a list of budgets contains an item: the two engines spell these differently.
+    /// whether a list of budgets contains an item: the engines have different syntax for both.
     query: &'static str,
 }
 
@@ -26,23 +26,23 @@ const INVARIANTS: &[Invariant] = &[
     Invariant {
         // Retention removes rows in feed order, which differs from the order of their times by at most the duration
         // of a transaction; a minute is longer than any.
-        statement: "each living document's newest feed row is of its present version, and is there unless it has left by age",
+        statement: "the newest feed row of each existing document has its current version, and is missing only by retention",
         query: "select {text:d.uuid} from documents d left join
                   (select uuid, max(etag) as etag from feed where etag > 0 group by uuid) f on f.uuid = d.uuid
                 where f.etag <> d.etag or (f.uuid is null and d.deleted_at is null
                   and d.changed > (select min(at) from feed) + 60000000)",
     },
     Invariant {
-        statement: "no two feed rows tell of the same version of a document",
+        statement: "no two feed rows have the same version of a document",
         query: "select {text:uuid} from feed where etag > 0 group by uuid, etag having count(*) > 1",
     },
     Invariant {
-        statement: "unique keys belong to living documents",
+        statement: "unique keys belong to existing documents",
         query: "select k.key from unique_keys k where not exists
                   (select 1 from documents d where d.uuid = k.uuid and d.deleted_at is null)",
     },
     Invariant {
-        statement: "secrets belong to living documents, or to the store itself",
+        statement: "secrets belong to existing documents or to the store",
         query: "select s.name from secrets s where {text:s.owner} not in ('00000000-0000-0000-0000-000000000000', '00000000000000000000000000000000')
                   and not exists (select 1 from documents d where d.uuid = s.owner and d.deleted_at is null)",
     },
@@ -55,7 +55,7 @@ const INVARIANTS: &[Invariant] = &[
         query: "select {text:id} from work where state not in ('Pending', 'InProgress')",
     },
     Invariant {
-        statement: "ended work is in a terminal state, and nowhere else",
+        statement: "finished work is in a terminal state and only in the history",
         query: "select {text:h.id} from history h where h.state in ('Pending', 'InProgress') or exists (select 1 from work w where w.id = h.id)",
     },
     Invariant {
@@ -63,7 +63,7 @@ const INVARIANTS: &[Invariant] = &[
         query: "select {text:w.id} from work w where not exists (select 1 from lanes l where l.lane = w.lane)",
     },
     Invariant {
-        statement: "running work is what its lane says is running, under the lane's fence and owner",
+        statement: "running work matches the running work, fence and owner of its lane",
         query: "select {text:w.id} from work w left join lanes l on l.lane = w.lane
                 where w.state = 'InProgress' and not coalesce(l.running = w.id and l.fence = w.fence and l.owner = w.owner and l.running_kind = w.kind, false)",
     },
@@ -85,13 +85,13 @@ const INVARIANTS: &[Invariant] = &[
                   or f.due_at <> l.head_at or f.priority <> l.head_priority)",
     },
     Invariant {
-        statement: "what is set aside is pending, stands in a side queue of its lane, and waits for a budget that counts it",
+        statement: "parked work is pending, is in a side queue of its lane, and waits for a budget that counts it",
         query: "select {text:w.id} from work w where (w.class = 3) <> (w.side_queue is not null)
                   or (w.class = 3 and (w.state <> 'Pending' or not {has:w.budgets:w.side_queue} or not exists
                     (select 1 from side_queues s where s.lane = w.lane and s.key = w.side_queue)))",
     },
     Invariant {
-        statement: "a side queue is closed only on a budget that exists, only while nobody holds its lane, and shows its first work",
+        statement: "a closed side queue waits for an existing budget, its lane is free, and its head is its first work",
         query: "select {text:s.lane} from side_queues s left join work f on f.id =
                   (select w.id from work w where w.lane = s.lane and w.side_queue = s.key order by w.due_at, w.priority, w.id limit 1)
                 where s.closed and (f.id is null or f.due_at <> s.head_at or f.priority <> s.head_priority
@@ -104,21 +104,21 @@ const INVARIANTS: &[Invariant] = &[
                   (select count(*) from work w where w.state = 'InProgress' and {has:w.held:b.key})",
     },
     Invariant {
-        statement: "no budget counts less than nothing",
+        statement: "the count of a budget is not negative",
         query: "select b.key from budgets b where b.used < 0",
     },
     Invariant {
-        statement: "a lane is parked only on a budget that exists, and only while nobody holds it",
+        statement: "a parked lane waits for an existing budget and is free",
         query: "select {text:l.lane} from lanes l left join budgets b on b.key = l.parked_on
                 where l.parked_on is not null and (b.key is null or l.owner is not null)",
     },
     Invariant {
-        statement: "entries tell of work that is there, live or ended",
+        statement: "entries belong to existing work, live or finished",
         query: "select distinct {text:e.work} from entries e where not exists (select 1 from work w where w.id = e.work)
                   and not exists (select 1 from history h where h.id = e.work)",
     },
     Invariant {
-        statement: "audit numbers come without gaps",
+        statement: "audit numbers have no gaps",
         query: "select 'record ' || a.number from audit a where a.number is not null
                   and a.number > (select min(number) from audit)
                   and not exists (select 1 from audit b where b.number = a.number - 1)",
@@ -136,7 +136,7 @@ impl Reader {
             .map(|(invariant, faults)| Finding { invariant: invariant.statement, faults })
             .collect();
         findings.push(Finding {
-            invariant: "the database itself is sound",
+            invariant: "the database passes its integrity check",
             faults: self.engine.soundness().await?,
         });
         findings.push(Finding {
@@ -144,7 +144,7 @@ impl Reader {
             faults: self.unreadable_secrets().await?,
         });
         findings.push(Finding {
-            invariant: "the audit chain is whole",
+            invariant: "the audit chain is intact",
             faults: self.verify_audit(None).await?.faults,
         });
         Ok(findings)
@@ -169,21 +169,21 @@ impl Reader {
 
     fn to_dialect(&self, query: &str) -> String {
         let sqlite = matches!(self.engine, crate::engine::Engine::Sqlite(_));
-        let mut to_dialect = String::new();
+        let mut sql = String::new();
         let mut rest = query;
         while let Some((before, behind)) = rest.split_once('{') {
-            let (word, after) = behind.split_once('}').expect("the queries above close their braces");
-            let parts: Vec<&str> = word.split(':').collect();
-            to_dialect += before;
-            to_dialect += &match (parts.as_slice(), sqlite) {
+            let (placeholder, after) = behind.split_once('}').expect("the queries above close their braces");
+            let parts: Vec<&str> = placeholder.split(':').collect();
+            sql += before;
+            sql += &match (parts.as_slice(), sqlite) {
                 (["text", column], true) => format!("lower(hex({column}))"),
                 (["text", column], false) => format!("{column}::text"),
                 (["has", list, item], true) => format!("{item} in (select value from json_each({list}))"),
                 (["has", list, item], false) => format!("{item} = any({list})"),
-                _ => unreachable!("the queries above use these two words"),
+                _ => unreachable!("the queries above use these two placeholders"),
             };
             rest = after;
         }
-        to_dialect + rest
+        sql + rest
     }
 }

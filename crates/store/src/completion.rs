@@ -23,7 +23,7 @@ struct Prepared {
 }
 
 impl PreparedCompletion {
-    /// Validates and serialises; fails on what cannot be stored.
+    /// Validates and serialises; fails if the result cannot be stored.
     pub fn new(completion: &Completion) -> Result<PreparedCompletion, StoreError> {
         let result = completion.result.to_json();
         validate_end(&result)?;

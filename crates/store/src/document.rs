@@ -226,8 +226,8 @@ mod tests {
             "*",
             "\"ffffffffffffffffff\"",
         ] {
-            let refusal = nonsense.parse::<Etag>().unwrap_err().to_string();
-            assert!(refusal.contains("is not an etag"), "{refusal}");
+            let error = nonsense.parse::<Etag>().unwrap_err().to_string();
+            assert!(error.contains("is not an etag"), "{error}");
         }
     }
 

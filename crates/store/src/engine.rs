@@ -182,27 +182,28 @@ impl Engine {
 
     pub(crate) async fn complete(
         &self,
-        ends: &[PreparedCompletion],
+        completions: &[PreparedCompletion],
     ) -> Result<Vec<CompletionOutcome>, StoreError> {
-        dispatch_async!(self, it => it.complete(ends))
+        dispatch_async!(self, it => it.complete(completions))
     }
 
     /// Completes work and claims other work.
     pub(crate) async fn complete_and_claim(
         &self,
-        ends: &[PreparedCompletion],
+        completions: &[PreparedCompletion],
         kind: WorkKind,
         max: usize,
         owner: Uuid,
         lease: Duration,
     ) -> CompleteAndClaimResult {
         match self {
-            Engine::Sqlite(it) => it.complete_and_claim(ends, kind, max, owner, lease).await,
+            Engine::Sqlite(it) => it.complete_and_claim(completions, kind, max, owner, lease).await,
             // In parallel, each with its own connection and locks: one transaction would lock budgets in two rounds.
             Engine::Postgres(it) => {
-                let both = async { tokio::join!(it.complete(ends), it.claim(kind, max, owner, lease)) };
-                let (ended, claimed) = Box::pin(both).await;
-                CompleteAndClaimResult { completed: ended, claimed }
+                let both =
+                    async { tokio::join!(it.complete(completions), it.claim(kind, max, owner, lease)) };
+                let (completed, claimed) = Box::pin(both).await;
+                CompleteAndClaimResult { completed, claimed }
             }
         }
     }
@@ -278,26 +279,26 @@ impl Engine {
     /// Removes up to `max` rows older than `age`; sets the meta values in the same transaction if it removed any.
     pub(crate) async fn trim(
         &self,
-        stale: RetentionTarget,
+        target: RetentionTarget,
         age: Duration,
         max: usize,
         meta: Vec<(String, String)>,
     ) -> Result<usize, StoreError> {
-        dispatch_async!(self, it => it.trim(stale, age, max, meta))
+        dispatch_async!(self, it => it.trim(target, age, max, meta))
     }
 
     /// Removes up to `max` pieces of finished work past the retention of their kind, each with its entries and the
     /// document of the same uuid (which leaves a tombstone and a feed row). PostgreSQL has an index for this; SQLite
-    /// checks `look` rows behind `after` and returns where to continue.
+    /// checks `rows` rows behind `after` and returns where to continue.
     pub(crate) async fn trim_history(
         &self,
         keep: Retention,
         after: Option<Uuid>,
-        look: usize,
+        rows: usize,
         max: usize,
     ) -> Result<SweepProgress, StoreError> {
         match self {
-            Engine::Sqlite(it) => it.trim_history(keep, after, look, max).await,
+            Engine::Sqlite(it) => it.trim_history(keep, after, rows, max).await,
             Engine::Postgres(it) => it.trim_history(keep, max).await,
         }
     }
@@ -368,9 +369,9 @@ impl Engine {
 
     pub(crate) async fn list(
         &self,
-        listing: DocumentQuery,
+        query: DocumentQuery,
     ) -> Result<Vec<StoredDocument<RawBody>>, StoreError> {
-        dispatch_async!(self, it => it.list(listing))
+        dispatch_async!(self, it => it.list(query))
     }
 
     pub(crate) async fn secret(&self, owner: Uuid, name: &str) -> Result<Option<SealedSecret>, StoreError> {
@@ -580,7 +581,7 @@ pub(crate) enum Import {
 
 impl Import {
     /// Starts an import; the database must be empty except for its schema.
-    pub(crate) async fn begin(engine: &Engine) -> Result<Import, OpenError> {
+    pub(crate) async fn start(engine: &Engine) -> Result<Import, OpenError> {
         Ok(match engine {
             Engine::Sqlite(it) => Import::Sqlite(it.begin_import().await?),
             Engine::Postgres(it) => Import::Postgres(it.begin_import().await?),

@@ -22,10 +22,10 @@ pub const ENTRIES_MAX: i64 = 5000;
 const NAME_BYTES_MAX: usize = 1024;
 
 /// Reserve for the members beside the message, each at its longest, and for the notice.
-const ROOM_BYTES: usize = 16 * 1024;
+const RESERVED_BYTES: usize = 16 * 1024;
 
 /// A longer message is truncated.
-const MESSAGE_BYTES_MAX: usize = ENTRY_BYTES_MAX - ROOM_BYTES;
+const MESSAGE_BYTES_MAX: usize = ENTRY_BYTES_MAX - RESERVED_BYTES;
 
 /// An entry as it is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ pub(crate) struct EntryText {
 impl EntryText {
     /// Truncates the entry to what can be stored.
     pub(crate) fn new(entry: &Entry) -> EntryText {
-        EntryText { text: text_of(entry), is_step_entry: is_step_event(entry.event) }
+        EntryText { text: to_json_text(entry), is_step_entry: is_step_event(entry.event) }
     }
 
     pub(crate) fn from_stored(recorded: &StoredEntry) -> EntryText {
@@ -81,7 +81,7 @@ impl EntryText {
     }
 }
 
-fn text_of(entry: &Entry) -> String {
+fn to_json_text(entry: &Entry) -> String {
     let fits = is_storable(&entry.actor, NAME_BYTES_MAX)
         && entry.step.as_deref().is_none_or(|step| is_storable(step, NAME_BYTES_MAX))
         && entry.message.as_deref().is_none_or(|message| is_storable(message, MESSAGE_BYTES_MAX));
@@ -167,15 +167,15 @@ fn storable(text: String, max: usize) -> String {
     if is_storable(&text, max) {
         return text;
     }
-    let (mut kept, mut bytes) = (String::with_capacity(text.len().min(max)), 0);
+    let (mut prefix, mut bytes) = (String::with_capacity(text.len().min(max)), 0);
     for letter in text.chars().map(|letter| if letter == '\0' { '\u{FFFD}' } else { letter }) {
         bytes += json_bytes(letter);
         if bytes > max {
-            return format!("{kept}… (cut: it had {} bytes)", text.len());
+            return format!("{prefix}… (cut: it had {} bytes)", text.len());
         }
-        kept.push(letter);
+        prefix.push(letter);
     }
-    kept
+    prefix
 }
 
 /// Length of a character in JSON text.

@@ -88,7 +88,7 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
         history_at: Some(Uuid::new_v4()),
         health_at: None,
     };
-    let mut news = keeper.store.notifications(Topic::Feed);
+    let mut feed_notifications = keeper.store.notifications(Topic::Feed);
     let mut next_round = tokio::time::Instant::now();
     loop {
         tokio::select! {
@@ -97,7 +97,7 @@ pub async fn run(store: Store, retention: Retention, metrics: Metrics, shutdown:
                 next_round = tokio::time::Instant::now() + ROUND;
                 keeper.round().await;
             }
-            () = news.next() => {
+            () = feed_notifications.next() => {
                 keeper.seal().await;
                 // One sealing serves all entries of a short interval.
                 tokio::select! {
@@ -129,8 +129,8 @@ impl Housekeeper {
     /// tampered with must not let the tables grow.
     async fn round(&mut self) {
         self.seal().await;
-        let looked = self.measure().await;
-        self.done("the store's condition was not measured", looked);
+        let measured = self.measure().await;
+        self.done("the store's condition was not measured", measured);
         let lease = self.store.take_lease(HOUSEKEEPER, self.owner, LEASE).await;
         // Without the lease another process does the duties, or the store does not respond.
         if self.done("the housekeeper's lease was not taken", lease).flatten().is_none() {

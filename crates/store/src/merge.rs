@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_unknown_fields_the_result_is_what_was_wanted(stored in json_tree(), wanted in json_tree()) {
+        fn without_unknown_fields_the_result_is_the_wanted_value(stored in json_tree(), wanted in json_tree()) {
             prop_assert_eq!(overlay(&stored, &stored, &wanted), wanted);
         }
 

@@ -56,7 +56,7 @@ impl Topics {
 /// Notifies the waiters of this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notifier {
-    notifier: Arc<[Arc<TopicNotifier>; 3]>,
+    notifiers: Arc<[Arc<TopicNotifier>; 3]>,
 }
 
 /// Notifies the waiters of one topic in the order in which they started to wait (tokio's `watch` does not), so that a
@@ -70,22 +70,22 @@ struct TopicNotifier {
 impl Notifier {
     pub(crate) fn notify(&self, topics: Topics) {
         for topic in topics.iter() {
-            let bell = &self.notifier[topic.index()];
-            bell.count.fetch_add(1, Ordering::SeqCst);
-            bell.notify.notify_waiters();
+            let notifier = &self.notifiers[topic.index()];
+            notifier.count.fetch_add(1, Ordering::SeqCst);
+            notifier.notify.notify_waiters();
         }
     }
 
     pub(crate) fn subscribe(&self, topic: Topic) -> Notifications {
-        let bell = self.notifier[topic.index()].clone();
-        Notifications { seen: bell.count.load(Ordering::SeqCst), bell }
+        let notifier = self.notifiers[topic.index()].clone();
+        Notifications { seen: notifier.count.load(Ordering::SeqCst), notifier }
     }
 }
 
 /// Receives the notifications of one topic.
 #[derive(Debug, Clone)]
 pub struct Notifications {
-    bell: Arc<TopicNotifier>,
+    notifier: Arc<TopicNotifier>,
     seen: u64,
 }
 
@@ -94,10 +94,10 @@ impl Notifications {
     /// closed it waits for ever; callers also wait for their shutdown and a poll interval.
     pub async fn next(&mut self) {
         loop {
-            let mut notify = pin!(self.bell.notify.notified());
+            let mut notify = pin!(self.notifier.notify.notified());
             // From here on no notification is missed; an earlier one shows in the count.
             notify.as_mut().enable();
-            let count = self.bell.count.load(Ordering::SeqCst);
+            let count = self.notifier.count.load(Ordering::SeqCst);
             if count != self.seen {
                 self.seen = count;
                 return;

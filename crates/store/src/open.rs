@@ -281,9 +281,9 @@ mod tests {
     #[test]
     fn a_rejected_url_is_not_repeated_since_it_may_contain_a_password() {
         for nonsense in ["", "x", "sqlite:", "mysql://u:hunter2@h/d", "postgres:hunter2", "file:hunter2"] {
-            let refusal = nonsense.parse::<Location>().unwrap_err().to_string();
-            assert!(refusal.contains("accepted: sqlite:PATH"), "{refusal}");
-            assert!(!refusal.contains("hunter2"), "{refusal}");
+            let error = nonsense.parse::<Location>().unwrap_err().to_string();
+            assert!(error.contains("accepted: sqlite:PATH"), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
         }
     }
 }

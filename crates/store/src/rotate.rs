@@ -2,7 +2,7 @@
 //!
 //! The store names the current key (`key_id`) and holds a sealed check value that detects a wrong key of the right
 //! id. A rotation first adds the new key to the file, then makes it current in the store, after which nothing can be
-//! sealed with the old one, and only then seals every secret anew.
+//! sealed with the old one, and only then seals every secret again.
 
 use api::secret::Secret;
 use base64::Engine as _;
@@ -28,7 +28,7 @@ const KEY_CHECK_TEXT_WITH_CHAIN: &[u8] = b"shipshape, with an audit chain";
 pub struct KeyRotation {
     /// Id of the current key.
     pub key_id: String,
-    /// Secrets sealed anew.
+    /// Secrets sealed again.
     pub resealed: usize,
 }
 
@@ -38,9 +38,9 @@ pub(crate) async fn adopt_keys(store: &Store) -> Result<(), OpenError> {
         // In the file before the store relies on it.
         store.keyring.publish()?;
         let key_id = store.keyring.current();
-        let word = seal_key_check(&store.keyring, &key_id, KEY_CHECK_TEXT)?;
+        let check = seal_key_check(&store.keyring, &key_id, KEY_CHECK_TEXT)?;
         // When several processes open a new store at once, the first one's key stays; it is read again below.
-        store.engine.ensure_meta(vec![word, (KEY_ID.to_owned(), key_id)]).await?;
+        store.engine.ensure_meta(vec![check, (KEY_ID.to_owned(), key_id)]).await?;
     }
     check_keys(store).await
 }
@@ -51,15 +51,15 @@ pub(crate) async fn check_keys(reader: &Reader) -> Result<(), OpenError> {
     let Some(wanted) = reader.engine.meta(KEY_ID).await? else { return Ok(()) };
     let wrong = || OpenError::WrongKey { place: place.clone(), wanted: wanted.clone() };
     prefer_key(&reader.keyring, &wanted).map_err(|_| wrong())?;
-    let Some(word) = reader.engine.meta(KEY_CHECK).await? else { return Err(wrong()) };
-    open_key_check(&reader.keyring, &wanted, &word).map(drop).ok_or_else(wrong)
+    let Some(check) = reader.engine.meta(KEY_CHECK).await? else { return Err(wrong()) };
+    open_key_check(&reader.keyring, &wanted, &check).map(drop).ok_or_else(wrong)
 }
 
 /// Whether the store's audit chain has started, according to the sealed check value.
 pub(crate) async fn has_chain(reader: &Reader) -> Result<bool, StoreError> {
-    let (key_id, word) = (reader.engine.meta(KEY_ID).await?, reader.engine.meta(KEY_CHECK).await?);
-    let (Some(key_id), Some(word)) = (key_id, word) else { return Ok(false) };
-    let opened = open_key_check(&reader.keyring, &key_id, &word);
+    let (key_id, check) = (reader.engine.meta(KEY_ID).await?, reader.engine.meta(KEY_CHECK).await?);
+    let (Some(key_id), Some(check)) = (key_id, check) else { return Ok(false) };
+    let opened = open_key_check(&reader.keyring, &key_id, &check);
     Ok(opened.is_some_and(|opened| opened.expose().as_slice() == KEY_CHECK_TEXT_WITH_CHAIN))
 }
 
@@ -68,8 +68,8 @@ pub(crate) async fn record_chain(store: &Store) -> Result<(), StoreError> {
     let Some(before) = store.engine.meta(KEY_CHECK).await? else { return Ok(()) };
     let Some(key_id) = store.engine.meta(KEY_ID).await? else { return Ok(()) };
     prefer_key(&store.keyring, &key_id)?;
-    let (key, word) = seal_key_check(&store.keyring, &key_id, KEY_CHECK_TEXT_WITH_CHAIN)?;
-    store.engine.replace_meta(key, before, word).await.map(drop)
+    let (key, check) = seal_key_check(&store.keyring, &key_id, KEY_CHECK_TEXT_WITH_CHAIN)?;
+    store.engine.replace_meta(key, before, check).await.map(drop)
 }
 
 /// Makes that key current in the ring, reading the key file again if it is unknown.
@@ -87,17 +87,17 @@ pub(crate) fn prefer_key(keyring: &Keyring, key_id: &str) -> Result<(), StoreErr
 /// For tests: a store as an earlier release left it.
 #[cfg(test)]
 pub(crate) async fn remove_chain(store: &Store) -> Result<(), StoreError> {
-    let word = seal_key_check(&store.keyring, &store.keyring.current(), KEY_CHECK_TEXT)?;
-    store.commit(Transaction::new().with(Write::SetMeta(vec![word]))).await.map(drop)
+    let check = seal_key_check(&store.keyring, &store.keyring.current(), KEY_CHECK_TEXT)?;
+    store.commit(Transaction::new().with(Write::SetMeta(vec![check]))).await.map(drop)
 }
 
-fn seal_key_check(keyring: &Keyring, key_id: &str, word: &[u8]) -> Result<(String, String), StoreError> {
-    let sealed = keyring.seal_with(key_id, Uuid::nil(), CHECK_NAME, word)?;
+fn seal_key_check(keyring: &Keyring, key_id: &str, check: &[u8]) -> Result<(String, String), StoreError> {
+    let sealed = keyring.seal_with(key_id, Uuid::nil(), CHECK_NAME, check)?;
     Ok((KEY_CHECK.to_owned(), BASE64.encode(sealed.bytes)))
 }
 
-fn open_key_check(keyring: &Keyring, key_id: &str, word: &str) -> Option<Secret<Vec<u8>>> {
-    let bytes = BASE64.decode(word).ok()?;
+fn open_key_check(keyring: &Keyring, key_id: &str, check: &str) -> Option<Secret<Vec<u8>>> {
+    let bytes = BASE64.decode(check).ok()?;
     let (name, key_id) = (CHECK_NAME.to_owned(), key_id.to_owned());
     keyring.open(&SealedSecret { owner: Uuid::nil(), name, key_id, bytes }).ok()
 }
@@ -115,11 +115,11 @@ impl Store {
             Some(id) => id.to_owned(),
             None => self.keyring.add_key().map_err(|error| StoreError::invalid(error.to_string()))?,
         };
-        let word = if has_chain(self).await? { KEY_CHECK_TEXT_WITH_CHAIN } else { KEY_CHECK_TEXT };
+        let check = if has_chain(self).await? { KEY_CHECK_TEXT_WITH_CHAIN } else { KEY_CHECK_TEXT };
         prefer_key(&self.keyring, &key_id)?;
-        let word = seal_key_check(&self.keyring, &key_id, word)?;
+        let check = seal_key_check(&self.keyring, &key_id, check)?;
         // From here on no secret can be stored under the old key.
-        let current = Write::SetMeta(vec![(KEY_ID.to_owned(), key_id.clone()), word]);
+        let current = Write::SetMeta(vec![(KEY_ID.to_owned(), key_id.clone()), check]);
         let entry = context.entry("store.rotate-key", &format!("/keys/{key_id}"), None, None);
         self.commit(Transaction::new().with(current).audit(entry)).await?;
         // A process that still read the old key as current has switched the ring back to it.
@@ -138,7 +138,7 @@ impl Store {
             // Two concurrent rotations would undo each other for ever: the later one continues, the earlier one
             // stops.
             if let Some(other) = self.engine.meta(KEY_ID).await?.filter(|current| current != key_id) {
-                return Err(StoreError::invalid(format!("another rotation made {other} the current key")));
+                return Err(StoreError::invalid(format!("another rotation set {other} as the current key")));
             }
             for old in page {
                 let plain = self.keyring.open(&old)?;

@@ -78,7 +78,7 @@ impl Store {
         };
         let fitted = async {
             crate::rotate::adopt_keys(&store).await?;
-            Ok(crate::audit::begin(&store).await?)
+            Ok(crate::audit::start(&store).await?)
         };
         match fitted.await {
             Ok(()) => Ok(store),
@@ -212,37 +212,40 @@ impl Store {
 
     /// Completes many pieces of work; each succeeds or fails alone.
     pub async fn complete(&self, completions: &[Completion]) -> Result<Vec<CompletionOutcome>, StoreError> {
-        let ends: Vec<PreparedCompletion> =
+        let prepared: Vec<PreparedCompletion> =
             completions.iter().map(PreparedCompletion::new).collect::<Result<_, _>>()?;
-        self.end(&ends).await
+        self.complete_prepared(&prepared).await
     }
 
-    async fn end(&self, ends: &[PreparedCompletion]) -> Result<Vec<CompletionOutcome>, StoreError> {
-        if ends.is_empty() {
+    async fn complete_prepared(
+        &self,
+        completions: &[PreparedCompletion],
+    ) -> Result<Vec<CompletionOutcome>, StoreError> {
+        if completions.is_empty() {
             return Ok(Vec::new());
         }
-        validate_ends(ends)?;
-        self.engine.complete(ends).await
+        validate_ends(completions)?;
+        self.engine.complete(completions).await
     }
 
     /// Completes work and claims other work with the fewest commits: one on SQLite, where a lane freed by a
     /// completion can be claimed at once; two in parallel on PostgreSQL.
     pub async fn complete_and_claim(
         &self,
-        ends: &[PreparedCompletion],
+        completions: &[PreparedCompletion],
         kind: WorkKind,
         max: usize,
         owner: Uuid,
         lease: Duration,
     ) -> CompleteAndClaimResult {
-        if max == 0 || ends.is_empty() || validate_ends(ends).is_err() {
-            let ended = self.end(ends).await;
+        if max == 0 || completions.is_empty() || validate_ends(completions).is_err() {
+            let completed = self.complete_prepared(completions).await;
             return CompleteAndClaimResult {
-                completed: ended,
+                completed,
                 claimed: self.claim_for(kind, max, owner, lease).await,
             };
         }
-        self.engine.complete_and_claim(ends, kind, max.min(CLAIM_MAX), owner, lease).await
+        self.engine.complete_and_claim(completions, kind, max.min(CLAIM_MAX), owner, lease).await
     }
 
     /// Releases work to be continued later.

@@ -29,15 +29,16 @@ impl Table {
             .map_or(ColumnType::Text, |column| column.column_type)
     }
 
-    /// Fault of a row to be imported, if any.
+    /// Why a row cannot be imported, if so.
     fn fault(&self, row: &Row) -> Option<String> {
         if let Some(unknown) = row.keys().find(|name| !self.columns.iter().any(|column| column.name == *name))
         {
             return Some(format!("{} has no column {unknown:?} in this release", self.name));
         }
-        let fits = |column: &&Column| column.column_type.takes(row.get(column.name).unwrap_or(&Value::Null));
+        let fits =
+            |column: &&Column| column.column_type.accepts(row.get(column.name).unwrap_or(&Value::Null));
         let column = self.columns.iter().find(|column| !fits(column))?;
-        Some(format!("column {} of {} is no {:?}", column.name, self.name, column.column_type))
+        Some(format!("column {} of {} is not a {:?}", column.name, self.name, column.column_type))
     }
 
     /// Condition that its key is set: rows without one are not exported.
@@ -66,7 +67,7 @@ pub(crate) enum ColumnType {
 
 impl ColumnType {
     /// Whether a value has this type; the database checks whether it may be absent.
-    fn takes(self, value: &Value) -> bool {
+    fn accepts(self, value: &Value) -> bool {
         match (self, value) {
             (ColumnType::Json, _) | (_, Value::Null) => true,
             (ColumnType::Uuid, Value::String(text)) => text.parse::<::uuid::Uuid>().is_ok(),
@@ -224,16 +225,16 @@ const SEALING_PAUSE: std::time::Duration = std::time::Duration::from_millis(250)
 pub type TransferCounts = Vec<(&'static str, usize)>;
 
 impl Store {
-    /// Writes the whole store as lines of JSON. Nobody may write meanwhile; on SQLite the open store guarantees that.
+    /// Writes the whole store as lines of JSON. No other process may write meanwhile; on SQLite the open store guarantees that.
     pub async fn export(&self, out: &mut (dyn Write + Send)) -> Result<TransferCounts, StoreError> {
         self.seal_everything(SEALING_TRIES).await?;
         let mut meta = Map::new();
-        for key in MOVED_META {
+        for key in EXPORTED_META {
             if let Some(value) = self.engine.meta(key).await? {
                 meta.insert(key.to_owned(), value.into());
             }
         }
-        line(
+        write_line(
             out,
             &json!({ "format": FORMAT, "version": FORMAT_VERSION, "from": self.location(), "meta": meta }),
         )?;
@@ -244,7 +245,7 @@ impl Store {
                 let rows = self.engine.dump(table, after, BLOCK).await?;
                 count += rows.len();
                 for row in &rows {
-                    line(out, &json!({ "table": table.name, "row": row }))?;
+                    write_line(out, &json!({ "table": table.name, "row": row }))?;
                 }
                 after = rows.last().cloned();
                 if rows.len() < BLOCK {
@@ -254,7 +255,7 @@ impl Store {
             counts.push((table.name, count));
         }
         let total: usize = counts.iter().map(|(_, count)| count).sum();
-        line(out, &json!({ "end": total }))?;
+        write_line(out, &json!({ "end": total }))?;
         out.flush().map_err(export_error)?;
         Ok(counts)
     }
@@ -271,8 +272,8 @@ impl Store {
             tokio::time::sleep(SEALING_PAUSE).await;
         }
         Err(StoreError::invalid(
-            "export: audit records are not sealed, because another process is at it or a transaction is open on the database \
-             server; end it and export again"
+            "export: audit records are not sealed, because another process seals them or a transaction is open on the database \
+             server; stop it and export again"
                 .to_owned(),
         ))
     }
@@ -283,19 +284,19 @@ impl Store {
         let mut lines = lines.lines().enumerate();
         let mut next = || -> Result<Option<(usize, Value)>, StoreError> {
             let Some((number, text)) = lines.next() else { return Ok(None) };
-            let wrong = |why: String| StoreError::invalid(format!("import, line {}: {why}", number + 1));
-            let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
-            let value = serde_json::from_str(&text).map_err(|_| wrong("is not JSON".to_owned()))?;
+            let invalid = |why: String| StoreError::invalid(format!("import, line {}: {why}", number + 1));
+            let text = text.map_err(|error| invalid(format!("cannot be read: {error}")))?;
+            let value = serde_json::from_str(&text).map_err(|_| invalid("is not JSON".to_owned()))?;
             Ok(Some((number + 1, value)))
         };
         let header = next()?.map(|(_, value)| value).unwrap_or_default();
         if header["format"] != FORMAT || header["version"] != FORMAT_VERSION {
             return Err(
-                StoreError::invalid(format!("import: is no {FORMAT} of version {FORMAT_VERSION}")).into()
+                StoreError::invalid(format!("import: not a {FORMAT} of version {FORMAT_VERSION}")).into()
             );
         }
         let mut meta: Vec<(String, String)> = Vec::new();
-        for key in MOVED_META {
+        for key in EXPORTED_META {
             if let Some(value) = header["meta"][key].as_str() {
                 meta.push((key.to_owned(), value.to_owned()));
             }
@@ -307,42 +308,42 @@ impl Store {
                 wanted: key_id,
             });
         }
-        let mut import = Import::begin(&self.engine).await?;
+        let mut import = Import::start(&self.engine).await?;
         let mut counts: TransferCounts = TABLES.iter().map(|table| (table.name, 0)).collect();
         let mut block: Vec<Row> = Vec::new();
         let mut current = 0;
         loop {
             let Some((number, value)) = next()? else {
                 return Err(
-                    StoreError::invalid("import: is truncated: its last line is missing".to_owned()).into()
+                    StoreError::invalid("import: truncated: the last line is missing".to_owned()).into()
                 );
             };
             if let Some(total) = value["end"].as_u64() {
                 import.rows(&TABLES[current], std::mem::take(&mut block)).await?;
-                let seen: usize = counts.iter().map(|(_, count)| count).sum();
-                if total != seen as u64 {
+                let imported: usize = counts.iter().map(|(_, count)| count).sum();
+                if total != imported as u64 {
                     return Err(StoreError::invalid(format!(
-                        "import: holds {seen} rows, {total} were exported"
+                        "import: {imported} rows found, {total} were exported"
                     ))
                     .into());
                 }
                 break;
             }
-            let place = TABLES.iter().position(|table| value["table"] == table.name);
-            let (Some(place), Value::Object(row)) = (place, value["row"].clone()) else {
+            let index = TABLES.iter().position(|table| value["table"] == table.name);
+            let (Some(index), Value::Object(row)) = (index, value["row"].clone()) else {
                 return Err(StoreError::invalid(format!(
-                    "import, line {number}: is not a row of a known table"
+                    "import, line {number}: not a row of a known table"
                 ))
                 .into());
             };
-            if let Some(fault) = TABLES[place].fault(&row) {
+            if let Some(fault) = TABLES[index].fault(&row) {
                 return Err(StoreError::invalid(format!("import, line {number}: {fault}")).into());
             }
-            if place != current || block.len() >= BLOCK {
+            if index != current || block.len() >= BLOCK {
                 import.rows(&TABLES[current], std::mem::take(&mut block)).await?;
-                current = place;
+                current = index;
             }
-            counts[place].1 += 1;
+            counts[index].1 += 1;
             block.push(row);
         }
         // Readers of the old store must start over.
@@ -355,7 +356,7 @@ impl Store {
         meta.push(("generation".to_owned(), (generation + 1).to_string()));
         import.commit(meta).await?;
         // Imported with the records, unless the exported store had none yet.
-        crate::audit::begin(self).await?;
+        crate::audit::start(self).await?;
         Ok(counts)
     }
 }
@@ -366,16 +367,17 @@ impl Reader {
         match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.backup(target).await,
             Engine::Postgres(_) => Err(StoreError::invalid(
-                "backup: is for SQLite; a PostgreSQL server is backed up with its own tools (pg_basebackup, pg_dump on a replica)".to_owned(),
+                "backup: only for SQLite; back up a PostgreSQL server with its own tools (pg_basebackup, pg_dump on a replica)".to_owned(),
             )),
         }
     }
 }
 
 /// Meta values that are exported.
-const MOVED_META: [&str; 6] = ["store_id", "generation", "key_id", "key_check", "audit_head", "audit_floor"];
+const EXPORTED_META: [&str; 6] =
+    ["store_id", "generation", "key_id", "key_check", "audit_head", "audit_floor"];
 
-fn line(out: &mut (dyn Write + Send), value: &Value) -> Result<(), StoreError> {
+fn write_line(out: &mut (dyn Write + Send), value: &Value) -> Result<(), StoreError> {
     writeln!(out, "{value}").map_err(export_error)
 }
 

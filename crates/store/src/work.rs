@@ -48,12 +48,12 @@ pub(crate) const PARK_BATCH: usize = 100;
 /// Operations come before all maintenance.
 pub(crate) const CLASS_OPERATION: i64 = 0;
 /// Work that has taken effect.
-pub(crate) const CLASS_BEGUN: i64 = 1;
+pub(crate) const CLASS_STARTED: i64 = 1;
 /// A manifest without effect so far.
 pub(crate) const CLASS_FRESH: i64 = 2;
 /// An unstarted manifest in a side queue, until its budget has capacity. It keeps its place in the lane's order; as a
 /// separate class it comes behind all unblocked work.
-pub(crate) const CLASS_ASIDE: i64 = 3;
+pub(crate) const CLASS_PARKED: i64 = 3;
 
 /// Class of new work of a kind.
 pub(crate) fn first_class(kind: WorkKind) -> i64 {
@@ -208,7 +208,7 @@ pub struct Release {
     /// withdrawn, only requested to cancel and undo.
     pub started: bool,
     /// Fails when cancellation was requested meanwhile: an accepted request must not be lost with the release. Not
-    /// set by a holder that knows of the request and leaves the work on its way to its end: started work released
+    /// set by a holder that knows of the request and leaves the work to be completed: started work released
     /// without this is no longer blocked by budgets.
     pub unless_cancelled: bool,
     /// Entries, in order; written with the release or not at all.
@@ -217,10 +217,10 @@ pub struct Release {
 
 impl Release {
     /// A release that keeps the checkpoint and adds no entries.
-    pub fn new(lease: WorkLease, rest: Duration, attempt_spent: bool) -> Release {
+    pub fn new(lease: WorkLease, delay: Duration, attempt_spent: bool) -> Release {
         Release {
             lease,
-            delay: rest,
+            delay,
             attempt_spent,
             checkpoint: None,
             started: false,

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_was_cut_says_so() {
+    fn a_truncated_plan_is_marked_as_such() {
         let mut plan = plan();
         let cut =
             json!({"requestedTo": "2027-01-01T00:00:00Z", "runsMax": 9, "message": "The plan ends early."});

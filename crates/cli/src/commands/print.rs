@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_is_what_its_reader_expects() {
+    fn each_output_format_is_rendered() {
         let samples = [Sample { name: "yes", count: 3 }];
         let view = View { now: "2026-01-01T00:00:00Z".parse().unwrap(), wide: false };
         let listed = |form| list(&samples, form, &view, true).unwrap();

@@ -31,7 +31,7 @@ fn the_first_context_becomes_the_current_one_and_a_second_does_not_take_its_plac
 }
 
 #[test]
-fn a_context_whose_directory_is_gone_gives_way() {
+fn a_context_whose_directory_was_deleted_is_replaced() {
     let (home, environment) = home();
     up_in(&home, "a", &environment);
     std::fs::remove_dir_all(home.path().join("a")).unwrap();
@@ -71,7 +71,7 @@ fn the_flag_wins_over_the_variable_over_the_data_directory_over_the_current_one(
 }
 
 #[test]
-fn what_is_not_known_is_said_with_what_is() {
+fn an_unknown_context_is_reported_with_the_registered_ones() {
     let (home, environment) = home();
     let say = |selection: &ServerSelection| format!("{:#}", select(selection, &environment).unwrap_err());
     assert!(
@@ -108,11 +108,11 @@ fn a_credential_does_not_go_to_a_server_that_speaks_plainly() {
 }
 
 #[test]
-fn a_context_whose_server_speaks_plainly_sends_no_credential_beyond_this_machine() {
+fn a_context_with_plain_http_sends_no_credential_to_another_machine() {
     let (home, environment) = home();
     let data = home.path().join("a");
     std::fs::create_dir_all(&data).unwrap();
-    for (server, is_refused) in [
+    for (server, is_rejected) in [
         ("http://shipshape.example", true),
         ("HTTP://shipshape.example:8443", true),
         ("http://127.0.0.1.example", true),
@@ -125,7 +125,7 @@ fn a_context_whose_server_speaks_plainly_sends_no_credential_beyond_this_machine
         let error =
             connect(&ServerSelection::default(), &environment).err().map(|error| format!("{error:#}"));
         let expected = format!("server {server} does not use TLS, so no token or certificate is sent to it");
-        assert_eq!(error.is_some_and(|error| error.contains(&expected)), is_refused, "{server}");
+        assert_eq!(error.is_some_and(|error| error.contains(&expected)), is_rejected, "{server}");
     }
 }
 

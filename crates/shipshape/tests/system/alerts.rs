@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use testkit::{prerequisites, promtool, wait_until};
 
-use super::executable::{Answer, Home};
+use super::executable::{CommandOutput, Home};
 use super::maintenance::{done, import_sim, walk_through};
 
 /// The budgets are surveyed every so many seconds.
@@ -23,8 +23,9 @@ fn the_alerts_are_sound_and_fire_when_they_should() {
         return prerequisites::skip(prerequisites::PROMTOOL, promtool::MISSING);
     };
     for arguments in [["check", "rules", "shipshape.rules.yaml"], ["test", "rules", "tests.yaml"]] {
-        let answer =
-            Answer::of(Command::new(&promtool).args(arguments).current_dir(alerts()).output().unwrap());
+        let answer = CommandOutput::new(
+            Command::new(&promtool).args(arguments).current_dir(alerts()).output().unwrap(),
+        );
         assert_eq!(answer.code, Some(0), "{answer:?}");
     }
 }
@@ -64,7 +65,7 @@ fn every_metric_that_an_alert_names_is_exposed_by_the_process() {
 }
 
 #[test]
-fn every_alert_tells_what_to_do() {
+fn every_alert_has_a_runbook() {
     let rules = std::fs::read_to_string(alerts().join("shipshape.rules.yaml")).unwrap();
     let rules: serde_json::Value = serde_saphyr::from_str(&rules).unwrap();
     let alerts = rules["groups"][0]["rules"].as_array().unwrap();

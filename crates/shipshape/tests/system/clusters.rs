@@ -9,18 +9,14 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::{azure_sdk, kube, prerequisites, wait_until};
 
-use super::executable::{Answer, Home};
-use super::maintenance::{done, repository};
+use super::executable::{CommandOutput, Home};
+use super::maintenance::{done, json, repository};
 
 /// Far longer than a cluster takes on a busy machine at this pace.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Things of the simulated cloud take no time here, and programs are asked to look again at once.
+/// Operations of the simulated cloud take no time here, and clients may poll at once.
 const AT_ONCE: [&str; 4] = ["--set", "cloud.pace=0", "--set", "frontend.retry_after_seconds=1"];
-
-fn json(home: &Home, arguments: &[&str]) -> Value {
-    serde_json::from_str(&done(home, &[arguments, &["-o", "json"]].concat())).unwrap()
-}
 
 /// The only line of standard error of a command that fails.
 fn refused(home: &Home, arguments: &[&str]) -> String {
@@ -36,8 +32,8 @@ fn state(home: &Home, cluster: &str) -> String {
     shown["properties"]["provisioningState"].as_str().unwrap().to_owned()
 }
 
-fn until_made(home: &Home, cluster: &str) {
-    wait_until(&format!("cluster {cluster} is made"), PATIENCE, || {
+fn wait_until_created(home: &Home, cluster: &str) {
+    wait_until(&format!("cluster {cluster} is created"), PATIENCE, || {
         let state = state(home, cluster);
         assert_ne!(state, "Failed", "{:#}", json(home, &["cluster", "show", cluster]));
         (state == "Succeeded").then_some(())
@@ -46,7 +42,7 @@ fn until_made(home: &Home, cluster: &str) {
 }
 
 #[test]
-fn a_cluster_is_made_changed_entered_and_removed() {
+fn a_cluster_is_created_updated_accessed_and_deleted() {
     let home = Home::new();
     let _up = home.up(&AT_ONCE);
     let made = home.run(&["cluster", "create", "harbour", "--tag", "env=test", "--wait"]);
@@ -113,7 +109,7 @@ fn a_cluster_is_made_changed_entered_and_removed() {
 }
 
 #[test]
-fn showing_a_cluster_tells_how_far_its_operation_is_and_why_it_failed() {
+fn showing_a_cluster_includes_progress_and_error_of_its_operation() {
     let home = Home::new();
     let _up = home.up(&AT_ONCE);
     let described = |cluster: &str, wanted: &str| {
@@ -158,7 +154,7 @@ fn showing_a_cluster_tells_how_far_its_operation_is_and_why_it_failed() {
 
 /// A client that got no response requests the cluster again; it is created once, whenever the server died.
 #[test]
-fn a_creation_that_a_killed_server_did_not_answer_is_asked_again_and_happens_once() {
+fn a_create_request_without_a_response_is_repeated_and_creates_one_cluster() {
     let home = Home::new();
     for (at, pause) in [5, 45, 55, 65, 75, 85, 100, 200].into_iter().enumerate() {
         let name = format!("boat-{at}");
@@ -228,7 +224,7 @@ fn the_walk_through_from_nothing_works_as_printed() {
     let mut shell = Command::new("sh");
     shell.args(["-eu", "-c", &script]).current_dir(&place);
     shell.env_clear().env("HOME", home.directory.path()).env("PATH", path);
-    let answer = Answer::of(shell.output().unwrap());
+    let answer = CommandOutput::new(shell.output().unwrap());
     assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
     for line in [
         "cluster/harbour created",
@@ -259,7 +255,7 @@ fn a_waiting_client_may_be_killed_and_the_operation_continues() {
     .unwrap();
     waiting.kill().unwrap();
     waiting.wait().unwrap();
-    until_made(&home, "harbour");
+    wait_until_created(&home, "harbour");
 
     // A client that is stopped with Ctrl-C prints how to follow the operation. The cloud removes nothing meanwhile.
     done(&home, &["cloud", "fault", "set", "throttled=1", "--verb", "delete"]);
@@ -271,7 +267,7 @@ fn a_waiting_client_may_be_killed_and_the_operation_continues() {
     .unwrap();
     let sent = Command::new("kill").args(["-s", "INT", &deleting.id().to_string()]).status().unwrap();
     assert!(sent.success());
-    let answer = Answer::of(deleting.wait_with_output().unwrap());
+    let answer = CommandOutput::new(deleting.wait_with_output().unwrap());
     assert_eq!(answer.code, Some(130), "{answer:?}");
     let (_, rest) = answer.stderr.split_once("`shipshape operation show ").expect(&answer.stderr);
     let operation = rest.split_whitespace().next().unwrap().to_owned();
@@ -282,7 +278,7 @@ fn a_waiting_client_may_be_killed_and_the_operation_continues() {
 }
 
 #[test]
-fn refusals_say_what_would_be_accepted() {
+fn errors_name_the_accepted_values() {
     let home = Home::new();
     let _up = home.up(&AT_ONCE);
     let check = |arguments: &[&str], words: &[&str]| {
@@ -336,7 +332,7 @@ fn uuid() -> String {
 }
 
 #[test]
-fn what_a_customer_brings_is_made_shown_and_removed_in_the_simulated_cloud() {
+fn resources_of_a_customer_are_created_shown_and_deleted_in_the_simulated_cloud() {
     let home = Home::new();
     let _up = home.up(&AT_ONCE);
     let brought = json(&home, &["cloud", "prepare", "harbour"]);
@@ -403,7 +399,7 @@ fn the_public_sdk_makes_changes_and_removes_a_cluster() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/python/cluster.py");
     let mut script = Command::new(python);
     script.arg("-B").arg(example).arg("quay").arg(&brought).env("HOME", home.directory.path());
-    let answer = Answer::of(script.output().unwrap());
+    let answer = CommandOutput::new(script.output().unwrap());
     assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
     for line in [
         "openShiftClusters/quay ProvisioningState.SUCCEEDED",

@@ -1,6 +1,6 @@
 //! The configuration as a user meets it.
 
-use super::executable::{Answer, Home};
+use super::executable::{CommandOutput, Home};
 
 /// Writes the configuration file of this home.
 fn write(home: &Home, text: &str) -> String {
@@ -9,13 +9,13 @@ fn write(home: &Home, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn errors(answer: &Answer) -> Vec<&str> {
+fn errors(answer: &CommandOutput) -> Vec<&str> {
     assert_eq!(answer.code, Some(2), "{answer:?}");
     answer.stderr.lines().map(|line| line.strip_prefix("error: ").expect(line)).collect()
 }
 
 #[test]
-fn a_valid_configuration_is_said_to_be_valid_and_whence() {
+fn a_valid_configuration_is_reported_with_its_file() {
     let home = Home::new();
     let answer = home.run(&["config", "check"]);
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
@@ -32,7 +32,7 @@ fn all_errors_come_at_once_each_on_its_line() {
     for command in [&["config", "check"][..], &["config", "show"], &["up"]] {
         let mut command = home.shipshape(command);
         command.args(["--config", &file, "--set", "retention.audit=1m"]);
-        let answer = Answer::of(command.env("SHIPSHAPE_HEALTH_LISTEN", "nowhere").output().unwrap());
+        let answer = CommandOutput::new(command.env("SHIPSHAPE_HEALTH_LISTEN", "nowhere").output().unwrap());
         let errors = errors(&answer);
         assert_eq!(errors.len(), 4, "{errors:#?}");
         let near = format!(
@@ -55,7 +55,7 @@ fn flags_win_over_the_environment_over_the_file() {
     let mut command = home.shipshape(&["config", "show", "--origin", "--log-level", "debug"]);
     command.env("SHIPSHAPE_CONFIG", &file).env("SHIPSHAPE_LOG_LEVEL", "warn");
     command.env("SHIPSHAPE_STORE_CONNECTIONS", "4");
-    let answer = Answer::of(command.output().unwrap());
+    let answer = CommandOutput::new(command.output().unwrap());
     let shows =
         |line: &str| assert!(answer.stdout.lines().any(|shown| shown == line), "{line} in {}", answer.stdout);
     shows("level = \"debug\"  # flag --log-level");
@@ -65,10 +65,11 @@ fn flags_win_over_the_environment_over_the_file() {
 }
 
 #[test]
-fn unknown_variables_are_refused_and_those_of_kubernetes_are_not() {
+fn unknown_variables_are_rejected_except_those_of_kubernetes() {
     let home = Home::new();
-    let answer =
-        Answer::of(home.shipshape(&["config", "check"]).env("SHIPSHAPE_LOG_LEVLE", "x").output().unwrap());
+    let answer = CommandOutput::new(
+        home.shipshape(&["config", "check"]).env("SHIPSHAPE_LOG_LEVLE", "x").output().unwrap(),
+    );
     let expected =
         "unknown environment variable SHIPSHAPE_LOG_LEVLE; the nearest known one is SHIPSHAPE_LOG_LEVEL";
     assert_eq!(errors(&answer), [expected]);
@@ -85,7 +86,7 @@ fn passwords_are_masked_wherever_the_configuration_is_shown() {
     let url = "postgres://me:hunter2@db/x";
     for arguments in [&["config", "show"][..], &["config", "show", "-o", "json", "--origin"]] {
         let mut command = home.shipshape(arguments);
-        let answer = Answer::of(command.args(["--store", url]).output().unwrap());
+        let answer = CommandOutput::new(command.args(["--store", url]).output().unwrap());
         assert!(answer.stdout.contains("postgres://me:***@db/x"), "{answer:?}");
         assert!(!answer.stdout.contains("hunter2"), "{answer:?}");
     }

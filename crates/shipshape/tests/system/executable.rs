@@ -46,25 +46,25 @@ impl Home {
         command
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Answer {
-        Answer::of(self.shipshape(arguments).output().unwrap())
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
+        CommandOutput::new(self.shipshape(arguments).output().unwrap())
     }
 
     /// Starts `shipshape up` on ports that the system chooses, and waits for its banner.
-    pub(crate) fn up(&self, arguments: &[&str]) -> Up {
+    pub(crate) fn up(&self, arguments: &[&str]) -> RunningProcess {
         self.up_as(self.shipshape(&[&UP, arguments].concat()))
     }
 
     /// Starts `shipshape up` with limits of its own, as arguments of the shell's `ulimit`.
-    pub(crate) fn up_with_limits(&self, limits: &str) -> Up {
+    pub(crate) fn up_with_limits(&self, limits: &str) -> RunningProcess {
         let mut command = self.isolated("sh");
         let script = format!("ulimit {limits} && exec \"$0\" \"$@\"");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_shipshape")]).args(UP);
         self.up_as(command)
     }
 
-    /// Runs `shipshape up` on ports that the system chooses, unless the arguments name one, without logs; it is to refuse.
-    pub(crate) fn refused_up(&self, arguments: &[&str]) -> Answer {
+    /// Runs `shipshape up` on ports that the system chooses, unless the arguments name one, without logs; it is expected to fail.
+    pub(crate) fn failed_up(&self, arguments: &[&str]) -> CommandOutput {
         let mut all = vec!["up", "--log-level", "off"];
         for pair in UP[1..].chunks(2).filter(|pair| !arguments.contains(&pair[0])) {
             all.extend(pair);
@@ -73,34 +73,34 @@ impl Home {
         self.run(&all)
     }
 
-    pub(crate) fn up_as(&self, command: Command) -> Up {
+    pub(crate) fn up_as(&self, command: Command) -> RunningProcess {
         self.started(command, "shipshape plan")
     }
 
     /// Starts one service alone on ports that the system chooses, and waits for its banner.
-    pub(crate) fn alone(&self, service: &str, arguments: &[&str]) -> Up {
+    pub(crate) fn alone(&self, service: &str, arguments: &[&str]) -> RunningProcess {
         self.started(self.shipshape(&[&[service, "--health", "127.0.0.1:0"], arguments].concat()), "  store ")
     }
 
     /// Starts the portal alone on ports that the system chooses, and waits for its banner.
-    pub(crate) fn portal(&self, arguments: &[&str]) -> Up {
+    pub(crate) fn portal(&self, arguments: &[&str]) -> RunningProcess {
         let ports = ["portal", "--health", "127.0.0.1:0", "--portal", "127.0.0.1:0"];
         self.started(self.shipshape(&[&ports, arguments].concat()), "  api ")
     }
 
     /// Starts `shipshape sim`, and waits for its banner.
-    pub(crate) fn sim(&self, arguments: &[&str]) -> Up {
+    pub(crate) fn sim(&self, arguments: &[&str]) -> RunningProcess {
         self.started(self.shipshape(&[&["sim"], arguments].concat()), "sim fault")
     }
 
     /// Starts a command that serves; its banner ends with the line that contains `end`.
-    fn started(&self, mut command: Command, end: &str) -> Up {
+    fn started(&self, mut command: Command, end: &str) -> RunningProcess {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut banner = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         while !banner.contains(end) {
             if stdout.read_line(&mut banner).unwrap() == 0 {
-                let answer = Answer::of(child.wait_with_output().unwrap());
+                let answer = CommandOutput::new(child.wait_with_output().unwrap());
                 panic!("no banner; {answer:?}");
             }
         }
@@ -124,23 +124,23 @@ impl Home {
                 heard.push('\n');
             }
         });
-        Up { address, banner, output, child, log: Some(log) }
+        RunningProcess { address, banner, output, child, log: Some(log) }
     }
 }
 
 /// A finished command.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Answer {
-    pub(crate) fn of(output: Output) -> Answer {
+impl CommandOutput {
+    pub(crate) fn new(output: Output) -> CommandOutput {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!stderr.contains("panicked"), "{stderr}");
-        Answer {
+        CommandOutput {
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr,
@@ -159,7 +159,7 @@ pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 /// A running `shipshape up`; killed when the test lets go of it.
-pub(crate) struct Up {
+pub(crate) struct RunningProcess {
     pub(crate) address: String,
     pub(crate) banner: String,
     output: Arc<Mutex<String>>,
@@ -167,7 +167,7 @@ pub(crate) struct Up {
     log: Option<JoinHandle<String>>,
 }
 
-impl Up {
+impl RunningProcess {
     /// Status and body of a GET.
     pub(crate) fn get(&self, path: &str) -> (u16, String) {
         get(&self.address, path)
@@ -200,11 +200,11 @@ impl Up {
     }
 
     /// Waits for the end.
-    pub(crate) fn end(mut self) -> Answer {
+    pub(crate) fn end(mut self) -> CommandOutput {
         let status = self.wait();
         let stderr = self.log.take().unwrap().join().unwrap();
         assert!(!stderr.contains("panicked"), "{stderr}");
-        Answer { code: status.code(), stdout: String::new(), stderr }
+        CommandOutput { code: status.code(), stdout: String::new(), stderr }
     }
 
     fn wait(&mut self) -> ExitStatus {
@@ -220,7 +220,7 @@ impl Up {
     }
 }
 
-impl Drop for Up {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

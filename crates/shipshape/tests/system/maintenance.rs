@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::{kube, postgres, prerequisites, wait_until};
 
-use super::executable::{Answer, Home};
+use super::executable::{CommandOutput, Home};
 
 /// Far longer than any step here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -31,12 +31,13 @@ pub(crate) fn done(home: &Home, arguments: &[&str]) -> String {
     answer.stdout
 }
 
-fn json(home: &Home, arguments: &[&str]) -> Value {
+/// The JSON output of a command that succeeds.
+pub(crate) fn json(home: &Home, arguments: &[&str]) -> Value {
     serde_json::from_str(&done(home, &[arguments, &["-o", "json"]].concat())).unwrap()
 }
 
 /// The only line of standard error of a command that fails.
-fn refused(home: &Home, arguments: &[&str]) -> String {
+fn rejected(home: &Home, arguments: &[&str]) -> String {
     let answer = home.run(arguments);
     assert_eq!(answer.code, Some(1), "{arguments:?}: {answer:?}");
     assert_eq!(answer.stderr.lines().count(), 1, "{arguments:?}: {answer:?}");
@@ -83,7 +84,7 @@ fn walk(home: &Home, script: &str) {
     let mut shell = Command::new("sh");
     shell.args(["-eu", "-c", script]).current_dir(repository());
     shell.env_clear().env("HOME", home.directory.path()).env("PATH", path);
-    let answer = Answer::of(shell.output().unwrap());
+    let answer = CommandOutput::new(shell.output().unwrap());
     assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
     for line in ["cluster/harbour imported", "task/cordon-node created", "Completed", "NotDue", "Cancelled"] {
         assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
@@ -109,7 +110,7 @@ fn the_maintenance_walk_through_works_as_printed() {
 }
 
 #[test]
-fn a_killed_process_goes_on_with_the_step_that_it_was_in() {
+fn a_killed_process_continues_with_its_current_step() {
     let home = Home::new();
     let _sim = home.sim(&["--clusters", "1", "--nodes", "3"]);
     let up = home.up(&[]);
@@ -146,13 +147,13 @@ fn a_killed_process_goes_on_with_the_step_that_it_was_in() {
 }
 
 #[test]
-fn the_walk_through_works_on_a_real_cluster_and_goes_on_after_a_kill() {
+fn the_walk_through_works_on_a_real_cluster_and_continues_after_a_kill() {
     let Some(cluster) = kube::shared() else {
         return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
     };
     let namespace = cluster.namespace("readme").unwrap();
     let kubectl = |arguments: &[&str]| {
-        let answer = Answer::of(cluster.kubectl().args(arguments).output().unwrap());
+        let answer = CommandOutput::new(cluster.kubectl().args(arguments).output().unwrap());
         assert_eq!(answer.code, Some(0), "{answer:?}");
         answer.stdout
     };
@@ -210,7 +211,7 @@ fn a_real_cluster_is_imported_worked_on_and_left_as_it_was_after_a_cancel() {
     let namespace = cluster.namespace("walk").unwrap();
     let node = format!("node-{namespace}");
     let kubectl = |arguments: &[&str]| {
-        let answer = Answer::of(cluster.kubectl().args(arguments).output().unwrap());
+        let answer = CommandOutput::new(cluster.kubectl().args(arguments).output().unwrap());
         assert_eq!(answer.code, Some(0), "{answer:?}");
         answer.stdout
     };
@@ -258,7 +259,7 @@ fn a_real_cluster_is_imported_worked_on_and_left_as_it_was_after_a_cancel() {
 }
 
 #[test]
-fn every_form_of_output_is_what_its_reader_expects() {
+fn every_output_format_is_rendered() {
     let home = Home::new();
     let _sim = home.sim(&["--clusters", "2", "--nodes", "1"]);
     let _up = home.up(&[]);
@@ -289,38 +290,38 @@ fn every_form_of_output_is_what_its_reader_expects() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_one_sentence_with_the_remedy() {
+fn invalid_commands_are_reported_in_one_sentence_with_a_remedy() {
     let home = Home::new();
     assert!(
-        refused(&home, &["cluster", "list"])
+        rejected(&home, &["cluster", "list"])
             .starts_with("no context is selected; start a server with `shipshape up`")
     );
     let up = home.up(&[]);
     assert_eq!(
-        refused(&home, &["cluster", "show", "x"]),
+        rejected(&home, &["cluster", "show", "x"]),
         "cluster \"x\" not found; run `shipshape cluster list` to list the clusters"
     );
-    assert!(refused(&home, &["why", "x"]).contains("is not the id of a manifest"));
-    assert!(refused(&home, &["why", "00000000"]).starts_with("manifest 00000000 not found"));
-    assert!(refused(&home, &["task", "show", "chek-health"]).starts_with("task \"chek-health\" not found"));
+    assert!(rejected(&home, &["why", "x"]).contains("is not the id of a manifest"));
+    assert!(rejected(&home, &["why", "00000000"]).starts_with("manifest 00000000 not found"));
+    assert!(rejected(&home, &["task", "show", "chek-health"]).starts_with("task \"chek-health\" not found"));
     assert!(
-        refused(&home, &["task", "apply", "-f", "/no/such/file"])
+        rejected(&home, &["task", "apply", "-f", "/no/such/file"])
             .starts_with("/no/such/file: cannot be read")
     );
     assert!(
-        refused(&home, &["cluster", "list", "--context", "x"])
+        rejected(&home, &["cluster", "list", "--context", "x"])
             .starts_with("context \"x\" not found; registered contexts: shipshape")
     );
     let nonsense = home.directory.path().join("kubeconfig");
     std::fs::write(&nonsense, "no: kubeconfig").unwrap();
-    let sentence = refused(&home, &["cluster", "import", "x", "--kubeconfig", nonsense.to_str().unwrap()]);
+    let sentence = rejected(&home, &["cluster", "import", "x", "--kubeconfig", nonsense.to_str().unwrap()]);
     assert!(sentence.starts_with("cluster x: "), "{sentence}");
     let broken = home.directory.path().join("task.yaml");
     std::fs::write(&broken, "name: t\ntitle: t\nsteps: [{uses: node/explode}]\n").unwrap();
-    let sentence = refused(&home, &["task", "apply", "-f", broken.to_str().unwrap()]);
+    let sentence = rejected(&home, &["task", "apply", "-f", broken.to_str().unwrap()]);
     assert!(sentence.contains("node/explode") && sentence.contains("steps[0]"), "{sentence}");
     done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
-    let sentence = refused(&home, &["task", "delete", "cordon-node"]);
+    let sentence = rejected(&home, &["task", "delete", "cordon-node"]);
     assert_eq!(sentence, "Delete task cordon-node? There is no terminal to confirm it; pass --yes");
     done(&home, &["task", "delete", "cordon-node", "--yes"]);
     let usage: [&[&str]; 6] = [
@@ -337,12 +338,12 @@ fn what_is_asked_wrongly_is_one_sentence_with_the_remedy() {
     }
     up.signal("KILL");
     up.end();
-    let sentence = refused(&home, &["task", "list"]);
+    let sentence = rejected(&home, &["task", "list"]);
     assert!(sentence.contains(": connection refused; check that `shipshape up` is running"), "{sentence}");
 }
 
 #[test]
-fn nobody_comes_in_without_a_certificate() {
+fn requests_without_a_certificate_are_rejected() {
     let home = Home::new();
     let up = home.up(&[]);
     let context = home.directory.path().join(".local/share/shipshape/context.toml");
@@ -355,14 +356,14 @@ fn nobody_comes_in_without_a_certificate() {
     };
     let path = home.directory.path().join("stranger.toml");
     std::fs::write(&path, stranger).unwrap();
-    let sentence = refused(&home, &["task", "list", "--context", path.to_str().unwrap()]);
+    let sentence = rejected(&home, &["task", "list", "--context", path.to_str().unwrap()]);
     assert!(sentence.contains("Forbidden") || sentence.contains("403"), "{sentence}");
     up.signal("TERM");
     assert_eq!(up.end().code, Some(0));
 }
 
 #[test]
-fn an_insecure_api_says_so_and_is_only_for_this_machine() {
+fn an_insecure_api_prints_a_warning_and_listens_on_loopback_only() {
     let home = Home::new();
     let up = home.up(&["--insecure"]);
     assert!(up.banner.contains("api      http://127.0.0.1:"), "{}", up.banner);
@@ -401,7 +402,7 @@ fn a_shell_completes_names_that_the_server_knows() {
     done(&home, &["task", "apply", "-f", &walk_through("cordon-node.yaml")]);
     let mut command = home.shipshape(&["--", "shipshape", "task", "show", "cordon-"]);
     command.env("SHIPSHAPE_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "3").env("_CLAP_IFS", "\n");
-    let answer = Answer::of(command.output().unwrap());
+    let answer = CommandOutput::new(command.output().unwrap());
     assert!(answer.stdout.contains("cordon-node"), "{answer:?}");
 }
 
@@ -415,9 +416,9 @@ fn a_task_is_tried_without_a_server() {
     assert!(failed.contains("Failed: ") && failed.contains("undone: "), "{failed}");
     let crashed = done(&home, &[&test[..], &["--crash-at", "create-note"]].concat());
     assert!(crashed.contains("the worker was killed; another takes over"), "{crashed}");
-    let unknown = refused(&home, &[&test[..], &["--fail-at", "x"]].concat());
+    let unknown = rejected(&home, &[&test[..], &["--fail-at", "x"]].concat());
     assert!(unknown.ends_with("its steps are cordon, create-note, pause, uncordon"), "{unknown}");
-    let lacking = refused(&home, &["task", "test", "-f", &file]);
+    let lacking = rejected(&home, &["task", "test", "-f", &file]);
     assert!(lacking.contains("node"), "{lacking}");
 }
 

@@ -1,5 +1,5 @@
 //! What a PostgreSQL of long ago says of itself: enough of the protocol to be greeted and to tell its version. No
-//! package brings so old a server, and only its refusal is of interest.
+//! package brings so old a server, and only its rejection is of interest.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -6,10 +6,10 @@ use std::process::Stdio;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use super::executable::{Answer, Home, get};
+use super::executable::{CommandOutput, Home, get};
 
 #[test]
-fn up_starts_answers_and_ends_in_peace() {
+fn up_starts_responds_and_shuts_down_cleanly() {
     for signal in ["TERM", "INT"] {
         let home = Home::new();
         let up = home.up(&["--log-level", "info"]);
@@ -29,7 +29,7 @@ fn up_starts_answers_and_ends_in_peace() {
 }
 
 #[test]
-fn a_process_that_says_that_it_is_ready_listens_everywhere() {
+fn a_ready_process_listens_on_all_its_addresses() {
     let home = Home::new();
     // Ports that were free a moment ago, so that somebody can ask before the banner tells them.
     let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -56,7 +56,7 @@ fn a_process_that_says_that_it_is_ready_listens_everywhere() {
 }
 
 #[test]
-fn a_process_raises_its_limit_on_open_files_and_says_when_that_is_not_enough() {
+fn a_process_raises_its_limit_on_open_files_and_warns_when_it_is_too_low() {
     let home = Home::new();
     let up = home.up_with_limits("-S -n 512");
     let (soft, hard) = up.open_files();
@@ -76,7 +76,7 @@ fn a_process_raises_its_limit_on_open_files_and_says_when_that_is_not_enough() {
 }
 
 #[test]
-fn a_client_that_says_nothing_does_not_delay_the_end() {
+fn a_silent_client_does_not_delay_the_shutdown() {
     let home = Home::new();
     let up = home.up(&["--set", "shutdown_deadline=5s"]);
     let silent = TcpStream::connect(&up.address).unwrap();
@@ -87,7 +87,7 @@ fn a_client_that_says_nothing_does_not_delay_the_end() {
 }
 
 #[test]
-fn the_data_directory_is_made_for_its_owner_only() {
+fn the_data_directory_is_created_for_its_owner_only() {
     let home = Home::new();
     let up = home.up(&["--data-dir", "a/b"]);
     let mode = std::fs::metadata(home.directory.path().join("a/b")).unwrap().permissions().mode();
@@ -97,11 +97,11 @@ fn the_data_directory_is_made_for_its_owner_only() {
 }
 
 #[test]
-fn an_unwritable_directory_is_one_sentence() {
+fn an_unwritable_directory_is_reported_in_one_sentence() {
     // Not by permissions, which do not bind root: /proc takes no files from anyone.
     let check = |directory: &str, why: &str| {
         let home = Home::new();
-        let answer = home.refused_up(&["--data-dir", directory]);
+        let answer = home.failed_up(&["--data-dir", directory]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert!(
             answer.stderr.starts_with(&format!("error: data_dir {directory}: the directory {why}: ")),
@@ -115,7 +115,7 @@ fn an_unwritable_directory_is_one_sentence() {
 }
 
 #[test]
-fn logs_are_json_when_asked() {
+fn logs_are_json_when_configured() {
     let home = Home::new();
     let up = home.up(&["--log-format", "json", "--log-level", "info"]);
     up.signal("TERM");
@@ -165,7 +165,7 @@ fn a_reader_that_went_away_is_no_error() {
         let mut command = home.shipshape(arguments);
         let child = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
         drop(command); // with its copy of the pipe
-        let answer = Answer::of(child.wait_with_output().unwrap());
+        let answer = CommandOutput::new(child.wait_with_output().unwrap());
         assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{arguments:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::executable::Home;
 
 #[test]
-fn sim_starts_tells_its_clusters_takes_faults_and_ends_in_peace() {
+fn sim_starts_lists_its_clusters_injects_faults_and_shuts_down_cleanly() {
     let home = Home::new();
     let sim = home.sim(&["--clusters", "2", "--nodes", "3"]);
     assert!(sim.banner.starts_with("2 simulated clusters with 3 nodes each\n"), "{}", sim.banner);
@@ -32,7 +32,7 @@ fn sim_starts_tells_its_clusters_takes_faults_and_ends_in_peace() {
 }
 
 #[test]
-fn what_is_asked_of_a_simulation_wrongly_is_one_sentence() {
+fn invalid_commands_to_a_simulation_are_reported_in_one_sentence() {
     let home = Home::new();
     let nobody = home.run(&["sim", "list"]);
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
@@ -52,7 +52,7 @@ fn what_is_asked_of_a_simulation_wrongly_is_one_sentence() {
 }
 
 #[test]
-fn a_killed_simulation_goes_on_where_it_was() {
+fn a_killed_simulation_continues_after_a_restart() {
     let home = Home::new();
     let sim = home.sim(&["--clusters", "1", "--nodes", "1"]);
     let url =

@@ -107,7 +107,7 @@ fn a_store_in_use_can_be_checked_listed_verified_and_copied() {
     let check = home.run(&["store", "check"]);
     assert_eq!(check.code, Some(0), "{check:?}");
     assert!(
-        !check.stdout.contains("BROKEN") && check.stdout.contains("ok      the audit chain is whole"),
+        !check.stdout.contains("BROKEN") && check.stdout.contains("ok      the audit chain is intact"),
         "{check:?}"
     );
     let list = home.run(&["audit", "list", "--action", "cluster."]);
@@ -131,7 +131,7 @@ fn a_store_in_use_can_be_checked_listed_verified_and_copied() {
     assert_eq!(of_copy.code, Some(0), "{of_copy:?}");
     assert!(of_copy.stdout.contains("\"broken\": 0"), "{of_copy:?}");
 
-    let second = home.refused_up(&[]);
+    let second = home.failed_up(&[]);
     assert_eq!(second.code, Some(1));
     assert!(second.stderr.contains("shipshape: in use by another process (process "), "{second:?}");
     assert_eq!(second.stderr.lines().count(), 1, "{second:?}");
@@ -155,14 +155,14 @@ fn a_tampered_audit_log_is_found_by_verify_and_by_check() {
     assert!(verify.stderr.contains("record 8 (operation.create of /operations/"), "{verify:?}");
     let check = home.run(&["store", "check"]);
     assert_eq!(check.code, Some(1));
-    assert!(check.stdout.contains("BROKEN  the audit chain is whole"), "{check:?}");
+    assert!(check.stdout.contains("BROKEN  the audit chain is intact"), "{check:?}");
     let nonsense = home.run(&["audit", "verify", "--expect", "x"]);
     assert_eq!(nonsense.code, Some(1));
     assert!(nonsense.stderr.contains("accepted: NUMBER:SEAL"), "{nonsense:?}");
 }
 
 #[test]
-fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
+fn a_store_moves_from_sqlite_to_postgresql() {
     let Some(server) = postgres::shared() else {
         return prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
     };
@@ -201,7 +201,7 @@ fn a_fleet_that_outgrows_one_machine_moves_to_postgresql() {
 }
 
 #[test]
-fn what_another_process_works_on_is_left_alone() {
+fn files_in_use_by_another_process_are_not_changed() {
     let Some(server) = postgres::shared() else {
         return prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
     };
@@ -253,11 +253,14 @@ fn a_rotated_key_opens_everything_and_the_old_one_nothing() {
         store.close().await;
     });
     std::fs::write(&keys, old).unwrap();
-    let refused = home.run(&["store", "check"]);
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("which the key file does not contain; store.key_file is"), "{refused:?}");
-    let refused = home.run(&["store", "rotate-key", "--to", "nonsense"]);
-    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let rejected = home.run(&["store", "check"]);
+    assert_eq!(rejected.code, Some(1));
+    assert!(
+        rejected.stderr.contains("which the key file does not contain; store.key_file is"),
+        "{rejected:?}"
+    );
+    let rejected = home.run(&["store", "rotate-key", "--to", "nonsense"]);
+    assert_eq!(rejected.code, Some(1), "{rejected:?}");
 }
 
 #[test]
@@ -265,14 +268,14 @@ fn a_lost_key_file_is_not_replaced_by_one_that_opens_nothing() {
     let (home, ..) = lived_in();
     let keys = data(&home).join("keys");
     std::fs::remove_file(&keys).unwrap();
-    let refused = home.refused_up(&[]);
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("its secrets are sealed with key"), "{refused:?}");
+    let rejected = home.failed_up(&[]);
+    assert_eq!(rejected.code, Some(1));
+    assert!(rejected.stderr.contains("its secrets are sealed with key"), "{rejected:?}");
     assert!(!keys.exists());
 }
 
 #[test]
-fn commands_on_a_store_that_is_not_there_say_so() {
+fn commands_on_a_missing_store_fail_with_its_path() {
     let home = Home::new();
     for arguments in [
         &["store", "check"][..],
@@ -298,7 +301,7 @@ fn commands_on_a_store_that_is_not_there_say_so() {
 }
 
 #[test]
-fn a_postgresql_that_refuses_us_is_one_sentence_without_the_password() {
+fn a_rejected_connection_is_reported_in_one_sentence_without_the_password() {
     let Some(server) = postgres::private(postgres::PostgresOptions::default().with_password("right")) else {
         return prerequisites::skip(prerequisites::POSTGRESQL, "no PostgreSQL server was found");
     };
@@ -307,7 +310,7 @@ fn a_postgresql_that_refuses_us_is_one_sentence_without_the_password() {
         format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}")
     };
     let check = |url: String, expect: &str| {
-        let answer = home.refused_up(&["--store", &url]);
+        let answer = home.failed_up(&["--store", &url]);
         assert_eq!(answer.code, Some(1), "{answer:?}");
         assert!(answer.stderr.contains(expect), "{answer:?}");
         assert!(!answer.stderr.contains("hunter2"), "{answer:?}");
@@ -324,17 +327,17 @@ fn a_postgresql_that_refuses_us_is_one_sentence_without_the_password() {
 }
 
 #[test]
-fn a_postgresql_that_is_too_old_is_refused_by_its_version() {
+fn an_unsupported_postgresql_version_is_rejected() {
     let old = super::old_postgres::OldPostgres::start("12.22");
     let home = Home::new();
     let url = format!("postgres://someone@{}/db", old.address());
-    let answer = home.refused_up(&["--store", &url]);
+    let answer = home.failed_up(&["--store", &url]);
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(answer.stderr.contains("is PostgreSQL 12.22; accepted: 13 or later"), "{answer:?}");
 }
 
 #[test]
-fn a_killed_process_goes_on_where_it_was() {
+fn a_killed_process_continues_after_a_restart() {
     let (home, operation, _) = lived_in();
     for _ in 0..3 {
         let up = home.up(&[]);

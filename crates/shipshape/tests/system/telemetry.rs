@@ -44,7 +44,7 @@ fn traces_reach_the_collector_before_the_process_ends() {
 }
 
 #[test]
-fn a_collector_that_is_away_costs_one_line_and_no_failure() {
+fn an_unreachable_collector_costs_one_line_and_no_failure() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let home = Home::new();
     let up = home.up(&["--set", &format!("telemetry.otlp_endpoint=http://{nobody}")]);
@@ -56,7 +56,7 @@ fn a_collector_that_is_away_costs_one_line_and_no_failure() {
 }
 
 #[test]
-fn a_collector_that_never_answers_holds_nothing_up_for_long() {
+fn a_collector_that_never_responds_causes_no_long_delay() {
     let collector = TcpListener::bind("127.0.0.1:0").unwrap(); // accepts into its queue and stays silent
     let home = Home::new();
     let endpoint = format!("telemetry.otlp_endpoint=http://{}", collector.local_addr().unwrap());

@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::tmpfs::SmallDisk;
 use testkit::{prerequisites, wait_until};
 
-use super::executable::{Answer, Home, get};
+use super::executable::{CommandOutput, Home, get};
 use super::maintenance::{done, walk_through};
 
 /// Far longer than any step here takes on a busy machine; a lease of a killed process runs out after a minute.
@@ -91,7 +91,7 @@ fn wait_for_demo(home: &Home) {
 }
 
 #[test]
-fn a_demonstration_tells_its_story_goes_on_after_a_kill_and_does_nothing_twice() {
+fn a_demonstration_completes_after_a_kill_and_repeats_nothing() {
     let home = Home::new();
     let up = home.up(&["--demo=6"]);
     assert!(up.banner.contains("  demo     6 simulated clusters"), "{}", up.banner);
@@ -221,7 +221,7 @@ fn the_tour_works_as_printed() {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-eu", "-c", &tour()]).env_clear().env("HOME", home.directory.path());
     shell.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", executable.display()));
-    let answer = Answer::of(shell.output().unwrap());
+    let answer = CommandOutput::new(shell.output().unwrap());
     assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
     for line in [
         "beacon is not well",
@@ -274,7 +274,7 @@ fn the_portal_is_beside_the_api_and_alone_as_its_client() {
     // Alone it shows a certificate of its own, or says that it has none.
     let answer =
         home.run(&["portal", "--health", "127.0.0.1:0", "--portal", "127.0.0.1:0", "--log-level", "off"]);
-    refused(
+    rejected(
         &answer,
         "portal.certificate and portal.key must name the portal's certificate and its private key",
     );
@@ -286,7 +286,7 @@ fn the_portal_is_beside_the_api_and_alone_as_its_client() {
         &[&["portal", "--health", "127.0.0.1:0", "--portal", "0.0.0.0:0", "--log-level", "off"], &with[..]]
             .concat(),
     );
-    refused(&answer, "requires sign-in; set portal.oidc.issuer");
+    rejected(&answer, "requires sign-in; set portal.oidc.issuer");
     let alone = home.portal(&with);
     assert!(
         alone.banner.contains(&format!("sign in  https://{}/login/link/", alone.at("portal"))),
@@ -348,7 +348,7 @@ fn lived_in() -> (Home, PathBuf) {
 }
 
 /// One sentence, and a code that says so.
-fn refused(answer: &Answer, sentence: &str) {
+fn rejected(answer: &CommandOutput, sentence: &str) {
     assert_eq!(answer.code, Some(1), "{answer:?}");
     assert!(
         answer.stderr.starts_with("error: ") && answer.stderr.contains(sentence),
@@ -366,8 +366,8 @@ fn whichever_port_is_in_use_nothing_is_touched() {
     for (flag, key) in
         [("--health", "health.listen"), ("--api", "frontend.listen"), ("--portal", "portal.listen")]
     {
-        let answer = home.refused_up(&[flag, &address]);
-        refused(
+        let answer = home.failed_up(&[flag, &address]);
+        rejected(
             &answer,
             &format!("{key} {address}: the port is in use by another process; pass another with {flag}"),
         );
@@ -376,11 +376,11 @@ fn whichever_port_is_in_use_nothing_is_touched() {
 }
 
 #[test]
-fn a_directory_that_another_process_uses_is_refused_whatever_the_ports() {
+fn a_directory_in_use_by_another_process_is_rejected_regardless_of_the_ports() {
     let home = Home::new();
     let up = home.up(&[]);
-    let answer = home.refused_up(&[]);
-    refused(&answer, "data_dir ");
+    let answer = home.failed_up(&[]);
+    rejected(&answer, "data_dir ");
     assert!(answer.stderr.contains(": in use by another process (process "), "{answer:?}");
     assert_eq!(up.get("/readyz").0, 200, "the first goes on");
     up.signal("TERM");
@@ -388,15 +388,15 @@ fn a_directory_that_another_process_uses_is_refused_whatever_the_ports() {
 }
 
 #[test]
-fn a_directory_of_somebody_else_is_refused_and_left_alone() {
+fn a_directory_with_foreign_files_is_rejected_and_not_changed() {
     let home = Home::new();
     let theirs = home.directory.path().join("thesis");
     std::fs::create_dir(&theirs).unwrap();
     std::fs::write(theirs.join("chapter-1.tex"), "Call me Ishmael.").unwrap();
     let before = contents(&theirs);
-    let answer = home.refused_up(&["--data-dir", theirs.to_str().unwrap()]);
-    refused(&answer, "contains \"chapter-1.tex\" and no file of Shipshape; pass an empty directory");
-    untouched(&theirs, &before, "a refusal");
+    let answer = home.failed_up(&["--data-dir", theirs.to_str().unwrap()]);
+    rejected(&answer, "contains \"chapter-1.tex\" and no file of Shipshape; pass an empty directory");
+    untouched(&theirs, &before, "a rejection");
 
     // A file in the store's place that is no store.
     let (home, data) = lived_in();
@@ -406,21 +406,21 @@ fn a_directory_of_somebody_else_is_refused_and_left_alone() {
     }
     std::fs::write(&database, "To whom it may concern: this is a letter, and a long one at that.".repeat(40))
         .unwrap();
-    let answer = home.refused_up(&[]);
-    refused(&answer, "shipshape.db");
+    let answer = home.failed_up(&[]);
+    rejected(&answer, "shipshape.db");
     assert!(std::fs::read_to_string(&database).unwrap().starts_with("To whom it may concern"));
 }
 
 #[test]
-fn a_store_of_a_newer_release_is_refused_and_left_alone() {
+fn a_store_of_a_newer_release_is_rejected_and_not_changed() {
     let (home, data) = lived_in();
     let database = rusqlite::Connection::open(data.join("shipshape.db")).unwrap();
     raise_schema(&database);
     drop(database);
     let before = contents(&data);
-    let answer = home.refused_up(&[]);
-    refused(&answer, "run a newer release");
-    untouched(&data, &before, "a refusal");
+    let answer = home.failed_up(&[]);
+    rejected(&answer, "run a newer release");
+    untouched(&data, &before, "a rejection");
 }
 
 /// A small disk as a data directory must be: writable for its owner only.
@@ -431,16 +431,16 @@ fn private_disk(size_bytes: u64) -> Option<SmallDisk> {
 }
 
 #[test]
-fn a_directory_that_others_can_write_to_is_one_sentence() {
+fn a_directory_writable_by_others_is_reported_in_one_sentence() {
     let (home, data) = (Home::new(), tempfile::tempdir().unwrap());
     std::fs::set_permissions(data.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let directory = data.path().to_str().unwrap();
-    refused(&home.refused_up(&["--data-dir", directory]), &format!("run `chmod 700 {directory}`"));
+    rejected(&home.failed_up(&["--data-dir", directory]), &format!("run `chmod 700 {directory}`"));
     assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0, "nothing is left behind");
 }
 
 #[test]
-fn a_full_disk_is_one_sentence() {
+fn a_full_disk_is_reported_in_one_sentence() {
     let Some(disk) = private_disk(1 << 20) else {
         return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
     };
@@ -448,17 +448,17 @@ fn a_full_disk_is_one_sentence() {
     let directory = disk.path().to_str().unwrap();
     let filler = disk.path().join(".filler");
     std::fs::write(&filler, vec![1; 2 << 20]).unwrap_err();
-    let answer = home.refused_up(&["--data-dir", directory]);
-    refused(&answer, "its disk is full");
+    let answer = home.failed_up(&["--data-dir", directory]);
+    rejected(&answer, "its disk is full");
     assert_eq!(std::fs::read_dir(disk.path()).unwrap().count(), 1, "nothing is left behind");
     // With a little room the start fails later, and just as clearly.
     std::fs::write(&filler, vec![1; (1 << 20) - (48 << 10)]).unwrap();
-    let answer = home.refused_up(&["--data-dir", directory]);
-    refused(&answer, "full");
+    let answer = home.failed_up(&["--data-dir", directory]);
+    rejected(&answer, "full");
 }
 
 #[test]
-fn a_disk_that_fills_up_costs_what_is_asked_meanwhile_and_nothing_else() {
+fn a_full_disk_fails_only_the_requests_of_that_time() {
     let Some(disk) = private_disk(24 << 20) else {
         return prerequisites::skip(prerequisites::SMALL_DISK, "this user may not mount a tmpfs");
     };
@@ -471,7 +471,7 @@ fn a_disk_that_fills_up_costs_what_is_asked_meanwhile_and_nothing_else() {
     let _ = std::fs::write(&filler, vec![1; 32 << 20]);
     // What is acknowledged is kept: a log that has room left may take a few more, then none.
     let mut last = 3;
-    wait_until("a write is refused", PATIENCE, || {
+    wait_until("a write is rejected", PATIENCE, || {
         let answer = at(&["budget", "set", "fleet", &(last + 1).to_string()]);
         if answer.code == Some(0) {
             last += 1;
@@ -497,7 +497,7 @@ fn a_disk_that_fills_up_costs_what_is_asked_meanwhile_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_demonstration_is_refused_by_its_flag() {
+fn an_invalid_number_of_demo_clusters_is_rejected() {
     let home = Home::new();
     for (arguments, word) in [
         (&["up", "--demo=0"][..], "0 is not in 1..=500"),

@@ -107,8 +107,8 @@ impl Subject {
 fn main() -> ExitCode {
     let (plan, subjects) = match asked(std::env::args().skip(1)) {
         Ok(asked) => asked,
-        Err(refusal) => {
-            eprintln!("{refusal}");
+        Err(rejection) => {
+            eprintln!("{rejection}");
             return ExitCode::from(2);
         }
     };

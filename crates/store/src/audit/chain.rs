@@ -80,7 +80,7 @@ pub(super) struct ChainStart {
     pub(super) newest: Option<i64>,
 }
 
-/// Key of the writer marks. Somebody who has only the database cannot create one.
+/// Key of the writer marks. A person with only the database cannot create one.
 #[derive(Clone)]
 pub(crate) struct EntryKey(Zeroizing<Vec<u8>>);
 

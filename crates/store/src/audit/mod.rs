@@ -97,7 +97,7 @@ impl Chain {
 
 /// Starts the chain of a store that has none, so that its absence is a fault from then on, and loads the key of the
 /// writer marks.
-pub(crate) async fn begin(store: &Store) -> Result<(), StoreError> {
+pub(crate) async fn start(store: &Store) -> Result<(), StoreError> {
     if rotate::has_chain(store).await? {
         let chain = Chain::find(store).await?;
         store.set_entry_key(chain.as_ref().map(Chain::entry_key));

@@ -29,7 +29,7 @@ async fn remove_chain(store: &Store) {
 }
 
 #[tokio::test]
-async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_sqlite() {
+async fn of_two_keys_created_at_once_the_first_is_stored_on_sqlite() {
     let location = Location::Sqlite(":memory:".into());
     let options = Options {
         write_mode: crate::WriteMode::Inline,
@@ -39,7 +39,7 @@ async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_sqlite() {
 }
 
 #[tokio::test]
-async fn of_two_keys_that_are_made_at_once_the_first_is_kept_on_postgresql() {
+async fn of_two_keys_created_at_once_the_first_is_stored_on_postgresql() {
     let Some(server) = testkit::postgres::shared() else {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
@@ -122,7 +122,7 @@ async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw
     while store.engine.audit_unsealed(9).await.unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
-    begin(store).await.unwrap();
+    start(store).await.unwrap();
     let verified = store.verify_audit(Some(audit_entry.clone())).await.unwrap();
     assert_eq!((verified.faults, verified.records, verified.unsealed), (vec![], 5, 0));
     store.audit_writer().put(vec![entry("/unmarked"), entry("/marked")]).await.unwrap();
@@ -151,14 +151,14 @@ async fn old_entries_are_sealed_and_new_ones_need_marks(store: &Store, raw: &Raw
 }
 
 #[tokio::test]
-async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_sqlite() {
+async fn a_log_of_the_previous_build_continues_and_needs_marks_on_sqlite() {
     let (_folder, store, raw) = on_sqlite().await;
     old_entries_are_sealed_and_new_ones_need_marks(&store, &raw).await;
     store.close().await;
 }
 
 #[tokio::test]
-async fn a_log_of_the_build_before_goes_on_and_needs_marks_on_postgresql() {
+async fn a_log_of_the_previous_build_continues_and_needs_marks_on_postgresql() {
     let Some((_database, store, raw, _)) = on_postgresql().await else {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
@@ -202,7 +202,7 @@ async fn entries_of_the_build_before_that_an_open_transaction_hides_are_sealed_w
          values (9000000000000000000, gen_random_uuid(), 1, 'me', 'thing.change', '/invented', '')",
     )
     .await;
-    begin(&store).await.unwrap();
+    start(&store).await.unwrap();
     let chain = Chain::find(&store).await.unwrap().unwrap();
     assert!(!chain.end(&store, &mut Vec::new()).await.unwrap().marked, "entries wait that have no marks");
     store.audit_writer().put(vec![entry("/marked")]).await.unwrap();
@@ -223,14 +223,14 @@ async fn entries_of_the_build_before_that_an_open_transaction_hides_are_sealed_w
 }
 
 #[tokio::test]
-async fn what_somebody_writes_does_not_end_the_marks_of_a_store() {
+async fn foreign_records_do_not_end_the_marks_of_a_store() {
     let Some((_database, store, raw, neighbour)) = on_postgresql().await else {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     neighbour.execute(OPEN_TRANSACTION).await;
     store.audit_writer().put(vec![entry("/unmarked")]).await.unwrap();
     raw.execute("update audit set mac = null").await;
-    begin(&store).await.unwrap();
+    start(&store).await.unwrap();
     store.seal_audit(Uuid::new_v4()).await.unwrap();
     let chain = Chain::find(&store).await.unwrap().unwrap();
     assert!(chain.end(&store, &mut Vec::new()).await.unwrap().marked);
@@ -255,7 +255,7 @@ async fn an_export_waits_for_entries_that_an_open_transaction_hides() {
 }
 
 #[test]
-fn a_copy_of_a_record_that_left_long_ago_is_refused() {
+fn a_copy_of_a_record_removed_long_ago_is_rejected() {
     let chain = Chain { key: vec![7; 32].into() };
     let row = |ms: u64| {
         let id = Uuid::new_v7(uuid::Timestamp::from_unix(
@@ -357,7 +357,7 @@ async fn a_clock_that_was_ahead_shuts_nothing_out_on_postgresql() {
 }
 
 /// Rows that another sealer sealed meanwhile are not rejected, and rejected ones are rejected once.
-async fn only_what_stays_out_of_the_chain_is_refused(store: &Store) {
+async fn only_unchained_records_are_rejected(store: &Store) {
     store.audit_writer().put(vec![entry("/one")]).await.unwrap();
     let read = store.engine.audit_unnumbered(1).await.unwrap().remove(0);
     seal_all(store).await;
@@ -375,17 +375,17 @@ async fn only_what_stays_out_of_the_chain_is_refused(store: &Store) {
 }
 
 #[tokio::test]
-async fn only_what_stays_out_of_the_chain_is_refused_on_sqlite() {
+async fn only_unchained_records_are_rejected_on_sqlite() {
     let (_folder, store, _) = on_sqlite().await;
-    only_what_stays_out_of_the_chain_is_refused(&store).await;
+    only_unchained_records_are_rejected(&store).await;
     store.close().await;
 }
 
 #[tokio::test]
-async fn only_what_stays_out_of_the_chain_is_refused_on_postgresql() {
+async fn only_unchained_records_are_rejected_on_postgresql() {
     let Some((_database, store, ..)) = on_postgresql().await else {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
-    only_what_stays_out_of_the_chain_is_refused(&store).await;
+    only_unchained_records_are_rejected(&store).await;
     store.close().await;
 }

@@ -45,7 +45,7 @@ impl Reader {
         let end = chain.end(self, &mut faults).await?;
         let floor = chain.floor(self, &mut faults).await?;
         let head = end.head;
-        let mut walk = ChainVerifier {
+        let mut verifier = ChainVerifier {
             chain: &chain,
             last: floor.head.clone(),
             place: None,
@@ -54,11 +54,11 @@ impl Reader {
             records: 0,
         };
         loop {
-            let rows = self.engine.audit_sealed(walk.last.number + 1, PAGE_MAX).await?;
+            let rows = self.engine.audit_sealed(verifier.last.number + 1, PAGE_MAX).await?;
             let Some(last) = rows.last().and_then(|row| row.record.number) else { break };
             rows.iter()
                 .take_while(|row| row.record.number <= Some(head.number))
-                .for_each(|row| walk.step(row));
+                .for_each(|row| verifier.step(row));
             if last >= head.number {
                 break;
             }
@@ -70,65 +70,65 @@ impl Reader {
             .first()
             .is_some_and(|row| row.record.number <= Some(floor.head.number))
         {
-            walk.faults.push(format!(
+            verifier.faults.push(format!(
                 "records up to {} should have been removed, but one exists",
                 floor.head.number
             ));
         }
         // Sealing moves the head in the same transaction: a record behind a head that is read after it was put there
-        // by somebody else.
+        // by another program.
         if let Some(row) = self.engine.audit_sealed(head.number.saturating_add(1), 1).await?.first() {
             let now = chain.end(self, &mut Vec::new()).await?.head;
             if row.record.number > Some(now.number) {
-                walk.faults.push(format!(
+                verifier.faults.push(format!(
                     "record {} is behind the end of the chain",
                     row.record.number.unwrap_or(0)
                 ));
             }
         }
-        if walk.last.number < head.number {
-            walk.faults.push(format!(
+        if verifier.last.number < head.number {
+            verifier.faults.push(format!(
                 "records {} to {} are missing at the end",
-                walk.last.number + 1,
+                verifier.last.number + 1,
                 head.number
             ));
-        } else if walk.last != head {
-            walk.faults.push(format!("record {} does not match the chain's head", head.number));
+        } else if verifier.last != head {
+            verifier.faults.push(format!("record {} does not match the chain's head", head.number));
         }
-        walk.compare_noted(&head, &floor);
+        verifier.compare_saved_head(&head, &floor);
         let waiting = self.engine.audit_unnumbered(PAGE_MAX).await?;
         let sealed = self.engine.audit_known(waiting.iter().map(|row| row.record.id).collect()).await?;
         // Read again: an entry that was sealed meanwhile is no copy of itself.
         let unnumbered = self.engine.audit_unnumbered(PAGE_MAX).await?;
         let key = chain.entry_key();
-        let faults = outside(&unnumbered, &sealed, &key, end.marked, walk.place);
-        walk.faults.extend(faults);
+        let faults = unchained_faults(&unnumbered, &sealed, &key, end.marked, verifier.place);
+        verifier.faults.extend(faults);
         let unsealed = unnumbered.iter().filter(|row| !row.refused).count();
-        Ok(AuditVerification { records: walk.records, unsealed, head, faults: walk.faults })
+        Ok(AuditVerification { records: verifier.records, unsealed, head, faults: verifier.faults })
     }
 }
 
 /// Faults of records that are not in the chain; `sealed` are the ids in it, and `last` is the position of its last
 /// record.
-fn outside(
+fn unchained_faults(
     rows: &[AuditRow],
     sealed: &HashSet<Uuid>,
     key: &EntryKey,
     marked: bool,
     last: Option<AuditPosition>,
 ) -> Vec<String> {
-    let (mut faults, mut strange, mut before) = (Vec::new(), 0, 0);
+    let (mut faults, mut foreign, mut before) = (Vec::new(), 0, 0);
     for row in rows {
         let entry = &row.record.entry;
-        let is_ours = row.is_marked_by(key, marked);
-        if !is_ours || row.refused || sealed.contains(&row.record.id) {
-            strange += 1;
-            if strange <= EXAMPLES {
-                faults.push(match is_ours {
+        let is_authentic = row.is_marked_by(key, marked);
+        if !is_authentic || row.refused || sealed.contains(&row.record.id) {
+            foreign += 1;
+            if foreign <= EXAMPLES {
+                faults.push(match is_authentic {
                     false => format!("the record {} of {} was not written by this store", entry.action, entry.target),
                     true => format!(
-                        "the record {} of {} was written by this store and is kept out of the chain: it is a copy, was moved, \
-                         or somebody marked it as refused",
+                        "the record {} of {} was written by this store and is not part of the chain: it is a copy, was moved, \
+                         or was marked as rejected by another program",
                         entry.action, entry.target
                     ),
                 });
@@ -136,8 +136,8 @@ fn outside(
         }
         before += usize::from(!row.refused && last.is_some_and(|last| row.place < last));
     }
-    if strange > EXAMPLES {
-        faults.push(format!("{} more records do not belong to the log", strange - EXAMPLES));
+    if foreign > EXAMPLES {
+        faults.push(format!("{} more records are not part of the log", foreign - EXAMPLES));
     }
     match before {
         0 => {}
@@ -176,9 +176,9 @@ impl ChainVerifier<'_> {
             self.faults.push(format!("record {number} or the one before it was moved to another position"));
         }
         self.place = Some(row.place);
-        if let Some(audit_entry) = &self.expected
-            && audit_entry.number == number
-            && audit_entry.seal != found
+        if let Some(saved) = &self.expected
+            && saved.number == number
+            && saved.seal != found
         {
             self.faults.push(format!("record {number} does not match the saved head"));
         }
@@ -187,22 +187,22 @@ impl ChainVerifier<'_> {
     }
 
     /// Reports whether a head saved earlier is part of the chain, or that this cannot be determined any more.
-    fn compare_noted(&mut self, head: &ChainHead, floor: &ChainStart) {
+    fn compare_saved_head(&mut self, head: &ChainHead, floor: &ChainStart) {
         let floor = &floor.head;
         match &self.expected {
-            Some(audit_entry) if audit_entry.number > head.number => {
+            Some(saved) if saved.number > head.number => {
                 self.faults.push(format!(
                     "the chain ends at {}, but the saved head is at {}",
-                    head.number, audit_entry.number
+                    head.number, saved.number
                 ));
             }
-            Some(audit_entry) if audit_entry.number == floor.number && audit_entry.seal != floor.seal => {
-                self.faults.push(format!("record {} does not match the saved head", audit_entry.number));
+            Some(saved) if saved.number == floor.number && saved.seal != floor.seal => {
+                self.faults.push(format!("record {} does not match the saved head", saved.number));
             }
-            Some(audit_entry) if audit_entry.number < floor.number => {
+            Some(saved) if saved.number < floor.number => {
                 self.faults.push(format!(
                     "the saved head {} was removed by retention; the oldest that can be checked is {}",
-                    audit_entry.number, floor.number
+                    saved.number, floor.number
                 ));
             }
             _ => {}

@@ -1,6 +1,6 @@
-//! A follower of the change feed: what keeps a cache true, or counts what happens.
+//! A follower of the change feed, for services that keep a cache current or count changes.
 //!
-//! A follower begins without a position, and its first batch is [`FeedBatch::StartOver`]: the caller lists everything
+//! A follower starts without a position, and its first batch is [`FeedBatch::StartOver`]: the caller lists everything
 //! that it needs, then acknowledges. The follower took its position before the listing, so no change falls in between.
 //! Later batches hold the changes since the last acknowledged one, deletions included. When the position has left the
 //! feed (retention, a restored or imported store), the next batch is `StartOver` again.
@@ -52,7 +52,7 @@ pub struct FeedFollower {
     debounce: Duration,
 }
 
-/// What a follower has to handle next.
+/// Next changes for a follower to handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a start-over or a change that is not handled leaves the caller's state stale"]
 pub enum FeedBatch {
@@ -97,7 +97,7 @@ impl FeedFollower {
         self
     }
 
-    /// Lets [`wait`](FeedFollower::wait) gather notifications for this long, so that a burst of writes costs one read.
+    /// Makes [`wait`](FeedFollower::wait) collect notifications for this long, so that a burst of writes costs one read.
     #[must_use]
     pub fn debounce(mut self, duration: Duration) -> FeedFollower {
         self.debounce = duration;
@@ -115,7 +115,7 @@ impl FeedFollower {
         self.is_caught_up
     }
 
-    /// Reads the next batch without waiting for one. The same batch is read again, with what came since, until it is
+    /// Reads the next batch without waiting for one. The same batch is read again, with later changes, until it is
     /// [acknowledged](FeedFollower::acknowledge).
     pub async fn read(&mut self) -> Result<FeedBatch, StoreError> {
         (self.is_caught_up, self.is_ready, self.read_to) = (false, false, None);
@@ -149,7 +149,7 @@ impl FeedFollower {
         Ok(FeedBatch::StartOver)
     }
 
-    /// Marks the batch that was read last as handled; the next one begins behind it.
+    /// Marks the batch that was read last as handled; the next one starts behind it.
     pub fn acknowledge(&mut self) {
         if let Some(read_to) = self.read_to.take() {
             self.position = Some(read_to);
@@ -157,7 +157,7 @@ impl FeedFollower {
         }
     }
 
-    /// Makes the next batch [`FeedBatch::StartOver`], for a caller whose state is no longer true.
+    /// Makes the next batch [`FeedBatch::StartOver`], for a caller whose state is no longer current.
     pub fn start_over(&mut self) {
         self.position = None;
         self.read_to = None;

@@ -82,7 +82,7 @@ impl Postgres {
     }
 
     pub(crate) async fn now_micros(&self) -> Result<i64, StoreError> {
-        get(&self.row("ask for the time", "select micros_v1()", &[]).await?, 0)
+        get(&self.row("read the time", "select micros_v1()", &[]).await?, 0)
     }
 
     pub(crate) async fn audit_sealed(&self, number: i64, limit: usize) -> Result<Vec<AuditRow>, StoreError> {

@@ -117,8 +117,8 @@ impl ServerConfig {
         // A closed connection is detected without asking the server.
         let settings = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let mut config = self.config.clone();
-        let asked = config.get_options().map(|asked| format!("{asked} ")).unwrap_or_default();
-        config.options(format!("{asked}{SESSION}"));
+        let requested = config.get_options().map(|options| format!("{options} ")).unwrap_or_default();
+        config.options(format!("{requested}{SESSION}"));
         let manager = match &self.tls {
             Some(tls) => Manager::from_config(config, tls.clone(), settings),
             None => Manager::from_config(config, NoTls, settings),

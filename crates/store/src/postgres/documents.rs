@@ -138,7 +138,7 @@ impl Postgres {
                    update secrets set sealed = $4, key_id = $5, changed = micros_v1() from current
                    where owner = $1 and name = $2 and sealed = $3 and current.value = $5 returning owner";
         let values: [&(dyn ToSql + Sync); 5] = [&old.owner, &old.name, &old.bytes, &new.bytes, &new.key_id];
-        Ok(!self.rows("seal a secret anew", sql, &values).await?.is_empty())
+        Ok(!self.rows("seal a secret again", sql, &values).await?.is_empty())
     }
 }
 

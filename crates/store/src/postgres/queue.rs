@@ -77,9 +77,9 @@ impl Postgres {
         }
         let rows = self.rows(what, sql, &[&kind.as_str(), &count32(max), &owner, &micros(lease)]).await?;
         let mut claimed = Vec::with_capacity(rows.len());
-        let mut news = Topics::default();
+        let mut notified = Topics::default();
         for row in &rows {
-            news.merge(topics(get(row, 7)?));
+            notified.merge(topics(get(row, 7)?));
             // A row without work only carries topics.
             if let Some(work) = get::<Option<Uuid>>(row, 0)? {
                 claimed.push(ClaimedWork {
@@ -97,7 +97,7 @@ impl Postgres {
                 });
             }
         }
-        self.wake(news);
+        self.wake(notified);
         Ok(claimed)
     }
 

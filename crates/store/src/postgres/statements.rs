@@ -45,7 +45,7 @@ const AUDIT: &str = "insert into audit (id, at, actor, action, target, reason, c
   select a.id, micros_v1(), a.actor, a.action, a.target, a.reason, a.correlation, a.before, a.after, a.mac
   from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[], $9::text[])
     as a (id, actor, action, target, reason, correlation, before, after, mac)
-  where not exists (select from audit said where said.id = a.id)";
+  where not exists (select from audit existing where existing.id = a.id)";
 const SAVE_POSITIONS: &str = "insert into positions (reader, position, changed)
   select p.reader, p.position, micros_v1() from unnest($1::text[], $2::text[]) as p (reader, position) order by p.reader
   on conflict (reader) do update set position = excluded.position, changed = excluded.changed";

@@ -58,17 +58,17 @@ impl Postgres {
     pub(crate) async fn begin_import(&self) -> Result<Import, OpenError> {
         let route = &self.shared.route;
         let server = route.direct().await?;
-        let said = |error| route.refused(&error);
-        server.client.batch_execute("set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set jit = off; begin").await.map_err(said)?;
+        let open_error = |error| route.refused(&error);
+        server.client.batch_execute("set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set jit = off; begin").await.map_err(open_error)?;
         // Writers of documents and work wait until the import has ended.
         server
             .client
             .batch_execute("lock table documents, work, history, audit in share row exclusive mode")
             .await
-            .map_err(said)?;
+            .map_err(open_error)?;
         let sql = "select exists (select from documents) or exists (select from work) or exists (select from history)
                      or exists (select from audit)";
-        if server.client.query_one(sql, &[]).await.map_err(said)?.get(0) {
+        if server.client.query_one(sql, &[]).await.map_err(open_error)?.get(0) {
             return Err(OpenError::Store(StoreError::invalid(format!(
                 "import: {} is not empty; import into an empty store",
                 self.location()
@@ -79,7 +79,7 @@ impl Postgres {
             .client
             .batch_execute("delete from secrets; delete from meta where key in ('audit_head', 'audit_floor')")
             .await
-            .map_err(said)?;
+            .map_err(open_error)?;
         Ok(Import { server })
     }
 
@@ -89,7 +89,7 @@ impl Postgres {
         limit: usize,
     ) -> Result<Vec<Vec<String>>, StoreError> {
         let what = "check";
-        let said = |error| store_error(what, error);
+        let error = |error| store_error(what, error);
         let mut client = self.shared.pool.get().await.map_err(|error| pool_error(what, error))?;
         let transaction = client
             .build_transaction()
@@ -97,18 +97,18 @@ impl Postgres {
             .read_only(true)
             .start()
             .await
-            .map_err(said)?;
+            .map_err(error)?;
         // These queries read everything: scans and hashes are right here, and may take long.
         let settings = "set local statement_timeout = 0; set local enable_seqscan = on; set local enable_bitmapscan = on;
                         set local enable_hashjoin = on; set local enable_mergejoin = on";
-        transaction.batch_execute(settings).await.map_err(said)?;
+        transaction.batch_execute(settings).await.map_err(error)?;
         let mut found = Vec::with_capacity(queries.len());
         for query in queries {
-            let sql = format!("select subject::text from ({query}) as asked (subject) limit {limit}");
-            let rows = transaction.query(&sql, &[]).await.map_err(said)?;
+            let sql = format!("select subject::text from ({query}) as violations (subject) limit {limit}");
+            let rows = transaction.query(&sql, &[]).await.map_err(error)?;
             found.push(rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?);
         }
-        transaction.commit().await.map_err(said)?;
+        transaction.commit().await.map_err(error)?;
         Ok(found)
     }
 
@@ -166,7 +166,7 @@ impl Import {
 
     pub(crate) async fn commit(self, meta: Vec<(String, String)>) -> Result<(), StoreError> {
         let client = &self.server.client;
-        let said = |error| store_error("import", error);
+        let error = |error| store_error("import", error);
         client
             .batch_execute(
                 "update work set class = 2 where class = 3;
@@ -175,15 +175,15 @@ impl Import {
                  from work w order by w.lane, w.class, w.due_at, w.priority, w.id",
             )
             .await
-            .map_err(said)?;
+            .map_err(error)?;
         // Neither a position of the old store nor one of this store may stay valid.
         let sql = "select value::bigint + 1 from meta where key = 'generation' for update";
-        let raised: i64 = client.query_one(sql, &[]).await.map_err(said)?.get(0);
+        let raised: i64 = client.query_one(sql, &[]).await.map_err(error)?.get(0);
         let (keys, values) = super::records::columns(&meta);
-        client.execute("select set_meta_v1($1, $2)", &[&keys, &values]).await.map_err(said)?;
+        client.execute("select set_meta_v1($1, $2)", &[&keys, &values]).await.map_err(error)?;
         let sql = "update meta set value = greatest(value::bigint, $1)::text where key = 'generation'";
-        client.execute(sql, &[&raised]).await.map_err(said)?;
-        client.batch_execute("commit").await.map_err(said)?;
+        client.execute(sql, &[&raised]).await.map_err(error)?;
+        client.batch_execute("commit").await.map_err(error)?;
         // Only for the planner of `store check`; other statements need no statistics.
         let _ = client.batch_execute("analyze").await;
         Ok(())

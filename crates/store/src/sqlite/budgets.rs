@@ -52,12 +52,12 @@ impl Session<'_> {
         let mut held = Vec::new();
         let mut full = None;
         for key in keys(first.budgets.as_deref())? {
-            let room: Option<bool> = self
+            let capacity: Option<bool> = self
                 .connection
                 .prepare_cached("select used < cap from budgets where key = ?1")?
                 .query_row([&key], |row| row.get(0))
                 .optional()?;
-            match room {
+            match capacity {
                 None => {}
                 // Recorded even when it is not taken in the end: others that wait for it may then have the capacity.
                 Some(true) => {
@@ -100,14 +100,14 @@ impl Session<'_> {
     /// Un-parks as many lanes as the budget has capacity for: those that it blocks as a whole, then those with side
     /// queues for it.
     pub(super) fn unpark(&mut self, key: &str) -> Result<(), StoreError> {
-        let room: Option<i64> = self
+        let capacity: Option<i64> = self
             .connection
             .prepare_cached("select cap - used from budgets where key = ?1")?
             .query_row([key], |row| row.get(0))
             .optional()?;
-        let room = room.unwrap_or(0).max(0);
-        if room > 0 {
-            self.release_budget(key, room)?;
+        let capacity = capacity.unwrap_or(0).max(0);
+        if capacity > 0 {
+            self.release_budget(key, capacity)?;
         }
         Ok(())
     }

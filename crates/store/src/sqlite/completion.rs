@@ -14,27 +14,29 @@ use super::writer::Session;
 use super::{Sqlite, json_text, micros};
 use crate::completion::PreparedCompletion;
 use crate::notify::Topic;
-use crate::work::{CLASS_BEGUN, CLASS_FRESH, CompleteAndClaimResult, CompletionOutcome, Release, WorkLease};
+use crate::work::{
+    CLASS_FRESH, CLASS_STARTED, CompleteAndClaimResult, CompletionOutcome, Release, WorkLease,
+};
 use crate::{RequiredState, StoreError};
 
 impl Sqlite {
     pub(crate) async fn complete(
         &self,
-        ends: &[PreparedCompletion],
+        completions: &[PreparedCompletion],
     ) -> Result<Vec<CompletionOutcome>, StoreError> {
-        let ends = ends.to_vec();
-        self.write(move |session| session.complete_all(&ends)).await
+        let completions = completions.to_vec();
+        self.write(move |session| session.complete_all(&completions)).await
     }
 
     pub(crate) async fn complete_and_claim(
         &self,
-        ends: &[PreparedCompletion],
+        completions: &[PreparedCompletion],
         kind: WorkKind,
         max: usize,
         owner: Uuid,
         lease: Duration,
     ) -> CompleteAndClaimResult {
-        let batch = ends.to_vec();
+        let batch = completions.to_vec();
         let write = move |session: &mut Session<'_>| {
             let outcomes = session.complete_all(&batch)?;
             Ok((outcomes, session.claim(kind, max, owner, micros(lease))?))
@@ -52,11 +54,8 @@ impl Sqlite {
             }
             // One of the two cannot succeed; the other must not fail because of it.
             Err(_) => {
-                let ended = self.complete(ends).await;
-                CompleteAndClaimResult {
-                    completed: ended,
-                    claimed: self.claim(kind, max, owner, lease).await,
-                }
+                let completed = self.complete(completions).await;
+                CompleteAndClaimResult { completed, claimed: self.claim(kind, max, owner, lease).await }
             }
         }
     }
@@ -81,12 +80,15 @@ impl WorkRow {
 
 impl Session<'_> {
     /// Completes work; each piece succeeds or fails alone. Written in id order: many rows on few pages.
-    fn complete_all(&mut self, ends: &[PreparedCompletion]) -> Result<Vec<CompletionOutcome>, StoreError> {
-        let mut order: Vec<usize> = (0..ends.len()).collect();
-        order.sort_by_key(|index| ends[*index].lease().work);
-        let mut outcomes = vec![CompletionOutcome::Lost; ends.len()];
+    fn complete_all(
+        &mut self,
+        completions: &[PreparedCompletion],
+    ) -> Result<Vec<CompletionOutcome>, StoreError> {
+        let mut order: Vec<usize> = (0..completions.len()).collect();
+        order.sort_by_key(|index| completions[*index].lease().work);
+        let mut outcomes = vec![CompletionOutcome::Lost; completions.len()];
         for index in order {
-            if self.complete(&ends[index])? {
+            if self.complete(&completions[index])? {
                 outcomes[index] = CompletionOutcome::Done;
             }
         }
@@ -135,7 +137,7 @@ impl Session<'_> {
                 self.now,
                 release.checkpoint.as_ref().map(|(step, _)| step),
                 release.checkpoint.as_ref().map(|(_, data)| json_text(data)),
-                if release.started { CLASS_BEGUN } else { CLASS_FRESH },
+                if release.started { CLASS_STARTED } else { CLASS_FRESH },
                 release.started && !release.unless_cancelled
             ])?;
         self.feed(&live.kind, lease.work, 0, false)?;
@@ -145,7 +147,7 @@ impl Session<'_> {
 
     pub(super) fn withdraw(&mut self, work: Uuid, result: &Value) -> Result<(), StoreError> {
         let live = self.pending_or_error(work)?;
-        if live.class == CLASS_BEGUN {
+        if live.class == CLASS_STARTED {
             return Err(StoreError::WrongState { work, state: live.state, required: RequiredState::Fresh });
         }
         self.end(work, &live.kind, WorkState::Cancelled, &json_text(result), live.awaited_budgets())?;
@@ -201,7 +203,7 @@ impl Session<'_> {
                 Ok(())
             }
             // It is released; the next holder finds the cancel request on the work row.
-            Some(live) if live.class == CLASS_BEGUN => {
+            Some(live) if live.class == CLASS_STARTED => {
                 self.connection
                     .prepare_cached("update work set due_at = 0, to_end = 1, changed = ?2 where id = ?1")?
                     .execute(params![work, self.now])?;
@@ -218,7 +220,7 @@ impl Session<'_> {
     /// Removes work that neither runs nor has taken effect: its effects would never be undone.
     pub(super) fn discard(&mut self, work: Uuid) -> Result<(), StoreError> {
         if let Some(live) = self.live(work)? {
-            if live.state == WorkState::InProgress || live.class == CLASS_BEGUN {
+            if live.state == WorkState::InProgress || live.class == CLASS_STARTED {
                 return Err(StoreError::WrongState {
                     work,
                     state: live.state,
@@ -235,15 +237,15 @@ impl Session<'_> {
 
     /// Ensures that nothing runs in a lane, and that no started work is pending in it.
     pub(super) fn expect_idle(&self, lane: Uuid) -> Result<(), StoreError> {
-        let half_done: Option<(Uuid, WorkState)> = self
+        let unfinished: Option<(Uuid, WorkState)> = self
             .connection
             .prepare_cached(
                 "select running, 'InProgress' from lanes where lane = ?1 and running is not null
                  union all select id, state from work indexed by work_in_order where lane = ?1 and class = ?2 limit 1",
             )?
-            .query_row(params![lane, CLASS_BEGUN], |row| Ok((row.get(0)?, read_work_state(row, 1)?)))
+            .query_row(params![lane, CLASS_STARTED], |row| Ok((row.get(0)?, read_work_state(row, 1)?)))
             .optional()?;
-        match half_done {
+        match unfinished {
             Some((work, state)) => {
                 Err(StoreError::WrongState { work, state, required: RequiredState::Finished })
             }
@@ -414,8 +416,8 @@ mod tests {
             .await
             .unwrap();
         let end = PreparedCompletion::from_valid(&Completion::new(lease, Ending::Completed, json!({})));
-        let turn = sqlite.complete_and_claim(&[end], kind, 9, me, LEASE).await;
-        assert_eq!(turn.completed.unwrap(), [CompletionOutcome::Done]);
-        assert!(matches!(turn.claimed, Err(StoreError::Broken { .. })), "{:?}", turn.claimed);
+        let result = sqlite.complete_and_claim(&[end], kind, 9, me, LEASE).await;
+        assert_eq!(result.completed.unwrap(), [CompletionOutcome::Done]);
+        assert!(matches!(result.claimed, Err(StoreError::Broken { .. })), "{:?}", result.claimed);
     }
 }

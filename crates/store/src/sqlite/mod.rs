@@ -146,7 +146,7 @@ impl Sqlite {
     }
 
     /// There is one writer, and nobody waits for its uncommitted changes.
-    #[expect(clippy::unused_async, reason = "the other engine asks its server")]
+    #[expect(clippy::unused_async, reason = "the other engine queries its server")]
     pub(crate) async fn feed_delay(&self) -> Result<std::time::Duration, StoreError> {
         Ok(std::time::Duration::ZERO)
     }

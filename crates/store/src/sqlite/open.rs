@@ -22,7 +22,7 @@ use crate::open::{Location, Migrate, OpenError, Options, Schema, WriteMode};
 
 /// Largest file that is integrity-checked when it is opened; a larger one would make starting slow, and `store check`
 /// does it on request.
-const LOOK_THROUGH_BYTES: u64 = 256 * 1024 * 1024;
+const SCAN_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Application id in the header of every database of this store, which distinguishes it from files of other programs.
 const APPLICATION_ID: i64 = 0x5368_7073; // "Shps"
@@ -328,7 +328,7 @@ fn check_file(path: &Path) -> Result<Connection, OpenError> {
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|error| refused(path, &error))?;
     configure(&connection).map_err(|error| refused(path, &error))?;
-    if metadata.len() <= LOOK_THROUGH_BYTES {
+    if metadata.len() <= SCAN_BYTES {
         let verdict: String = connection
             .query_row("pragma quick_check(1)", [], |row| row.get(0))
             .map_err(|error| damaged(format!("is damaged ({error})")))?;
@@ -365,24 +365,24 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Applied migrations of a file.
 fn schema(path: &Path, connection: &Connection) -> Result<Vec<migrate::Applied>, OpenError> {
-    let said = |error: rusqlite::Error| refused(path, &error);
+    let file_error = |error: rusqlite::Error| refused(path, &error);
     let tables: i64 = connection
         .query_row("select count(*) from sqlite_schema where type = 'table'", [], |row| row.get(0))
-        .map_err(said)?;
+        .map_err(file_error)?;
     if tables == 0 {
         return Ok(Vec::new());
     }
     let application: i64 =
-        connection.query_row("pragma application_id", [], |row| row.get(0)).map_err(said)?;
+        connection.query_row("pragma application_id", [], |row| row.get(0)).map_err(file_error)?;
     if application != APPLICATION_ID {
         return Err(OpenError::Foreign { place: place(path) });
     }
     let mut statement =
-        connection.prepare("select number, checksum from schema order by number").map_err(said)?;
+        connection.prepare("select number, checksum from schema order by number").map_err(file_error)?;
     let applied = statement
         .query_map([], |row| Ok(migrate::Applied { number: row.get(0)?, checksum: row.get(1)? }))
         .and_then(Iterator::collect)
-        .map_err(said)?;
+        .map_err(file_error)?;
     Ok(applied)
 }
 
@@ -390,7 +390,7 @@ fn schema(path: &Path, connection: &Connection) -> Result<Vec<migrate::Applied>,
 fn copy_before_migration(path: &Path, connection: &Connection, from: i64) -> Result<(), OpenError> {
     let copy = sibling(path, &format!(".before-migration-{}", from + 1));
     let failed = |why: String| file(&copy, &format!("the backup before the migration failed: {why}"));
-    // A copy of that name is from an earlier attempt, or from before somebody went back to it. The file still has the
+    // A copy of that name is from an earlier attempt, or from before a return to it. The file still has the
     // old schema, with all later writes: its copy replaces the other.
     let fresh = sibling(&copy, ".new");
     let _ = std::fs::remove_file(&fresh);

@@ -179,7 +179,7 @@ impl Sqlite {
             let live = format!("select {LIVE} from work where id = ?1");
             let ended = format!("select {ENDED} from history where id = ?1");
             // One snapshot for both tables: work that moves from one to the other is seen exactly once.
-            connection.execute_batch("savepoint look")?;
+            connection.execute_batch("savepoint snapshot")?;
             let found = ids
                 .iter()
                 .map(|id| match one(connection, &live, [*id], work)? {
@@ -187,7 +187,7 @@ impl Sqlite {
                     None => one(connection, &ended, [*id], work),
                 })
                 .collect::<Result<Vec<_>, StoreError>>();
-            connection.execute_batch("release look")?;
+            connection.execute_batch("release snapshot")?;
             Ok(found?.into_iter().flatten().collect())
         })
         .await
@@ -468,7 +468,7 @@ impl Sqlite {
         .await
     }
 
-    #[expect(clippy::unused_async, reason = "the other engine asks its server")]
+    #[expect(clippy::unused_async, reason = "the other engine queries its server")]
     pub(crate) async fn now_micros(&self) -> Result<i64, StoreError> {
         Ok(self.now())
     }
@@ -489,7 +489,7 @@ impl Sqlite {
         limit: usize,
     ) -> Result<Vec<Vec<String>>, StoreError> {
         self.read(move |connection| {
-            connection.execute_batch("savepoint look")?;
+            connection.execute_batch("savepoint snapshot")?;
             let found = queries
                 .iter()
                 .map(|sql| {
@@ -498,7 +498,7 @@ impl Sqlite {
                     })
                 })
                 .collect();
-            connection.execute_batch("release look")?;
+            connection.execute_batch("release snapshot")?;
             found
         })
         .await

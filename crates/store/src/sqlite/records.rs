@@ -133,7 +133,7 @@ impl Session<'_> {
     }
 
     fn trim_tombstones(&mut self, before: i64, max: usize) -> Result<usize, StoreError> {
-        // A tombstone stays while a reader of the feed may still ask for its path.
+        // A tombstone stays while a reader of the feed may still request its path.
         Ok(self
             .connection
             .prepare_cached(
@@ -307,7 +307,7 @@ impl Sqlite {
         &self,
         keep: Retention,
         after: Option<Uuid>,
-        look: usize,
+        rows_max: usize,
         max: usize,
     ) -> Result<SweepProgress, StoreError> {
         let now = self.now();
@@ -318,12 +318,12 @@ impl Sqlite {
                 };
                 let behind = "select id, kind, finished, iif(origin is null, 0, coalesce(run_before, 0)) from history
                      where id > ?1 order by id limit ?2";
-                let mut rows = many(connection, behind, params![after.unwrap_or(Uuid::nil()), look], row)?;
+                let mut rows = many(connection, behind, params![after.unwrap_or(Uuid::nil()), rows_max], row)?;
                 if let Some(start) = after {
                     // Wrapped around to the start.
                     let before = "select id, kind, finished, iif(origin is null, 0, coalesce(run_before, 0)) from history
                          where id <= ?1 order by id limit ?2";
-                    rows.extend(many(connection, before, params![start, look - rows.len()], row)?);
+                    rows.extend(many(connection, before, params![start, rows_max - rows.len()], row)?);
                 }
                 Ok(rows)
             })
@@ -335,7 +335,7 @@ impl Sqlite {
         let old: Vec<(Uuid, i64)> = rows.iter().filter(is_old).take(max).map(|it| (it.0, it.2)).collect();
         let next = match old.last() {
             Some(last) if old.len() == max => Some(last.0),
-            _ if rows.len() == look => rows.last().map(|it| it.0),
+            _ if rows.len() == rows_max => rows.last().map(|it| it.0),
             _ => None,
         };
         if old.is_empty() {

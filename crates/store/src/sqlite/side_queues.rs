@@ -12,7 +12,7 @@ use super::budgets::keys;
 use super::queue::{LaneHead, read_first};
 use super::writer::Session;
 use crate::StoreError;
-use crate::work::{CLASS_ASIDE, CLASS_FRESH, PARK_BATCH};
+use crate::work::{CLASS_FRESH, CLASS_PARKED, PARK_BATCH};
 
 impl Session<'_> {
     /// First pending row of a lane, in its queue or in an open side queue.
@@ -111,7 +111,7 @@ impl Session<'_> {
                 moved += self
                     .connection
                     .prepare_cached("update work set class = ?2, side_queue = ?3 where id = ?1")?
-                    .execute(params![work, CLASS_ASIDE, key])?;
+                    .execute(params![work, CLASS_PARKED, key])?;
             }
         }
         Ok(moved)

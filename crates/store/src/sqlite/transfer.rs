@@ -21,16 +21,17 @@ use crate::transfer::{ColumnType, Table};
 /// Copies a database, as of one moment, into a new file that appears complete or not at all. Writers continue
 /// meanwhile.
 pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), String> {
-    let said = |error: rusqlite::Error| error.to_string();
+    let to_text = |error: rusqlite::Error| error.to_string();
     let temporary = target.with_file_name(format!(".{}.part", Uuid::new_v4().simple()));
-    let made = (|| {
+    let written = (|| {
         let name = temporary.to_str().ok_or("its name is not UTF-8")?;
         // Created empty first, readable only by its owner: it will contain the whole store.
         let new = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&temporary);
         new.map_err(|error| error.to_string())?;
-        connection.execute("vacuum into ?1", [name]).map_err(said)?;
-        let copy = Connection::open(&temporary).map_err(said)?;
-        let verdict: String = copy.query_row("pragma quick_check(1)", [], |row| row.get(0)).map_err(said)?;
+        connection.execute("vacuum into ?1", [name]).map_err(to_text)?;
+        let copy = Connection::open(&temporary).map_err(to_text)?;
+        let verdict: String =
+            copy.query_row("pragma quick_check(1)", [], |row| row.get(0)).map_err(to_text)?;
         drop(copy);
         if verdict != "ok" {
             return Err(format!("the copy is damaged: {verdict}"));
@@ -44,7 +45,7 @@ pub(super) fn copy(connection: &Connection, target: &Path) -> Result<(), String>
         sync(target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")))
     })();
     let _ = std::fs::remove_file(&temporary);
-    made
+    written
 }
 
 impl Sqlite {

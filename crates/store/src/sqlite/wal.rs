@@ -38,11 +38,11 @@ pub(super) struct WalCheckpointer {
     /// Whether the last checkpoint failed.
     refused: bool,
     /// Whether the thread is working.
-    asked: bool,
+    is_requested: bool,
     /// Whether the thread has reported completion.
     done: bool,
     start_thread: Option<SyncSender<()>>,
-    tell: Receiver<()>,
+    done_receiver: Receiver<()>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -63,11 +63,11 @@ impl WalCheckpointer {
             seen.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        let (start_thread, asked) = sync_channel(1);
-        let (said, tell) = sync_channel(1);
+        let (start_thread, requests) = sync_channel(1);
+        let (done_sender, done_receiver) = sync_channel(1);
         let thread = std::thread::Builder::new()
-            .name("store-folder".to_owned())
-            .spawn(move || checkpoint_on_request(&other, &file, &asked, &said))
+            .name("store-checkpoint".to_owned())
+            .spawn(move || checkpoint_on_request(&other, &file, &requests, &done_sender))
             .map_err(|error| StoreError::Unavailable {
                 what: "the checkpoint thread could not be started".to_owned(),
                 source: Some(Box::new(error)),
@@ -78,10 +78,10 @@ impl WalCheckpointer {
             threshold: long,
             long,
             refused: false,
-            asked: false,
+            is_requested: false,
             done: false,
             start_thread: Some(start_thread),
-            tell,
+            done_receiver,
             thread: Some(thread),
         })
     }
@@ -95,8 +95,8 @@ impl WalCheckpointer {
         if disk_full != self.refused {
             self.threshold = 0;
         }
-        if self.asked {
-            self.done = self.done || self.tell.try_recv().is_ok();
+        if self.is_requested {
+            self.done = self.done || self.done_receiver.try_recv().is_ok();
             return self.done || pages >= LOG_PAGES_MAX;
         }
         if pages >= self.threshold {
@@ -110,9 +110,9 @@ impl WalCheckpointer {
     /// Copies the rest after the thread; waits for the thread when the WAL has become too long.
     pub(super) fn finish(&mut self, writer: &Connection) -> bool {
         if !self.done {
-            let _ = self.tell.recv();
+            let _ = self.done_receiver.recv();
         }
-        (self.asked, self.done) = (false, false);
+        (self.is_requested, self.done) = (false, false);
         // Unchanged when a snapshot prevents it; a restarted WAL counts from the start.
         self.long = checkpoint_length(writer);
         self.threshold = self.pages.load(Ordering::Relaxed) + self.long;
@@ -123,16 +123,17 @@ impl WalCheckpointer {
 
     /// Called when idle; returns whether the file contains everything in the WAL.
     pub(super) fn when_idle(&mut self, writer: &Connection) -> bool {
-        if !self.asked {
+        if !self.is_requested {
             self.start_thread();
             return false;
         }
-        self.done = self.done || self.tell.try_recv().is_ok();
+        self.done = self.done || self.done_receiver.try_recv().is_ok();
         self.done && self.finish(writer)
     }
 
     fn start_thread(&mut self) {
-        self.asked = self.start_thread.as_ref().is_some_and(|start_thread| start_thread.try_send(()).is_ok());
+        self.is_requested =
+            self.start_thread.as_ref().is_some_and(|start_thread| start_thread.try_send(()).is_ok());
     }
 }
 
@@ -146,8 +147,13 @@ impl Drop for WalCheckpointer {
     }
 }
 
-fn checkpoint_on_request(connection: &Connection, file: &File, asked: &Receiver<()>, done: &SyncSender<()>) {
-    while asked.recv().is_ok() {
+fn checkpoint_on_request(
+    connection: &Connection,
+    file: &File,
+    requests: &Receiver<()>,
+    done: &SyncSender<()>,
+) {
+    while requests.recv().is_ok() {
         checkpoint_most(connection, file);
         if done.send(()).is_err() {
             break;

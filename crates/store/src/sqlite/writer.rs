@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn a_panic_in_a_write_on_the_callers_own_thread_ends_nobody_elses() {
+    async fn a_panic_in_a_write_on_the_callers_thread_affects_no_other_write() {
         let directory = tempfile::tempdir().unwrap();
         a_panic_reaches_only_its_caller(&opened(&directory).await).await;
     }

@@ -36,7 +36,7 @@ impl<'a> std::ops::Deref for Operations<'a> {
     }
 }
 
-/// What happens to the cluster when its operation finishes.
+/// Change of the cluster when its operation finishes.
 #[derive(Debug, Clone)]
 pub enum ClusterOutcome<'a> {
     /// It is updated.
@@ -56,7 +56,7 @@ impl<'a> Operations<'a> {
         Ok(Some(OperationView { operation, work: self.store.work(id).await? }))
     }
 
-    /// Requests an operation to cancel: a running one gets a signal, a pending one is made due, and its next holder
+    /// Requests an operation to cancel: a running one gets a signal, a pending one becomes due, and its next holder
     /// finds the request on its work. Nothing happens to a finished one.
     pub async fn request_cancel(
         &self,
@@ -69,11 +69,11 @@ impl<'a> Operations<'a> {
         };
         let mut entry = Entry::new(at, EntryEvent::CancelRequested, context.actor.clone(), work.attempt);
         entry.message = Some(context.reason.clone()).filter(|it| !it.is_empty());
-        let ask = match work.state {
+        let request = match work.state {
             WorkState::InProgress => Transaction::new().request_cancel(id),
             _ => Transaction::new().expedite(id),
         };
-        match self.store.commit(ask.record(id, entry)).await {
+        match self.store.commit(request.record(id, entry)).await {
             // It started, finished or was released between the read and the write; a repeated request sees that.
             Ok(_) | Err(StoreError::WrongState { .. } | StoreError::NoSuchWork { .. }) => Ok(()),
             Err(other) => Err(other),
@@ -84,14 +84,14 @@ impl<'a> Operations<'a> {
     pub async fn finish(
         &self,
         read: &VersionedDocument<Operation>,
-        ended: &Operation,
+        finished: &Operation,
         cluster: ClusterOutcome<'_>,
         completion: Completion,
         context: &AuditContext,
     ) -> Result<(), StoreError> {
         let result = WorkResult { message: Some("the cluster is gone".to_owned()), ..WorkResult::default() };
         let transaction =
-            Transaction::new().update(read, ended, DesiredState::Unchanged, context)?.complete(completion);
+            Transaction::new().update(read, finished, DesiredState::Unchanged, context)?.complete(completion);
         let transaction = match cluster {
             ClusterOutcome::Updated(read, wanted) => {
                 transaction.update(read, wanted, DesiredState::Unchanged, context)?

@@ -1,4 +1,4 @@
-//! Schedules: their status, and their deletion together with what they made.
+//! Schedules: their status, and their deletion together with their manifests.
 
 use api::admin::ScheduleStatus;
 use api::doc::{Schedule, ScheduleOutlook, WorkResult};
@@ -9,7 +9,7 @@ use crate::store::{Reader, Store};
 use crate::transaction::Transaction;
 use crate::{PAGE_MAX, StoreError};
 
-/// What to do with the pending manifests of a deleted schedule.
+/// Treatment of the pending manifests of a deleted schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PendingManifests {
     /// Withdraw them.
@@ -27,7 +27,7 @@ impl Reader {
 }
 
 impl Store {
-    /// Deletes a schedule as it was read, and withdraws its manifests that have not started, unless they are to be kept. The
+    /// Deletes a schedule as it was read, and withdraws its manifests that have not started, unless `pending` keeps them. The
     /// scheduler itself withdraws those that it creates in the meantime.
     pub async fn delete_schedule(
         &self,

@@ -252,8 +252,8 @@ on_both_engines! {
         assert_eq!(faults(store).await, gone("key"));
         // Neither the sealer nor the next opening creates another one.
         store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/thing", None, None)]).await.unwrap();
-        let refusal = eventually("the sealer stops", async || store.seal_audit(Uuid::new_v4()).await.err()).await;
-        assert!(refusal.to_string().contains("the audit log cannot be sealed: the chain's key is missing"), "{refusal}");
+        let rejection = eventually("the sealer stops", async || store.seal_audit(Uuid::new_v4()).await.err()).await;
+        assert!(rejection.to_string().contains("the audit log cannot be sealed: the chain's key is missing"), "{rejection}");
         if env.is_shared() {
             env.another().await.close().await;
         }
@@ -302,8 +302,8 @@ on_both_engines! {
             let found = faults(store).await;
             assert!(found.iter().any(|it| it == "the store's audit_head was changed without the key"), "{forged:?}: {found:?}");
             written(store, &Note::fresh()).await;
-            let refusal = eventually("the sealer stops", async || store.seal_audit(me).await.err()).await;
-            assert!(refusal.to_string().contains("the audit log cannot be sealed"), "{refusal}");
+            let rejection = eventually("the sealer stops", async || store.seal_audit(me).await.err()).await;
+            assert!(rejection.to_string().contains("the audit log cannot be sealed"), "{rejection}");
         }
         set("audit_head", &signed).await;
         for forged in [format!("{earlier} {signature}"), signed.clone(), "x".to_owned()] {
@@ -320,7 +320,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_head_that_was_noted_elsewhere_tells_of_what_was_put_back_to_an_earlier_time(env: &TestEnvironment) {
+    async fn a_head_saved_elsewhere_detects_a_log_that_was_reset_to_an_earlier_state(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         raw.execute("create table as_new as select * from meta").await;
         let noted = sealed_log(store, RECORDS).await;

@@ -121,7 +121,7 @@ on_both_engines! {
             assert_eq!(faults(store).await, [expected], "{mac}: behind it others are sealed");
             assert_eq!(raw.one("select count(*) from audit where target = '/forged' and number is not null").await, "0");
             let checked = store.check().await.unwrap();
-            let chain = checked.iter().find(|it| it.invariant == "the audit chain is whole").unwrap();
+            let chain = checked.iter().find(|it| it.invariant == "the audit chain is intact").unwrap();
             assert_eq!(chain.faults, [expected]);
             raw.execute("delete from audit where target = '/forged'").await;
             assert_eq!(faults(store).await, Vec::<String>::new());
@@ -137,7 +137,7 @@ on_both_engines! {
         raw.execute(&all.join(";")).await;
         seal_newest(store).await;
         let found = faults(store).await;
-        assert_eq!((found.len(), found.last().unwrap().as_str()), (21, "680 more records do not belong to the log"));
+        assert_eq!((found.len(), found.last().unwrap().as_str()), (21, "680 more records are not part of the log"));
         raw.execute("delete from audit where target = '/forged'").await;
         assert_eq!(faults(store).await, Vec::<String>::new());
     }
@@ -157,7 +157,7 @@ on_both_engines! {
         assert!(unsealed.len() == 1 && unsealed[0].contains("it is a copy"), "before any process runs: {unsealed:?}");
         seal_newest(store).await;
         let found = faults(store).await;
-        assert!(found.len() == 1 && found[0].contains("is kept out of the chain"), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains("is not part of the chain"), "{found:?}");
         raw.execute("delete from audit where number is null").await;
         assert_eq!(faults(store).await, Vec::<String>::new());
     }
@@ -168,8 +168,8 @@ on_both_engines! {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, 2).await;
         store.audit_writer().put(vec![AuditContext::service("x").entry("thing.change", "/ours", None, None)]).await.unwrap();
-        let refused = match raw { RawDatabase::Sqlite(_) => "1", RawDatabase::Postgres { .. } => "true" };
-        raw.execute(&format!("update audit set refused = {refused} where target = '/ours'")).await;
+        let rejected = match raw { RawDatabase::Sqlite(_) => "1", RawDatabase::Postgres { .. } => "true" };
+        raw.execute(&format!("update audit set refused = {rejected} where target = '/ours'")).await;
         let found = faults(store).await;
         assert!(found.len() == 1 && found[0].contains("thing.change of /ours was written by this store"), "{found:?}");
         raw.execute("update audit set refused = null").await;
@@ -179,7 +179,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn swapped_records_are_detected_whatever_the_stored_head_says(env: &TestEnvironment) {
+    async fn swapped_records_are_detected_regardless_of_the_stored_head(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
         sealed_log(store, RECORDS).await;
         let place = match raw { RawDatabase::Sqlite(_) => "seq", RawDatabase::Postgres { .. } => "tx" };

@@ -33,7 +33,7 @@ async fn finish_all(store: &Store, claimed: &[ClaimedWork]) {
 }
 
 on_both_engines! {
-    async fn no_more_runs_at_once_than_a_limit_allows_and_each_end_lets_the_next_begin(env: &TestEnvironment) {
+    async fn no_more_work_runs_than_a_limit_allows_and_each_completion_starts_the_next(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("fleet", Some(3), None).await.unwrap();
         let work = manifests(10, &["fleet"]);
@@ -133,7 +133,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_one_lane_cannot_use_goes_to_another(env: &TestEnvironment) {
+    async fn capacity_that_one_lane_cannot_use_goes_to_another(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("one", Some(1), None).await.unwrap();
         store.set_budget("two", Some(1), None).await.unwrap();
@@ -158,7 +158,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_was_meant_for_withdrawn_work_goes_to_another(env: &TestEnvironment) {
+    async fn capacity_meant_for_withdrawn_work_goes_to_another(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let work = manifests(4, &["fleet"]);
@@ -195,7 +195,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_was_meant_for_late_work_goes_to_another(env: &TestEnvironment) {
+    async fn capacity_meant_for_late_work_goes_to_another(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("fleet", Some(1), None).await.unwrap();
         let lane = Uuid::new_v4();

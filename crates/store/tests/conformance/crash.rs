@@ -33,7 +33,7 @@ const POINTS: &[Point] = &[
     },
 ];
 
-async fn is_refused(store: &Store, dead: WorkLease) {
+async fn is_rejected(store: &Store, dead: WorkLease) {
     assert!(matches!(store.checkpoint(dead, "late", json!(0)).await, Err(StoreError::LostLease { .. })));
     assert_eq!(store.complete(&[done(dead)]).await.unwrap(), [CompletionOutcome::Lost]);
     let late = [
@@ -102,10 +102,10 @@ async fn killed_anywhere(site: Site) {
             assert_eq!(taken.step.as_deref(), point.last_step);
             assert_eq!(taken.checkpoint, point.last_step.map(|step| json!({ "after": step })));
             assert!(taken.lease.fence > dead.lease.fence);
-            is_refused(&store, dead.lease).await;
+            is_rejected(&store, dead.lease).await;
             store.checkpoint(taken.lease, "mine", json!(1)).await.unwrap();
             finish(&store, taken.lease).await;
-            is_refused(&store, dead.lease).await;
+            is_rejected(&store, dead.lease).await;
             assert_eq!(store.work(dead.lease.work).await.unwrap().unwrap().step.as_deref(), Some("mine"));
             assert_sound(&store).await;
             store.close().await;
@@ -149,7 +149,7 @@ async fn killed_while_completing(site: Site) {
         reported += last_words.len();
         let lane = store.lane(dead.lease.lane).await.unwrap().unwrap();
         assert_eq!((lane.owner, lane.running), (None, None));
-        is_refused(&store, dead.lease).await;
+        is_rejected(&store, dead.lease).await;
         assert_sound(&store).await;
         store.close().await;
     }
@@ -173,7 +173,7 @@ async fn killed_after_completing(site: Site) {
     assert_eq!(store.work(first.id).await.unwrap().unwrap().state, WorkState::Completed);
     let next = next(&store, WorkKind::Manifest).await.unwrap();
     assert_eq!((next.lease.work, next.attempt), (second.id, 1));
-    is_refused(&store, dead.lease).await;
+    is_rejected(&store, dead.lease).await;
     assert_sound(&store).await;
     store.close().await;
 }
@@ -221,7 +221,7 @@ fn a_worker_never_outlives_the_test_that_started_it() {
 }
 
 #[test]
-fn a_worker_that_was_only_hung_cannot_write_when_it_comes_to_on_postgresql() {
+fn a_worker_that_hung_cannot_write_when_it_resumes_on_postgresql() {
     block_on(async {
         let Some(site) = Site::postgres() else { return };
         assert!(site.is_shared());
@@ -261,7 +261,7 @@ on_both_engines! {
         }
         let present = holds.pop().unwrap();
         for stale in holds {
-            is_refused(store, stale).await;
+            is_rejected(store, stale).await;
             // Neither the right fence with the wrong owner nor the right owner with the wrong fence is accepted.
             let mixed = WorkLease { owner: present.owner, ..stale };
             assert_eq!(store.complete(&[done(mixed)]).await.unwrap(), [CompletionOutcome::Lost]);

@@ -48,13 +48,13 @@ fn a_disk_full_for_a_while_costs_no_acknowledged_write_and_no_restart() {
         // Completely full: reads continue, and so does everything after a restart with space.
         let last = written(&store, &Note::fresh()).await;
         fill(&filler);
-        let refused = loop {
+        let rejected = loop {
             match store.collection().create(&Note::fresh().saying("x".repeat(100_000)), &context()).await {
                 Ok(_) => {}
-                Err(refused) => break refused,
+                Err(rejected) => break rejected,
             }
         };
-        assert!(matches!(refused, StoreError::DiskFull | StoreError::Unavailable { .. }), "{refused:?}");
+        assert!(matches!(rejected, StoreError::DiskFull | StoreError::Unavailable { .. }), "{rejected:?}");
         assert_eq!(store.get(last.uuid).await.unwrap().unwrap().etag, last.etag);
         close(store).await;
         std::fs::remove_file(&filler).unwrap();

@@ -22,7 +22,7 @@ use crate::fixture::{
 use crate::raw::RawDatabase;
 
 on_both_engines! {
-    async fn reads_that_are_given_up_take_nothing_with_them(env: &TestEnvironment) {
+    async fn cancelled_reads_have_no_side_effects(env: &TestEnvironment) {
         let read = written(&env.store, &Note::fresh()).await;
         let listing = DocumentQuery { kind: Note::KIND.to_owned(), limit: 10, ..DocumentQuery::default() };
         for _ in 0..200 {
@@ -439,8 +439,8 @@ on_both_engines! {
             }
         }
         for body in [json!(null), json!(1), json!("x"), json!([{}])] {
-            let refusal = env.store.collection().create(&Bare(body.clone()), &context()).await.unwrap_err().to_string();
-            assert_eq!(refusal, "the body of a bare must be a JSON object", "{body}");
+            let rejection = env.store.collection().create(&Bare(body.clone()), &context()).await.unwrap_err().to_string();
+            assert_eq!(rejection, "the body of a bare must be a JSON object", "{body}");
         }
     }
 }
@@ -484,7 +484,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn only_a_change_of_what_is_wanted_raises_the_generation(env: &TestEnvironment) {
+    async fn only_a_change_of_the_desired_state_raises_the_generation(env: &TestEnvironment) {
         let store = &env.store;
         let read = written(store, &Note::fresh()).await;
         let seen = Transaction::new().update(&read, &read.document.saying("seen"), DesiredState::Unchanged, &context()).unwrap();

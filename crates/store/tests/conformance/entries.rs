@@ -282,7 +282,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn all_who_tell_of_the_same_work_at_once_are_heard(env: &TestEnvironment) {
+    async fn concurrent_entries_of_the_same_work_are_all_stored(env: &TestEnvironment) {
         let work = manifest(Uuid::new_v4());
         env.store.enqueue(vec![work.clone()]).await.unwrap();
         let lease = next(&env.store, MANIFEST).await.unwrap().lease;

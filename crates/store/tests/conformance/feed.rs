@@ -248,8 +248,8 @@ on_both_engines! {
         run_housekeeping_until(store, retention, "the feed is trimmed", async || {
             matches!(store.feed_after(old, 10).await, Err(FeedError::Gone { .. })).then_some(())
         }).await;
-        let refusal = store.feed_after(old, 10).await.unwrap_err().to_string();
-        assert_eq!(refusal, format!("feed position {old} is too old; list everything and continue from a new position"));
+        let rejection = store.feed_after(old, 10).await.unwrap_err().to_string();
+        assert_eq!(rejection, format!("feed position {old} is too old; list everything and continue from a new position"));
         // The newest row stays, and with it the position of a reader that had read it.
         assert!(store.feed_after(young, 10).await.unwrap().changes.is_empty());
         let fresh = store.feed_end().await.unwrap();

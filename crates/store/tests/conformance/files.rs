@@ -45,12 +45,12 @@ async fn refused(folder: &Folder, what: &str) {
     let path = folder.path().display().to_string();
     let sentence = what.replace("{path}", &path);
     for options in [folder.options.clone(), Options { migrate: Migrate::Never, ..folder.options.clone() }] {
-        let refusal = Store::open(options).await.unwrap_err().to_string();
-        assert!(refusal.starts_with(&sentence), "{refusal:?} does not begin with {sentence:?}");
-        assert!(!refusal.contains('\n'), "{refusal:?} is more than a line");
+        let rejection = Store::open(options).await.unwrap_err().to_string();
+        assert!(rejection.starts_with(&sentence), "{rejection:?} does not begin with {sentence:?}");
+        assert!(!rejection.contains('\n'), "{rejection:?} is more than a line");
     }
-    let refusal = Reader::open(folder.options.clone()).await.unwrap_err().to_string();
-    assert!(refusal.starts_with(&sentence), "{refusal:?} does not begin with {sentence:?}");
+    let rejection = Reader::open(folder.options.clone()).await.unwrap_err().to_string();
+    assert!(rejection.starts_with(&sentence), "{rejection:?} does not begin with {sentence:?}");
     // Reading a file may leave an empty WAL and its index beside it; everything else is unchanged.
     let mut after = contents(folder.path().parent().unwrap());
     assert!(after.get("store.db-wal").is_none_or(Vec::is_empty), "{what}: something was written");
@@ -98,8 +98,8 @@ fn no_single_flipped_byte_is_worse_than_a_rejection() {
                     let _ = store.check().await;
                     close(store).await;
                 }
-                Err(refusal) => {
-                    assert!(!refusal.to_string().contains('\n'), "byte {place}: {refusal}");
+                Err(rejection) => {
+                    assert!(!rejection.to_string().contains('\n'), "byte {place}: {rejection}");
                     assert!(std::fs::read(folder.path()).unwrap() == damaged, "byte {place}");
                 }
             }
@@ -188,9 +188,9 @@ fn a_log_without_its_file_is_not_written_into_a_new_one() {
         close(store).await;
         std::fs::rename(folder.path(), &file).unwrap();
         std::fs::write(&log, &left).unwrap();
-        let refusal = Store::open(folder.options.clone()).await.unwrap_err().to_string();
+        let rejection = Store::open(folder.options.clone()).await.unwrap_err().to_string();
         assert_eq!(
-            refusal,
+            rejection,
             format!(
                 "store {}: is missing, but its write-ahead log {} exists; restore the file, or move the log away to create a new store",
                 folder.path().display(),
@@ -214,10 +214,10 @@ fn a_read_only_file_is_rejected_even_for_root() {
         let folder = written_folder().await;
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o444)).unwrap();
         let before = contents(folder.path().parent().unwrap());
-        let refusal = Store::open(folder.options.clone()).await.unwrap_err().to_string();
+        let rejection = Store::open(folder.options.clone()).await.unwrap_err().to_string();
         let path = folder.path().display().to_string();
         assert_eq!(
-            refusal,
+            rejection,
             format!("store {path}: is read-only; it and its directory must be writable by this user")
         );
         assert!(contents(folder.path().parent().unwrap()) == before);
@@ -229,15 +229,15 @@ fn a_place_that_is_not_there_is_named() {
     block_on(async {
         let folder = Folder::new();
         let missing = folder.file("no/such/place");
-        let refusal =
+        let rejection =
             Store::open(options(Location::Sqlite(missing.join("store.db")))).await.unwrap_err().to_string();
         assert_eq!(
-            refusal,
+            rejection,
             format!("store {}: is not a directory; create it or choose another location", missing.display())
         );
-        let refusal = Reader::open(folder.options.clone()).await.unwrap_err().to_string();
+        let rejection = Reader::open(folder.options.clone()).await.unwrap_err().to_string();
         assert_eq!(
-            refusal,
+            rejection,
             format!("store {}: does not exist; `shipshape up` creates one", folder.path().display())
         );
         assert!(!folder.path().exists());
@@ -249,14 +249,14 @@ fn a_store_is_opened_by_one_process_and_once() {
     block_on(async {
         let folder = Folder::new();
         let store = folder.open().await;
-        let refusal = Store::open(folder.options.clone()).await.unwrap_err().to_string();
+        let rejection = Store::open(folder.options.clone()).await.unwrap_err().to_string();
         let path = folder.path().display().to_string();
         let sentence = |pid: u32| {
             format!(
                 "store {path}: is in use by another process (process {pid}); several processes need PostgreSQL"
             )
         };
-        assert_eq!(refusal, sentence(std::process::id()));
+        assert_eq!(rejection, sentence(std::process::id()));
         // A reader may open it, and sees what is written meanwhile.
         let reader = Reader::open(folder.options.clone()).await.unwrap();
         let note = written(&store, &Note::fresh()).await;
@@ -315,12 +315,12 @@ async fn server_refusal(url: &str, password: Option<&str>) -> String {
     let password = password.map(|text| Secret::new(text.to_owned()));
     let given = Options { password, ..options(url.parse().unwrap()) };
     assert!(!format!("{given:?}").contains("hunter2"));
-    let refusal = Store::open(given.clone()).await.unwrap_err();
-    let chain = format!("{refusal} {refusal:?}");
+    let rejection = Store::open(given.clone()).await.unwrap_err();
+    let chain = format!("{rejection} {rejection:?}");
     assert!(!chain.contains("hunter2"), "{chain}");
-    assert!(!refusal.to_string().contains('\n'), "{refusal}");
-    assert_eq!(Reader::open(given).await.unwrap_err().to_string(), refusal.to_string());
-    refusal.to_string()
+    assert!(!rejection.to_string().contains('\n'), "{rejection}");
+    assert_eq!(Reader::open(given).await.unwrap_err().to_string(), rejection.to_string());
+    rejection.to_string()
 }
 
 #[test]
@@ -428,8 +428,8 @@ fn a_new_store_on_a_full_disk_fails_and_can_be_created_later() {
             left -= 4096;
         }
         let place = options(Location::Sqlite(disk.path().join("store.db")));
-        let refusal = Store::open(place.clone()).await.unwrap_err().to_string();
-        assert!(!refusal.contains('\n'), "{refusal}");
+        let rejection = Store::open(place.clone()).await.unwrap_err().to_string();
+        assert!(!rejection.contains('\n'), "{rejection}");
         std::fs::remove_file(&filler).unwrap();
         let store = Store::open(place).await.unwrap();
         written(&store, &Note::at(&Uuid::new_v4().to_string())).await;

@@ -60,7 +60,7 @@ impl Load {
     /// Waits until that many more writes failed.
     pub(crate) async fn refusals(&self, more: usize) {
         let before = self.read(|it| it.failures.len());
-        eventually("writes are refused", async || {
+        eventually("writes are rejected", async || {
             self.read(|it| it.failures.len() >= before + more).then_some(())
         })
         .await;
@@ -156,7 +156,7 @@ async fn attempt(store: &Store, ledger: &Mutex<Ledger>, uuid: Uuid, transaction:
             ledger.failures.push((error, started.elapsed()));
             false
         }
-        Err(other) => panic!("{uuid} was refused as neither the disk nor the server could: {other:?}"),
+        Err(other) => panic!("{uuid} was rejected as neither the disk nor the server could: {other:?}"),
     }
 }
 

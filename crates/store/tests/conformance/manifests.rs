@@ -206,8 +206,8 @@ on_both_engines! {
         let orders: Vec<Manifest> = (0..3).map(|n| Manifest { run_after: past(n), ..manifest(lane) }).collect();
         ensure(store, &orders).await;
         let lease: WorkLease = next(store, MANIFEST).await.unwrap().lease;
-        let refusal = store.manifests().delete(&read(store, orders[0].id).await, &context()).await;
-        assert!(matches!(refusal, Err(StoreError::WrongState { work, .. }) if work == orders[0].id), "{refusal:?}");
+        let rejection = store.manifests().delete(&read(store, orders[0].id).await, &context()).await;
+        assert!(matches!(rejection, Err(StoreError::WrongState { work, .. }) if work == orders[0].id), "{rejection:?}");
         // Pending: its lane continues with the next.
         store.manifests().delete(&read(store, orders[1].id).await, &context()).await.unwrap();
         finish(store, lease).await;

@@ -525,7 +525,7 @@ impl Model {
 }
 
 #[test]
-fn whatever_happens_the_queue_does_what_its_model_does() {
+fn the_queue_behaves_like_its_model() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     // PROPTEST_RNG_SEED=… repeats a run.
     let seed = match Config::default().rng_seed {

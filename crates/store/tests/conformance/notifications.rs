@@ -45,7 +45,7 @@ async fn each_topic_notifies(writer: &Store, listener: &Store) {
 }
 
 on_both_engines! {
-    async fn a_write_wakes_those_who_wait_for_its_topic(env: &TestEnvironment) {
+    async fn a_write_notifies_subscribers_of_its_topic(env: &TestEnvironment) {
         each_topic_notifies(&env.store, &env.store).await;
     }
 }
@@ -57,8 +57,8 @@ fn within_a_process_nobody_is_notified_without_a_write() {
         let mut operations = env.store.notifications(Topic::Work(WorkKind::Operation));
         let mut feed = env.store.notifications(Topic::Feed);
         env.store.enqueue(vec![work(WorkKind::Manifest)]).await.unwrap();
-        let refused = env.store.commit(Transaction::new().expedite(Uuid::new_v4())).await;
-        assert!(refused.is_err());
+        let rejected = env.store.commit(Transaction::new().expedite(Uuid::new_v4())).await;
+        assert!(rejected.is_err());
         written(&env.store, &Note::fresh()).await;
         notified(&mut feed).await;
         assert!(timeout(Duration::ZERO, operations.next()).await.is_err(), "a bell rang without reason");
@@ -66,7 +66,7 @@ fn within_a_process_nobody_is_notified_without_a_write() {
 }
 
 #[test]
-fn a_write_wakes_those_who_wait_in_another_process() {
+fn a_write_notifies_subscribers_in_another_process() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let another = env.another().await;
@@ -121,7 +121,7 @@ fn a_listener_that_was_cut_off_hears_again_and_work_is_still_picked_up_within_th
 }
 
 #[test]
-fn a_listener_that_comes_back_rings_once_for_what_it_may_have_missed() {
+fn a_reconnected_listener_notifies_once_for_missed_notifications() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let raw = RawDatabase::connect(&env).await;

@@ -97,7 +97,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_fresh_manifest_that_rests_lets_others_pass(env: &TestEnvironment) {
+    async fn a_released_unstarted_manifest_does_not_block_others(env: &TestEnvironment) {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let (first, second) = (manifest(lane).after(past(1)), manifest(lane).after(past(2)));
         store.enqueue(vec![first.clone(), second.clone()]).await.unwrap();
@@ -208,7 +208,7 @@ on_both_engines! {
         let (store, lane) = (&env.store, Uuid::new_v4());
         let known = manifest(lane);
         store.enqueue(vec![known.clone()]).await.unwrap();
-        let refused = async |state: &str| {
+        let rejected = async |state: &str| {
             let (other, nowhere) = (manifest(lane), Uuid::new_v4());
             let elsewhere = NewWork { lane: nowhere, ..known.clone() };
             for again in [known.clone(), elsewhere] {
@@ -218,11 +218,11 @@ on_both_engines! {
             assert!(store.work(other.id).await.unwrap().is_none(), "{state}");
             assert!(store.lane(nowhere).await.unwrap().is_none_or(|lane| lane.head_kind.is_none()), "{state}");
         };
-        refused("pending").await;
+        rejected("pending").await;
         let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
-        refused("running").await;
+        rejected("running").await;
         finish(store, lease).await;
-        refused("ended").await;
+        rejected("ended").await;
         assert!(next(store, WorkKind::Manifest).await.is_none());
         let twice = manifest(lane);
         assert!(matches!(store.enqueue(vec![twice.clone(), twice]).await, Err(StoreError::Exists { .. })));
@@ -281,8 +281,8 @@ on_both_engines! {
         let store = &env.store;
         store.enqueue(vec![manifest(Uuid::new_v4())]).await.unwrap();
         let lease = next(store, WorkKind::Manifest).await.unwrap().lease;
-        let refused = PreparedCompletion::new(&Completion::new(lease, Ending::Completed, json!({"message": "a\0b"})));
-        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+        let rejected = PreparedCompletion::new(&Completion::new(lease, Ending::Completed, json!({"message": "a\0b"})));
+        assert!(matches!(rejected, Err(StoreError::Invalid { .. })), "{rejected:?}");
         assert_eq!(store.complete(&[done(lease)]).await.unwrap(), [CompletionOutcome::Done]);
     }
 }

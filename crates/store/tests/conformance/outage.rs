@@ -65,9 +65,9 @@ fn a_server_stopped_and_killed_under_load_loses_no_acknowledged_write() {
         assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
         let refused = timeout(BOUND, store.ping()).await.expect("a ping hangs");
         assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{refused:?}");
-        let refusal =
+        let rejection =
             timeout(BOUND, Store::open(place.clone())).await.expect("opening hangs").unwrap_err().to_string();
-        assert!(refusal.contains(": cannot be reached ("), "{refusal}");
+        assert!(rejection.contains(": cannot be reached ("), "{rejection}");
         load.refusals(4).await;
         tokio::time::sleep(short_or_long(Duration::from_secs(3), Duration::from_secs(30))).await;
         outside(|| server.restart().unwrap()).await;

@@ -119,9 +119,9 @@ on_both_engines! {
         let other = written(store, &Note::fresh()).await;
         raw.execute(&format!("insert into secrets (owner, name, sealed, key_id, changed)
             select {}, name, sealed, key_id, changed from secrets where owner = {}", raw.uuid(other.uuid), raw.uuid(note.uuid))).await;
-        let refusal = store.secret(other.uuid, "s").await.unwrap_err();
-        assert_eq!(refusal.to_string(), format!("secret s of {} cannot be opened: it was changed or moved", other.uuid));
-        assert!(!format!("{refusal:?}").contains("horse"));
+        let rejection = store.secret(other.uuid, "s").await.unwrap_err();
+        assert_eq!(rejection.to_string(), format!("secret s of {} cannot be opened: it was changed or moved", other.uuid));
+        assert!(!format!("{rejection:?}").contains("horse"));
         let faults: Vec<_> = store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert_eq!(faults[0].invariant, "every secret can be opened");
@@ -212,8 +212,8 @@ on_both_engines! {
             // Too quick: as if it had been interrupted just before the last one.
             println!("the rotation was over before it could be interrupted");
         } else {
-            let refusal = store.remove_old_keys().await.unwrap_err().to_string();
-            assert!(refusal.ends_with(&format!("is still sealed with key {old}")), "{refusal}");
+            let rejection = store.remove_old_keys().await.unwrap_err().to_string();
+            assert!(rejection.ends_with(&format!("is still sealed with key {old}")), "{rejection}");
             assert_eq!(options.keyring.ids().len(), 2);
             let faults: Vec<_> = store.check().await.unwrap().into_iter().filter(|it| !it.faults.is_empty()).collect();
             assert_eq!(faults.len(), 1);

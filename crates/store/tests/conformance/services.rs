@@ -55,7 +55,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn of_two_who_put_a_subscription_at_once_one_creates_it(env: &TestEnvironment) {
+    async fn of_two_concurrent_puts_of_a_subscription_one_creates_it(env: &TestEnvironment) {
         let store = &env.store;
         let put = async || store.subscriptions().put(&subscription(SubscriptionState::Deleted), None, &context()).await.unwrap();
         let (one, other, third) = tokio::join!(put(), put(), put());

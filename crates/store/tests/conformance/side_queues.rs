@@ -70,7 +70,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_removed_budget_lets_everything_go_that_it_held_up(env: &TestEnvironment) {
+    async fn a_removed_budget_releases_all_work_that_it_blocked(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget(STOPPED, Some(0), None).await.unwrap();
         let lanes = [Uuid::new_v4(), Uuid::new_v4()];
@@ -85,7 +85,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn each_end_lets_the_longest_waiting_of_the_task_begin_in_whichever_lane(env: &TestEnvironment) {
+    async fn each_completion_starts_the_longest_waiting_work_of_the_task_in_any_lane(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("task/a", Some(1), None).await.unwrap();
         let work: Vec<NewWork> =
@@ -174,7 +174,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn room_that_a_busy_lane_cannot_use_goes_to_another(env: &TestEnvironment) {
+    async fn capacity_that_a_busy_lane_cannot_use_goes_to_another(env: &TestEnvironment) {
         let store = &env.store;
         store.set_budget("task/a", Some(1), None).await.unwrap();
         let [one, two, three] = [Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4()];

@@ -96,7 +96,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn withdrawing_a_lane_cancels_what_waits_and_asks_what_runs_to_stop(env: &TestEnvironment) {
+    async fn withdrawing_a_lane_cancels_pending_work_and_signals_running_work(env: &TestEnvironment) {
         let (store, lane, elsewhere) = (&env.store, Uuid::new_v4(), Uuid::new_v4());
         let work = [manifest(lane).after(past(0)), manifest(lane), operation(lane), manifest(lane).after(future(0))];
         let other = manifest(elsewhere);

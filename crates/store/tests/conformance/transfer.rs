@@ -123,8 +123,8 @@ async fn arrived(store: &Store, moved: &Moved) {
     for (uuid, text) in &moved.notes {
         assert_eq!(store.documents::<Note>().get(*uuid).await.unwrap().unwrap().document.text, *text);
     }
-    let refused = store.collection().create(&Note::fresh().holding("key"), &context()).await;
-    assert!(matches!(refused, Err(StoreError::KeyTaken { .. })));
+    let rejected = store.collection().create(&Note::fresh().holding("key"), &context()).await;
+    assert!(matches!(rejected, Err(StoreError::KeyTaken { .. })));
     assert_eq!(store.clusters().kubeconfig(moved.imported).await.unwrap().unwrap().expose(), b"kubeconfig");
     assert_eq!(store.health(vec![moved.imported]).await.unwrap()[0].details.to_json(), json!({ "ok": 1 }));
     let budgets = store.budgets().await.unwrap();
@@ -240,15 +240,15 @@ on_both_engines! {
         let mut out = Vec::new();
         source.export(&mut out).await.unwrap();
         let note = written(&env.store, &Note::at("two")).await;
-        let refusal = env.store.import(&mut out.as_slice()).await.unwrap_err().to_string();
-        assert_eq!(refusal, format!("import: {} is not empty; import into an empty store", env.store.location()));
+        let rejection = env.store.import(&mut out.as_slice()).await.unwrap_err().to_string();
+        assert_eq!(rejection, format!("import: {} is not empty; import into an empty store", env.store.location()));
         assert!(env.store.find("/notes/one").await.unwrap().is_none());
         assert_eq!(env.store.get(note.uuid).await.unwrap().unwrap().etag, note.etag);
     }
 }
 
 on_both_engines! {
-    async fn a_store_that_was_only_looked_after_is_still_empty(env: &TestEnvironment) {
+    async fn housekeeping_leaves_an_empty_store_empty(env: &TestEnvironment) {
         let (_place, source) = empty(&env.options.keyring).await;
         let note = written(&source, &Note::at("one")).await;
         let mut out = Vec::new();
@@ -278,10 +278,10 @@ on_both_engines! {
         let whole = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = whole.lines().collect();
         let store = &env.store;
-        let refused = async |text: String, expect: &str| {
-            let refusal = import(store, &text).await.unwrap_err().to_string();
-            assert!(refusal.starts_with(expect), "{refusal:?} does not begin with {expect:?}");
-            assert!(!refusal.contains('\n'), "{refusal}");
+        let rejected = async |text: String, expect: &str| {
+            let rejection = import(store, &text).await.unwrap_err().to_string();
+            assert!(rejection.starts_with(expect), "{rejection:?} does not begin with {expect:?}");
+            assert!(!rejection.contains('\n'), "{rejection}");
             let listing = DocumentQuery { kind: "note".to_owned(), limit: 10, ..DocumentQuery::default() };
             assert!(store.list(listing).await.unwrap().is_empty(), "{expect}: something was stored");
             assert!(store.audit_list(AuditQuery { limit: 10, ..AuditQuery::default() }).await.unwrap().is_empty());
@@ -291,31 +291,31 @@ on_both_engines! {
             lines[line - 1] = text;
             lines.join("\n") + "\n"
         };
-        refused(String::new(), "import: is no shipshape-export of version 1").await;
-        refused("Dear Sir,\n".to_owned(), "import, line 1: is not JSON").await;
-        refused("{}\n".to_owned(), "import: is no shipshape-export of version 1").await;
-        refused(with(1, "{\"format\":\"shipshape-export\",\"version\":2}"), "import: is no shipshape-export of version 1").await;
-        refused(with(2, "{\"table\":"), "import, line 2: is not JSON").await;
-        refused(with(3, "{\"table\":\"letters\",\"row\":{}}"), "import, line 3: is not a row of a known table").await;
-        refused(with(3, "[]"), "import, line 3: is not a row of a known table").await;
-        refused(lines[..lines.len() - 1].join("\n"), "import: is truncated: its last line is missing").await;
-        refused(lines[..3].join("\n"), "import: is truncated: its last line is missing").await;
+        rejected(String::new(), "import: not a shipshape-export of version 1").await;
+        rejected("Dear Sir,\n".to_owned(), "import, line 1: is not JSON").await;
+        rejected("{}\n".to_owned(), "import: not a shipshape-export of version 1").await;
+        rejected(with(1, "{\"format\":\"shipshape-export\",\"version\":2}"), "import: not a shipshape-export of version 1").await;
+        rejected(with(2, "{\"table\":"), "import, line 2: is not JSON").await;
+        rejected(with(3, "{\"table\":\"letters\",\"row\":{}}"), "import, line 3: not a row of a known table").await;
+        rejected(with(3, "[]"), "import, line 3: not a row of a known table").await;
+        rejected(lines[..lines.len() - 1].join("\n"), "import: truncated: the last line is missing").await;
+        rejected(lines[..3].join("\n"), "import: truncated: the last line is missing").await;
         let without: Vec<&str> = lines.iter().enumerate().filter(|(at, _)| *at != 2).map(|(_, line)| *line).collect();
         let rows = lines.len() - 2;
-        refused(without.join("\n"), &format!("import: holds {} rows, {rows} were exported", rows - 1)).await;
+        rejected(without.join("\n"), &format!("import: holds {} rows, {rows} were exported", rows - 1)).await;
         // A value of another type, a missing value, an unknown column: reported by line as well.
         let changed = |from: &str, to: &str| with(2, &lines[1].replacen(from, to, 1));
         assert!(lines[1].contains("\"etag\":1,"), "{}", lines[1]);
-        refused(changed("\"etag\":1,", "\"etag\":\"one\","), "import, line 2: ").await;
-        refused(changed("\"etag\":1,", "\"etag\":1.5,"), "import, line 2: ").await;
-        refused(changed("\"etag\":1,", "\"etag\":1,\"colour\":\"red\","), "import, line 2: ").await;
-        refused(changed("\"uuid\":\"", "\"uuid\":\"x"), "import, line 2: ").await;
+        rejected(changed("\"etag\":1,", "\"etag\":\"one\","), "import, line 2: ").await;
+        rejected(changed("\"etag\":1,", "\"etag\":1.5,"), "import, line 2: ").await;
+        rejected(changed("\"etag\":1,", "\"etag\":1,\"colour\":\"red\","), "import, line 2: ").await;
+        rejected(changed("\"uuid\":\"", "\"uuid\":\"x"), "import, line 2: ").await;
         // Rejected by the database itself: the same document twice.
         let mut twice = lines.clone();
         twice.insert(2, lines[1]);
         let end = format!("{{\"end\":{}}}", rows + 1);
         *twice.last_mut().unwrap() = &end;
-        refused(twice.join("\n"), "").await;
+        rejected(twice.join("\n"), "").await;
         // Another store's key.
         let other = Store::open(Options { keyring: Keyring::ephemeral().unwrap(), ..options(Location::Sqlite(_place.path().join("other.db"))) }).await.unwrap();
         assert!(matches!(import(&other, &whole).await, Err(OpenError::WrongKey { .. })));
@@ -365,10 +365,10 @@ fn a_copy_made_during_writes_opens_and_is_consistent() {
         // An existing file is not replaced; and a missing directory is named.
         for target in [folder.file("copy-0.db"), folder.path(), folder.file("no/such/copy.db")] {
             let bytes = std::fs::read(&target).ok();
-            let refusal = store.backup(&target).await.unwrap_err().to_string();
+            let rejection = store.backup(&target).await.unwrap_err().to_string();
             assert!(
-                refusal.starts_with(&format!("backup {}: cannot be created: ", target.display())),
-                "{refusal}"
+                rejection.starts_with(&format!("backup {}: cannot be created: ", target.display())),
+                "{rejection}"
             );
             if target != folder.path() {
                 assert_eq!(std::fs::read(&target).ok(), bytes);
@@ -389,13 +389,13 @@ fn a_copy_made_during_writes_opens_and_is_consistent() {
 }
 
 #[test]
-fn a_copy_of_a_server_is_not_ours_to_make() {
+fn a_postgresql_server_is_not_backed_up() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
-        let refusal = env.store.backup(std::path::Path::new("/nowhere")).await.unwrap_err().to_string();
+        let rejection = env.store.backup(std::path::Path::new("/nowhere")).await.unwrap_err().to_string();
         assert!(
-            refusal.starts_with("backup: is for SQLite; a PostgreSQL server is backed up with its own tools"),
-            "{refusal}"
+            rejection.starts_with("backup: only for SQLite; back up a PostgreSQL server with its own tools"),
+            "{rejection}"
         );
     });
 }

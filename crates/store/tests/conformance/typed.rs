@@ -180,8 +180,8 @@ on_both_engines! {
         assert_eq!(store.documents::<Note>().list(ListOptions { limit: usize::MAX, ..ListOptions::default() }).await.unwrap().items.len(), 28);
 
         for hostile in ["", "x", "!!!", "W10", "WyJhIl0", "WyJhIiwiYiIsImMiXQ", "WzEsMl0", "eyJhIjoxfQ", "WyJhXHUwMDAwIiwiYiJd", "AAAA", "////", "WyJhIiwiYiJd=="] {
-            let refusal = hostile.parse::<PageToken>().unwrap_err().to_string();
-            assert_eq!(refusal, "the token was not issued by a list of this store", "{hostile:?}");
+            let rejection = hostile.parse::<PageToken>().unwrap_err().to_string();
+            assert_eq!(rejection, "the token was not issued by a list of this store", "{hostile:?}");
         }
         // A well-formed token of an unknown position starts a list somewhere; it breaks nothing.
         let somewhere: PageToken = "WyInOyBkcm9wIHRhYmxlIGRvY3VtZW50czsgLS0iLCIlIl0".parse().unwrap();
@@ -485,8 +485,8 @@ on_both_engines! {
         let read = written(store, &Note::fresh()).await;
         let uuid = raw.uuid(read.uuid);
         raw.execute(&format!("update documents set body = '{{\"id\": 7}}' where uuid = {uuid}")).await;
-        let refusal = store.documents::<Note>().get(read.uuid).await.unwrap_err().to_string();
-        assert_eq!(refusal, format!("unexpected response of the database (note {} has a form that this release does not support)", read.uuid));
+        let rejection = store.documents::<Note>().get(read.uuid).await.unwrap_err().to_string();
+        assert_eq!(rejection, format!("unexpected response of the database (note {} has a form that this release does not support)", read.uuid));
         // Under another type it is not found.
         assert!(store.documents::<Cluster>().get(read.uuid).await.unwrap().is_none());
         assert!(store.documents::<Cluster>().find(&read.document.id).await.unwrap().is_none());

@@ -120,8 +120,8 @@ fn an_older_and_a_newer_release_work_side_by_side_on_postgresql() {
         uses_everything(&another).await;
         uses_everything(old).await;
         raw.execute("insert into schema (number, name, checksum, applied) select max(number) + 1, 'after', 'x', 0 from schema").await;
-        let refusal = Store::open(env.options.clone()).await.unwrap_err();
-        assert!(matches!(refusal, OpenError::TooNew { found: 10, known: 8, .. }), "{refusal}");
+        let rejection = Store::open(env.options.clone()).await.unwrap_err();
+        assert!(matches!(rejection, OpenError::TooNew { found: 10, known: 8, .. }), "{rejection}");
         // Running processes continue; they need no restart.
         uses_everything(old).await;
     });
@@ -141,8 +141,8 @@ fn an_older_release_works_after_a_newer_one_on_sqlite() {
         close(store).await;
         let more = "insert into schema (number, name, checksum, applied) select max(number) + 1, 'after', 'x', 0 from schema";
         RawDatabase::to(&folder.options.location).await.execute(more).await;
-        let refusal = Store::open(folder.options.clone()).await.unwrap_err();
-        assert!(matches!(refusal, OpenError::TooNew { found: 10, known: 8, .. }), "{refusal}");
+        let rejection = Store::open(folder.options.clone()).await.unwrap_err();
+        assert!(matches!(rejection, OpenError::TooNew { found: 10, known: 8, .. }), "{rejection}");
     });
 }
 
@@ -242,8 +242,8 @@ fn a_file_of_the_first_release_is_brought_up_with_all_that_is_in_it() {
         let folder = Folder::new();
         of_the_first_release(&RawDatabase::to(&folder.options.location).await, "sqlite").await;
         let never = Options { migrate: Migrate::Never, ..folder.options.clone() };
-        let refusal = Store::open(never).await.unwrap_err();
-        assert!(matches!(refusal, OpenError::TooOld { found: 1, needed: 8, .. }), "{refusal}");
+        let rejection = Store::open(never).await.unwrap_err();
+        assert!(matches!(rejection, OpenError::TooOld { found: 1, needed: 8, .. }), "{rejection}");
         let store = folder.open().await;
         goes_on(&store).await;
         close(store).await;

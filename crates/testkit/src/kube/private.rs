@@ -52,7 +52,7 @@ impl PrivateTestCluster {
         self.servers().controller_pids()
     }
 
-    /// Kills the API server with `kill -9`: connections break and new ones are refused.
+    /// Kills the API server with `kill -9`: connections break and new ones are rejected.
     pub fn kill(&self) -> anyhow::Result<()> {
         self.servers().kill_api_server()
     }

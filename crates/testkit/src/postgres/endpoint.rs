@@ -73,8 +73,8 @@ impl Endpoint {
             .arg(self.url(database))
             .env("PGCONNECT_TIMEOUT", "10");
         let output = process::output(command, sql, PSQL_DEADLINE).context("psql")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "psql failed on {sql:?}: {}", said.trim());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "psql failed on {sql:?}: {}", stderr.trim());
         Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 }

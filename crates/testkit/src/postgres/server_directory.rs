@@ -126,8 +126,8 @@ impl ServerDirectory {
         match outcome {
             Ok(None) => Ok(Launch::Ready(child)),
             Ok(Some(status)) => match log_since(&mut log, begin)? {
-                said if said.contains("could not bind IPv4 address") => Ok(Launch::PortTaken),
-                said => bail!("PostgreSQL exited during its start ({status}), its log: {said}"),
+                log_text if log_text.contains("could not bind IPv4 address") => Ok(Launch::PortTaken),
+                log_text => bail!("PostgreSQL exited during its start ({status}), its log: {log_text}"),
             },
             Err(error) => {
                 let _ = child.kill();
@@ -147,10 +147,10 @@ impl ServerDirectory {
 }
 
 fn log_since(log: &mut File, begin: u64) -> std::io::Result<String> {
-    let mut said = String::new();
+    let mut log_text = String::new();
     log.seek(SeekFrom::Start(begin))?;
-    log.read_to_string(&mut said)?;
-    Ok(said.trim().to_owned())
+    log.read_to_string(&mut log_text)?;
+    Ok(log_text.trim().to_owned())
 }
 
 /// The account of a server when the test runs as root.

@@ -78,7 +78,7 @@ impl TestEnvironment {
         self.store.commit(transaction).await.unwrap()
     }
 
-    async fn refused(&self, transaction: Transaction) -> StoreError {
+    async fn rejected(&self, transaction: Transaction) -> StoreError {
         self.store.commit(transaction).await.unwrap_err()
     }
 
@@ -153,11 +153,11 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
     env.commit(create(first.clone())).await;
     let again = NewDocument { uuid: Uuid::new_v4(), ..first.clone() };
     assert!(
-        matches!(env.refused(create(again.clone())).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
+        matches!(env.rejected(create(again.clone())).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
     );
     let both = create(again).audit(entry());
     assert!(
-        matches!(env.refused(both).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
+        matches!(env.rejected(both).await, StoreError::Exists { kind, id } if kind == "cluster" && id == "/s/a")
     );
 
     let stored = env.store.get(uuid).await.unwrap().unwrap();
@@ -168,7 +168,7 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
     let committed = env.commit(update(uuid, Etag(1))).await;
     assert_eq!(committed.etag(uuid), Some(Etag(2)));
     for stale in [update(uuid, Etag(1)), update(uuid, Etag(1)).audit(entry())] {
-        let error = env.refused(stale).await;
+        let error = env.rejected(stale).await;
         assert!(matches!(error, StoreError::Changed { expected: Etag(1), found: Etag(2), .. }), "{error:?}");
     }
     assert_eq!(env.store.find("/s/a").await.unwrap().unwrap().generation, 2);
@@ -199,7 +199,7 @@ async fn documents_are_created_read_changed_listed_and_deleted() {
 
     let heir = document("/s/a");
     env.commit(create(heir.clone()).delete(uuid, Etag(2))).await;
-    assert!(matches!(env.refused(update(uuid, Etag(3))).await, StoreError::Gone { .. }));
+    assert!(matches!(env.rejected(update(uuid, Etag(3))).await, StoreError::Gone { .. }));
     assert_eq!(env.store.find("/s/a").await.unwrap().unwrap().uuid, heir.uuid);
     assert_eq!(env.store.get_many(vec![uuid, heir.uuid]).await.unwrap().len(), 1);
 }
@@ -216,7 +216,7 @@ async fn secrets_are_sealed_with_the_stores_key_and_removed_with_their_owner() {
     };
     env.commit(Transaction::new().with(Write::SetMeta(vec![("key_id".to_owned(), "k1".to_owned())]))).await;
     env.commit(create(owner.clone()).put_secret(sealed(b"1", "k1")).put_secret(sealed(b"2", "k1"))).await;
-    let stale = env.refused(Transaction::new().put_secret(sealed(b"3", "k0"))).await;
+    let stale = env.rejected(Transaction::new().put_secret(sealed(b"3", "k0"))).await;
     assert!(matches!(stale, StoreError::StaleKey { current, used } if current == "k1" && used == "k0"));
     assert_eq!(env.store.secret(owner.uuid, "kubeconfig").await.unwrap().unwrap(), sealed(b"2", "k1"));
     // A key that is not current seals nothing anew.
@@ -301,7 +301,7 @@ fn entry() -> AuditEntry {
 }
 
 #[tokio::test]
-async fn audit_entries_are_sealed_by_the_one_who_holds_the_lease() {
+async fn audit_entries_are_sealed_by_the_lease_holder() {
     let env = env!();
     for _ in 0..3 {
         env.commit(Transaction::new().audit(entry())).await;

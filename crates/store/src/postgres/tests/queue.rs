@@ -19,7 +19,7 @@ async fn work_is_claimed_checkpointed_released_and_completed() {
     let env = env!();
     let lane = Uuid::new_v4();
     let work = env.enqueue(lane, WorkKind::Manifest).await;
-    let error = env.refused(Transaction::new().enqueue(NewWork::new(work, lane, WorkKind::Manifest))).await;
+    let error = env.rejected(Transaction::new().enqueue(NewWork::new(work, lane, WorkKind::Manifest))).await;
     assert!(
         matches!(&error, StoreError::Exists { kind, id } if kind == "work" && *id == work.to_string()),
         "{error:?}"
@@ -42,7 +42,7 @@ async fn work_is_claimed_checkpointed_released_and_completed() {
     assert!(renewed[0].signals.preempt);
     env.commit(Transaction::new().release(Release::new(claimed.lease, Duration::ZERO, false))).await;
     assert!(
-        matches!(env.refused(Transaction::new().guard(claimed.lease)).await, StoreError::LostLease { work: lost } if lost == work)
+        matches!(env.rejected(Transaction::new().guard(claimed.lease)).await, StoreError::LostLease { work: lost } if lost == work)
     );
     assert!(env.claim(WorkKind::Manifest).await.is_empty());
     let first = env.claim(WorkKind::Operation).await.remove(0);
@@ -58,7 +58,7 @@ async fn work_is_claimed_checkpointed_released_and_completed() {
     let second = env.claim(WorkKind::Operation).await.remove(0);
     let outcomes = env.store.complete(&[end(&first), end(&second), end(&second)]).await.unwrap();
     assert_eq!(outcomes, [CompletionOutcome::Lost, CompletionOutcome::Done, CompletionOutcome::Lost]);
-    let error = env.refused(Transaction::new().complete(ended(&second))).await;
+    let error = env.rejected(Transaction::new().complete(ended(&second))).await;
     assert!(matches!(error, StoreError::LostLease { work: lost } if lost == next));
 
     let resumed = env.claim(WorkKind::Manifest).await.remove(0);
@@ -70,13 +70,13 @@ async fn work_is_claimed_checkpointed_released_and_completed() {
     let view = env.store.works(vec![work, next, Uuid::new_v4()]).await.unwrap();
     assert_eq!(view.len(), 2);
     assert!(view.iter().all(|it| it.finished == Some(it.due_at) && it.result.is_some()));
-    let error = env.refused(Transaction::new().enqueue(NewWork::new(work, lane, WorkKind::Manifest))).await;
+    let error = env.rejected(Transaction::new().enqueue(NewWork::new(work, lane, WorkKind::Manifest))).await;
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
     env.sound().await;
 }
 
 #[tokio::test]
-async fn pending_work_is_withdrawn_and_expedited_and_running_work_is_asked_to_cancel() {
+async fn pending_work_is_withdrawn_and_expedited_and_running_work_gets_a_cancel_request() {
     let env = env!();
     let lane = Uuid::new_v4();
     let later = NewWork {
@@ -89,8 +89,9 @@ async fn pending_work_is_withdrawn_and_expedited_and_running_work_is_asked_to_ca
     env.commit(Transaction::new().expedite(later.id)).await;
     let claimed = env.claim(WorkKind::Manifest).await.remove(0);
     assert_eq!(claimed.run_after, Timestamp::UNIX_EPOCH);
-    for refused in [Transaction::new().expedite(later.id), Transaction::new().withdraw(later.id, json!({}))] {
-        let error = env.refused(refused).await;
+    for rejected in [Transaction::new().expedite(later.id), Transaction::new().withdraw(later.id, json!({}))]
+    {
+        let error = env.rejected(rejected).await;
         assert!(
             matches!(&error, StoreError::WrongState { state, required: RequiredState::Pending, .. } if *state == WorkState::InProgress),
             "{error:?}"
@@ -99,7 +100,7 @@ async fn pending_work_is_withdrawn_and_expedited_and_running_work_is_asked_to_ca
     env.commit(Transaction::new().request_cancel(later.id)).await;
     assert!(env.commit(Transaction::new().guard(claimed.lease)).await.signals(later.id).cancel);
     let pending = env.enqueue(lane, WorkKind::Manifest).await;
-    let error = env.refused(Transaction::new().request_cancel(pending)).await;
+    let error = env.rejected(Transaction::new().request_cancel(pending)).await;
     assert!(
         matches!(&error, StoreError::WrongState { state, required: RequiredState::InProgress, .. } if *state == WorkState::Pending),
         "{error:?}"
@@ -113,7 +114,7 @@ async fn pending_work_is_withdrawn_and_expedited_and_running_work_is_asked_to_ca
     }
     let unknown = Uuid::new_v4();
     assert!(
-        matches!(env.refused(Transaction::new().withdraw(unknown, json!({}))).await, StoreError::NoSuchWork { work } if work == unknown)
+        matches!(env.rejected(Transaction::new().withdraw(unknown, json!({}))).await, StoreError::NoSuchWork { work } if work == unknown)
     );
     env.store.complete(&[end(&claimed)]).await.unwrap();
     assert_eq!(env.store.lane(lane).await.unwrap().unwrap().head_kind, None);
@@ -143,7 +144,7 @@ async fn a_lost_holder_is_replaced_and_late_work_is_closed() {
     assert!(taken.taken_over);
     assert_eq!((taken.attempt, taken.lease.fence, taken.step.as_deref()), (2, 2, Some("one")));
     assert!(matches!(
-        env.refused(Transaction::new().checkpoint(claimed.lease, "two", json!(2))).await,
+        env.rejected(Transaction::new().checkpoint(claimed.lease, "two", json!(2))).await,
         StoreError::LostLease { .. }
     ));
     assert_eq!(env.store.complete(&[end(&claimed)]).await.unwrap(), [CompletionOutcome::Lost]);

@@ -31,17 +31,17 @@ async fn an_unsupported_schema_is_rejected_in_one_sentence() {
         return testkit::prerequisites::skip(testkit::prerequisites::POSTGRESQL, "no server for tests");
     };
     let database = server.database().unwrap();
-    let refusal = |options: Options| async move { Postgres::open(&options).await.unwrap_err().to_string() };
+    let rejection = |options: Options| async move { Postgres::open(&options).await.unwrap_err().to_string() };
     let never = Options { migrate: Migrate::Never, ..options(database.url()) };
     assert!(
-        refusal(never)
+        rejection(never)
             .await
             .ends_with("its schema is 0, this release needs 8; run `shipshape store migrate`")
     );
     let schema = Postgres::schema(&options(database.url())).await.unwrap();
     assert_eq!((schema.found, schema.known), (0, 8));
     database.psql("create table theirs (x int)").unwrap();
-    assert!(refusal(options(database.url())).await.contains("tables of another program"));
+    assert!(rejection(options(database.url())).await.contains("tables of another program"));
     database.psql("drop table theirs").unwrap();
     Postgres::open(&options(database.url())).await.unwrap().close().await;
     database.psql("update schema set checksum = 'x'").unwrap();
@@ -50,7 +50,7 @@ async fn an_unsupported_schema_is_rejected_in_one_sentence() {
         Err(OpenError::Diverged { number: 1, .. })
     ));
 
-    let missing = refusal(options(&server.url("no_such_database"))).await;
+    let missing = rejection(options(&server.url("no_such_database"))).await;
     assert!(missing.contains("there is no database no_such_database"), "{missing}");
     for (url, part) in [
         ("postgres://me:hunter2@127.0.0.1:1/x", "cannot be reached"),
@@ -58,7 +58,7 @@ async fn an_unsupported_schema_is_rejected_in_one_sentence() {
         ("postgres://me:hunter2@h/x?sslmode=hunter2", "unknown value of option sslmode"),
         ("postgres://me:hunter2@h/x?hunter2=1", "invalid syntax"),
     ] {
-        let refused = refusal(options(url)).await;
+        let refused = rejection(options(url)).await;
         assert!(refused.contains(part) && !refused.contains("hunter2"), "{refused}");
     }
 }
@@ -137,14 +137,14 @@ async fn a_wrong_password_is_reported_and_not_shown() {
     let server =
         TestPostgres::start(testkit::postgres::PostgresOptions::default().with_password("right")).unwrap();
     let url = format!("postgres://postgres:hunter2@127.0.0.1:{}/postgres", server.port());
-    let refusal = Postgres::open(&options(&url)).await.unwrap_err().to_string();
+    let rejection = Postgres::open(&options(&url)).await.unwrap_err().to_string();
     assert!(
-        refusal.ends_with("the password of user postgres is wrong") && !refusal.contains("hunter2"),
-        "{refusal}"
+        rejection.ends_with("the password of user postgres is wrong") && !rejection.contains("hunter2"),
+        "{rejection}"
     );
     let bare = url.replace(":hunter2", "");
-    let refusal = Postgres::open(&options(&bare)).await.unwrap_err().to_string();
-    assert!(refusal.ends_with("user postgres needs a password, but none is configured"), "{refusal}");
+    let rejection = Postgres::open(&options(&bare)).await.unwrap_err().to_string();
+    assert!(rejection.ends_with("user postgres needs a password, but none is configured"), "{rejection}");
     let given = Options { password: Some(api::secret::Secret::new("right".to_owned())), ..options(&bare) };
     Postgres::open(&given).await.unwrap();
 }
