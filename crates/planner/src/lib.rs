@@ -1,7 +1,7 @@
-//! What is decided about maintenance, for the services that answer and the services that work: the catalogue of tasks, what a
-//! schedule wants, why a manifest waits, what will run where and when.
+//! Planning of maintenance: the catalogue of tasks, the manifests that schedules require, why a manifest waits, and which
+//! manifests will run where and when.
 //!
-//! Everything that decides is a pure function of what was read and of a time that is handed in.
+//! Every decision is a pure function of its input and a time parameter; this crate does no I/O.
 
 pub mod plan;
 pub mod schedule;

@@ -234,7 +234,7 @@ async fn run_job_waits_for_the_end_and_fails_with_the_job() {
     );
     assert!(
         refused(json!({"imgae": "x"}))
-            .starts_with("parameters.imgae: parameter imgae is not known; task run-job takes")
+            .starts_with("parameters.imgae: unknown parameter imgae; task run-job takes")
     );
     assert!(refused(json!({"namespace": 5, "image": "x"})).starts_with("parameters.namespace: "));
 }

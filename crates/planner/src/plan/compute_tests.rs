@@ -150,7 +150,7 @@ fn runs_behind_work_that_takes_longer_than_usual_are_late_until_its_step_must_en
     seen.live.push(hanging());
     let found = plan(&seen, &question(2, PlanGrouping::Schedule));
     assert_eq!((found.runs, found.misses), (12, 12), "those whose hour ends within the plan's two");
-    assert_eq!(found.entries[0].reason.as_deref(), Some("other work of the cluster goes first"));
+    assert_eq!(found.entries[0].reason.as_deref(), Some("other work of the cluster runs first"));
     // Once the step has had to end, what is due then begins.
     let longer = plan(&seen, &question(6, PlanGrouping::Schedule));
     assert!(longer.misses > 12 && longer.misses < longer.runs, "{} of {}", longer.misses, longer.runs);
@@ -167,7 +167,7 @@ fn nothing_is_promised_for_a_cluster_that_does_not_answer() {
     let (away, there): (Vec<_>, Vec<_>) =
         found.entries.iter().partition(|it| it.cluster.as_ref().is_some_and(|it| it.ends_with("c0")));
     assert!(away.iter().all(|it| it.misses == it.runs && it.misses > 0), "{away:?}");
-    assert_eq!(away[0].reason.as_deref(), Some("the cluster does not answer"));
+    assert_eq!(away[0].reason.as_deref(), Some("the cluster is unreachable"));
     assert!(there.iter().all(|it| it.misses == 0), "{there:?}");
 }
 
@@ -177,7 +177,7 @@ fn an_entry_says_why_most_of_its_runs_do_not_begin() {
     seen.budgets.push(api::queue::Budget { key: "fleet".to_owned(), limit: 0, used: 0, parked: 0 });
     let entry = plan(&seen, &question(24, PlanGrouping::Schedule)).entries.remove(0);
     assert_eq!((entry.outcome, entry.misses), (PlanOutcome::Misses, 2 * 23));
-    assert_eq!(entry.reason.as_deref(), Some("budget fleet lets 0 run at once"));
+    assert_eq!(entry.reason.as_deref(), Some("budget fleet allows 0 concurrent runs"));
     let only = |outcome: PlanOutcome| {
         plan(&seen, &PlanRequest { outcome: Some(outcome), ..question(24, PlanGrouping::Run) }).runs
     };

@@ -1,4 +1,4 @@
-//! How long a run is expected to take: what was observed of its task, blended with what the task declares. Pure.
+//! Estimated duration of a run: observed durations of its task, blended with the declared one.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use api::duration::TimeSpan;
 
 use crate::task::ExpectedDuration;
 
-/// From so many observed runs on an estimate is called measured.
+/// Number of observed runs from which an estimate counts as measured.
 pub const MEASURED_FROM: u64 = 10;
-/// What a task declares counts as much as so many observed runs.
+/// Weight of a declared duration, in observed runs.
 const DECLARED_WEIGHT: f64 = 2.0;
-/// What was derived from a task's steps counts as much as so many observed runs.
+/// Weight of a duration derived from steps, in observed runs.
 const DERIVED_WEIGHT: f64 = 1.0;
-/// A task that nobody knows and nobody observed is taken to last as long as one that says nothing.
+/// Estimate of an unknown task without observed runs.
 const UNKNOWN: Duration = Duration::from_secs(30 * 60);
 
-/// The estimate of a task: from the first observed run on, what was observed counts the more the more runs there were.
+/// Estimates a task; the weight of observed durations grows with their number.
 pub fn estimate(stats: Option<&TaskStats>, expected: Option<ExpectedDuration>) -> PlanDuration {
     let runs = stats.map_or(0, TaskStats::runs);
     let at = |percent: usize| {
@@ -38,9 +38,9 @@ fn weight(expected: ExpectedDuration) -> f64 {
     if expected.declared { DECLARED_WEIGHT } else { DERIVED_WEIGHT }
 }
 
-/// The weighted geometric mean of a prior, with its weight in runs, and of what so many runs were observed to take; to the
-/// millisecond. Lengths of runs differ by orders of magnitude: a prior of an hour would spoil an arithmetic mean for hundreds of
-/// runs that take a second each.
+/// Weighted geometric mean of a prior with its weight in runs, and an observed duration with its number of runs, in whole
+/// milliseconds. Durations differ by orders of magnitude: a prior of an hour would dominate an arithmetic mean for hundreds of
+/// runs of a second.
 pub fn blend(prior: Option<(Duration, f64)>, observed: Option<(Duration, u64)>) -> Duration {
     let millis = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX).max(1);
     let found = match (prior, observed) {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_declared_is_assumed_and_what_nobody_knows_is_only_observed() {
+    fn an_undeclared_duration_is_assumed_and_an_unknown_task_uses_only_observations() {
         let derived = Some(ExpectedDuration { duration: Duration::from_secs(10), declared: false });
         assert_eq!(estimate(None, derived).confidence, Confidence::Assumed);
         assert_eq!(estimate(None, None).p95, TimeSpan::minutes(30));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_is_that_of_the_runs() {
+    fn the_percentiles_are_those_of_the_runs() {
         let range = estimate(Some(&stats(&(1..=100).map(|it| it * 1000).collect::<Vec<_>>())), None);
         assert_eq!((range.p50, range.p95), (TimeSpan::seconds(50), TimeSpan::seconds(95)));
     }
@@ -115,17 +115,17 @@ mod tests {
         #[test]
         fn a_blend_grows_with_prior_and_evidence(a in span(), b in span(), other in span(), runs in 1_u64..1000) {
             let (low, high) = (a.min(b), a.max(b));
-            let of = |prior, observed| blend(Some((prior, DECLARED_WEIGHT)), Some((observed, runs)));
-            prop_assert!(of(low, other) <= of(high, other));
-            prop_assert!(of(other, low) <= of(other, high));
+            let blended = |prior, observed| blend(Some((prior, DECLARED_WEIGHT)), Some((observed, runs)));
+            prop_assert!(blended(low, other) <= blended(high, other));
+            prop_assert!(blended(other, low) <= blended(other, high));
         }
 
         #[test]
         fn more_runs_bring_a_blend_nearer_to_the_evidence(prior in span(), observed in span(), runs in 1_u64..1000) {
-            let away = |runs| blend(Some((prior, DECLARED_WEIGHT)), Some((observed, runs))).abs_diff(observed);
-            prop_assert!(away(runs + 1) <= away(runs));
+            let distance = |runs| blend(Some((prior, DECLARED_WEIGHT)), Some((observed, runs))).abs_diff(observed);
+            prop_assert!(distance(runs + 1) <= distance(runs));
             // Within a hundredth of it after very many.
-            prop_assert!(away(10_000_000) <= observed / 100 + Duration::from_millis(1));
+            prop_assert!(distance(10_000_000) <= observed / 100 + Duration::from_millis(1));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs put together into entries, so that the answer is as long as the fleet has schedules, not as it has runs.
+//! Groups runs into entries, so that the size of a response follows the number of schedules, not of runs.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -11,52 +11,52 @@ use super::model::{PlanModel, Source};
 use super::simulate::{Micros, PlannedRun, WaitCause};
 use super::{reason, time};
 
-/// So many runs of an entry are told one by one; the others are there when each run is asked for.
+/// Number of runs that an entry lists; grouping by run returns all.
 pub(super) const FIRST_MAX: usize = 5;
 
 /// Runs of one entry.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
-    /// The first of them, by their starts.
+    /// First runs, by start.
     first: Vec<&'a PlannedRun>,
     runs: u64,
     misses: u64,
     end: Micros,
     lanes: HashSet<u32>,
-    /// What runs waited for, with whether they began, and how many did.
-    held: Vec<((bool, WaitCause), u64)>,
+    /// Number of runs by whether they start and what they waited for.
+    causes: Vec<((bool, WaitCause), u64)>,
 }
 
-/// What runs must have in common to be one entry.
+/// Key that the runs of an entry share.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     Schedule(&'a str, Uuid),
     Cluster(&'a str, Uuid, u32),
 }
 
-/// The entries of these runs, in the order of their first starts.
+/// Groups runs, ordered by their first starts.
 pub(super) fn groups<'a>(
     model: &'a PlanModel,
-    placed: impl Iterator<Item = &'a PlannedRun>,
+    planned: impl Iterator<Item = &'a PlannedRun>,
     grouping: PlanGrouping,
 ) -> Vec<Group<'a>> {
     let mut found: Vec<Group<'a>> = Vec::new();
-    let mut places: HashMap<Key<'a>, usize> = HashMap::new();
-    for one in placed {
-        let source = model.source(one);
+    let mut indexes: HashMap<Key<'a>, usize> = HashMap::new();
+    for run in planned {
+        let source = model.source(run);
         let key = match (grouping, &source.schedule) {
             (PlanGrouping::Run, _) | (_, None) => None,
             (PlanGrouping::Schedule, Some(schedule)) => Some(Key::Schedule(schedule, source.task)),
-            (PlanGrouping::Cluster, Some(schedule)) => Some(Key::Cluster(schedule, source.task, one.lane)),
+            (PlanGrouping::Cluster, Some(schedule)) => Some(Key::Cluster(schedule, source.task, run.lane)),
         };
-        let place = match key {
+        let index = match key {
             None => found.len(),
-            Some(key) => *places.entry(key).or_insert(found.len()),
+            Some(key) => *indexes.entry(key).or_insert(found.len()),
         };
-        if place == found.len() {
+        if index == found.len() {
             found.push(Group::new());
         }
-        found[place].add(one);
+        found[index].add(run);
     }
     found
 }
@@ -69,39 +69,39 @@ impl<'a> Group<'a> {
             misses: 0,
             end: Micros::MIN,
             lanes: HashSet::new(),
-            held: Vec::new(),
+            causes: Vec::new(),
         }
     }
 
-    fn add(&mut self, placed: &'a PlannedRun) {
+    fn add(&mut self, planned: &'a PlannedRun) {
         if self.first.len() < FIRST_MAX {
-            self.first.push(placed);
+            self.first.push(planned);
         }
         self.runs += 1;
-        self.misses += u64::from(!placed.runs);
-        self.end = self.end.max(placed.end);
-        self.lanes.insert(placed.lane);
-        let held = (placed.runs, placed.held);
-        match self.held.iter_mut().find(|(known, _)| *known == held) {
+        self.misses += u64::from(!planned.runs);
+        self.end = self.end.max(planned.end);
+        self.lanes.insert(planned.lane);
+        let cause = (planned.runs, planned.cause);
+        match self.causes.iter_mut().find(|(it, _)| *it == cause) {
             Some((_, count)) => *count += 1,
-            None => self.held.push((held, 1)),
+            None => self.causes.push((cause, 1)),
         }
     }
 
-    /// As it is told.
+    /// Converts the group to an entry of the plan.
     pub(super) fn entry(&self, model: &PlanModel) -> Option<PlanEntry> {
-        let placed = *self.first.first()?;
-        let source: &Source = model.source(placed);
+        let planned = *self.first.first()?;
+        let source: &Source = model.source(planned);
         let recurrence = source.schedule.as_deref().and_then(|it| model.recurrences.get(it));
         let is_one = self.runs == 1;
         Some(PlanEntry {
-            cluster: (self.lanes.len() == 1).then(|| model.clusters[placed.lane as usize].clone()),
+            cluster: (self.lanes.len() == 1).then(|| model.clusters[planned.lane as usize].clone()),
             clusters: self.lanes.len() as u64,
             schedule: source.schedule.clone(),
             task: source.task,
-            manifest: (is_one && source.is_there).then_some(placed.piece.id),
-            run_after: placed.piece.due.div_euclid(1_000_000),
-            start: time(placed.start),
+            manifest: (is_one && source.exists).then_some(planned.run.id),
+            run_after: planned.run.due.div_euclid(1_000_000),
+            start: time(planned.start),
             end: time(self.end),
             runs: self.runs,
             misses: self.misses,
@@ -117,42 +117,42 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// What most of those waited for that do not begin in time. Where all do, what at least half of them wait for.
+    /// Most frequent cause of the missed runs; without missed runs, a cause that at least half of the runs have.
     fn reason(&self, model: &PlanModel) -> Option<String> {
         let most = |runs: bool| {
-            let held = self.held.iter().filter(move |((it, _), _)| *it == runs);
-            held.max_by_key(|(_, count)| *count)
+            let causes = self.causes.iter().filter(move |((it, _), _)| *it == runs);
+            causes.max_by_key(|(_, count)| *count)
         };
-        let late = most(false);
-        let ((runs, held), _) = late.or_else(|| most(true).filter(|(_, count)| count * 2 >= self.runs))?;
-        reason(model, *runs, *held)
+        let missed = most(false);
+        let ((runs, cause), _) = missed.or_else(|| most(true).filter(|(_, count)| count * 2 >= self.runs))?;
+        reason(model, *runs, *cause)
     }
 }
 
-fn run(model: &PlanModel, placed: &PlannedRun) -> PlanRun {
+fn run(model: &PlanModel, planned: &PlannedRun) -> PlanRun {
     PlanRun {
-        cluster: model.clusters[placed.lane as usize].clone(),
-        manifest: model.source(placed).is_there.then_some(placed.piece.id),
-        start: time(placed.start),
-        end: time(placed.end),
-        outcome: if placed.runs { PlanOutcome::Runs } else { PlanOutcome::Misses },
-        reason: reason(model, placed.runs, placed.held),
+        cluster: model.clusters[planned.lane as usize].clone(),
+        manifest: model.source(planned).exists.then_some(planned.run.id),
+        start: time(planned.start),
+        end: time(planned.end),
+        outcome: if planned.runs { PlanOutcome::Runs } else { PlanOutcome::Misses },
+        reason: reason(model, planned.runs, planned.cause),
     }
 }
 
-/// How often a schedule fires.
+/// Recurrence of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Recurrence {
-    /// The time between two periods, where it is always the same.
+    /// Interval between periods, if constant.
     pub(super) every: Option<Duration>,
     pub(super) calendars: Vec<String>,
 }
 
-/// The time between these moments, if it is always the same. Clocks that are changed twice a year do not count.
+/// Interval between these times, if it is constant apart from clock changes.
 pub(super) fn interval(seconds: impl Iterator<Item = i64>) -> Option<Duration> {
     const CLOCK_CHANGE: i64 = 3600;
-    let moments: Vec<i64> = seconds.collect();
-    let gaps: Vec<i64> = moments.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let times: Vec<i64> = seconds.collect();
+    let gaps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let mut sorted = gaps.clone();
     sorted.sort_unstable();
     let usual = *sorted.get(sorted.len() / 2)?;
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_one_that_is_always_the_same_but_for_the_clocks() {
+    fn an_interval_is_constant_apart_from_clock_changes() {
         let check = |moments: &[i64], expect: Option<u64>| {
             assert_eq!(interval(moments.iter().copied()), expect.map(Duration::from_secs), "{moments:?}");
         };

@@ -1,8 +1,8 @@
-//! What will run where and when over the coming time, by the rules that will run it.
+//! The plan: which manifests will run where and when.
 //!
-//! The caller reads [`FleetRecords`] from the store; [`compute`] builds a world from them, simulates it ([`mod@simulate`]) and
-//! returns the page that was requested. The same function that the scheduler uses says what a schedule will want, and work
-//! runs in the order of the queue. A caller that no longer needs the plan can cancel the computation at any time.
+//! The caller reads [`FleetRecords`] from the store; [`compute`] builds a model from them, simulates it ([`mod@simulate`]) and
+//! returns the requested page. The plan uses the scheduler's function for the manifests of a schedule, and the order of the
+//! queue. A caller that no longer needs the plan can cancel the computation at any time.
 
 mod estimate;
 mod group;
@@ -32,83 +32,83 @@ use model::PlanModel;
 use reach::reach;
 use simulate::{PlannedRun, WaitCause, simulate_unless};
 
-/// What is asked of a plan.
+/// Filters and page of a requested plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanRequest {
-    /// How far ahead.
+    /// Horizon of the plan.
     pub horizon: Duration,
-    /// Only this cluster, by its resource id in any spelling.
+    /// Only this cluster, by resource id, ignoring case.
     pub cluster: Option<String>,
     /// Only this schedule.
     pub schedule: Option<String>,
     /// Only this task.
     pub task: Option<Uuid>,
-    /// Only runs that begin in time, or only those that do not.
+    /// Only runs that start in their window, or only those that miss it.
     pub outcome: Option<PlanOutcome>,
-    /// How runs are put together into entries.
+    /// Grouping of runs into entries.
     pub grouping: PlanGrouping,
-    /// So many entries are passed over.
+    /// Number of entries to skip.
     pub skip: usize,
-    /// So many entries are told.
+    /// Most entries of the page.
     pub limit: usize,
 }
 
-/// A page of the plan, and where the next one begins.
+/// Page of the plan, and the `skip` of the next page.
 pub type PlanPage = (PlanForm, Option<usize>);
 
-/// The plan that follows from what was seen; none when `is_cancelled` was true before it was computed.
+/// Computes a page of the plan; none if `is_cancelled` became true first.
 pub fn compute(
-    seen: &PlanInput,
+    input: &PlanInput,
     catalogue: &Catalogue,
-    question: &PlanRequest,
+    request: &PlanRequest,
     now: Timestamp,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Option<PlanPage> {
-    compute_within(seen, catalogue, question, now, is_cancelled, RUNS_MAX)
+    compute_within(input, catalogue, request, now, is_cancelled, RUNS_MAX)
 }
 
 fn compute_within(
-    seen: &PlanInput,
+    input: &PlanInput,
     catalogue: &Catalogue,
-    question: &PlanRequest,
+    request: &PlanRequest,
     now: Timestamp,
     is_cancelled: &dyn Fn() -> bool,
     runs_max: u64,
 ) -> Option<PlanPage> {
-    let requested_to = end(now, question.horizon);
-    let to = reach(seen, now, requested_to, runs_max, is_cancelled);
-    let mut model = PlanModel::new(seen, catalogue, now, to, is_cancelled);
-    let world = std::mem::take(&mut model.world);
-    let placed = simulate_unless(world, now.as_microsecond(), to.as_microsecond(), is_cancelled)?;
-    let wanted = question.cluster.as_ref().map(|it| it.to_lowercase());
-    let lanes: Vec<bool> = match &wanted {
+    let requested_to = end(now, request.horizon);
+    let to = reach(input, now, requested_to, runs_max, is_cancelled);
+    let mut model = PlanModel::new(input, catalogue, now, to, is_cancelled);
+    let fleet = std::mem::take(&mut model.fleet);
+    let planned = simulate_unless(fleet, now.as_microsecond(), to.as_microsecond(), is_cancelled)?;
+    let cluster = request.cluster.as_ref().map(|it| it.to_lowercase());
+    let lanes: Vec<bool> = match &cluster {
         None => vec![true; model.clusters.len()],
-        Some(wanted) => model.clusters.iter().map(|it| *wanted == it.to_lowercase()).collect(),
+        Some(cluster) => model.clusters.iter().map(|it| *cluster == it.to_lowercase()).collect(),
     };
-    let asked_for = |it: &&PlannedRun| {
+    let is_requested = |it: &&PlannedRun| {
         let source = model.source(it);
         !source.is_operation
             && lanes[it.lane as usize]
-            && question.schedule.as_ref().is_none_or(|it| source.schedule.as_ref() == Some(it))
-            && question.task.is_none_or(|it| source.task == it)
-            && question.outcome.is_none_or(|outcome| (outcome == PlanOutcome::Runs) == it.runs)
+            && request.schedule.as_ref().is_none_or(|it| source.schedule.as_ref() == Some(it))
+            && request.task.is_none_or(|it| source.task == it)
+            && request.outcome.is_none_or(|outcome| (outcome == PlanOutcome::Runs) == it.runs)
     };
     let (mut runs, mut misses) = (0, 0);
-    for one in placed.iter().filter(asked_for) {
+    for run in planned.iter().filter(is_requested) {
         runs += 1;
-        misses += u64::from(!one.runs);
+        misses += u64::from(!run.runs);
     }
-    let last = question.skip.saturating_add(question.limit);
-    let (entries, total) = match question.grouping {
+    let last = request.skip.saturating_add(request.limit);
+    let (entries, total) = match request.grouping {
         // A group for each run would take more memory than the runs themselves.
         PlanGrouping::Run => {
-            let page = placed.iter().filter(asked_for).skip(question.skip).take(question.limit);
-            let alone = groups(&model, page, PlanGrouping::Run);
-            (alone.iter().filter_map(|it| it.entry(&model)).collect(), runs)
+            let page = planned.iter().filter(is_requested).skip(request.skip).take(request.limit);
+            let entries = groups(&model, page, PlanGrouping::Run);
+            (entries.iter().filter_map(|it| it.entry(&model)).collect(), runs)
         }
         grouping => {
-            let all = groups(&model, placed.iter().filter(asked_for), grouping);
-            let page = all.iter().skip(question.skip).take(question.limit);
+            let all = groups(&model, planned.iter().filter(is_requested), grouping);
+            let page = all.iter().skip(request.skip).take(request.limit);
             (page.filter_map(|it| it.entry(&model)).collect(), all.len() as u64)
         }
     };
@@ -128,26 +128,26 @@ fn compute_within(
 
 fn truncation(to: Timestamp, requested_to: Timestamp, runs_max: u64) -> PlanTruncation {
     let message = format!(
-        "The plan ends at {to} instead of {requested_to}: it holds at most {runs_max} runs of schedules."
+        "The plan ends at {to} instead of {requested_to}: it has at most {runs_max} runs of schedules."
     );
     PlanTruncation { requested_to, runs_max, message }
 }
 
-/// Why a run begins late, or not at all.
-fn reason(model: &PlanModel, runs: bool, held: WaitCause) -> Option<String> {
-    let held = match held {
+/// Why a run starts late, or not at all.
+fn reason(model: &PlanModel, runs: bool, cause: WaitCause) -> Option<String> {
+    let text = match cause {
         WaitCause::Nothing => None,
-        WaitCause::Lane => Some("other work of the cluster goes first".to_owned()),
-        WaitCause::Unreachable => Some("the cluster does not answer".to_owned()),
+        WaitCause::Lane => Some("other work of the cluster runs first".to_owned()),
+        WaitCause::Unreachable => Some("the cluster is unreachable".to_owned()),
         WaitCause::Budget(key) => {
             let (key, limit) = &model.budgets[usize::from(key)];
-            Some(format!("budget {key} lets {limit} run at once"))
+            Some(format!("budget {key} allows {limit} concurrent runs"))
         }
-        WaitCause::Slots => Some("all slots of the actuators are taken".to_owned()),
+        WaitCause::Slots => Some("all slots of the actuators are in use".to_owned()),
     };
     match runs {
-        true => held,
-        false => held.or(Some("its window closes before it can begin".to_owned())),
+        true => text,
+        false => text.or(Some("its window closes before it can start".to_owned())),
     }
 }
 

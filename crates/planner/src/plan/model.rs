@@ -1,4 +1,4 @@
-//! From what was read to the world that is played.
+//! Builds the model of the simulation from the records of the fleet.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -17,79 +17,79 @@ use super::{PlanInput, estimate};
 use crate::schedule::{Creation, Horizon, Period, Rule};
 use crate::task::Catalogue;
 
-/// How long a customer's operation is taken to last; nobody can know.
+/// Assumed duration of an operation, which cannot be estimated.
 const OPERATION_TIME: Duration = Duration::from_secs(30 * 60);
-/// What an actuator runs at once, unless it is told otherwise.
+/// Default number of slots of an actuator.
 const SLOTS: usize = 20;
 
-/// The world, and what its numbers stand for.
+/// Model of the fleet, with the names of its indexes.
 #[derive(Debug)]
 pub(super) struct PlanModel {
-    pub(super) world: FleetModel,
-    /// The resource ids of the lanes.
+    pub(super) fleet: FleetModel,
+    /// Resource ids by lane.
     pub(super) clusters: Vec<String>,
-    /// The budgets' names and limits.
+    /// Names and limits of the budgets.
     pub(super) budgets: Vec<(String, u32)>,
-    /// What the pieces' tags stand for.
+    /// Sources by the tag of a run.
     pub(super) sources: Vec<Source>,
-    /// How often each schedule fires.
+    /// Recurrence by schedule.
     pub(super) recurrences: HashMap<String, Recurrence>,
 }
 
-/// What pieces are made from.
+/// Schedule and task of runs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Source {
     pub(super) schedule: Option<String>,
     pub(super) task: Uuid,
-    /// Whether the manifest is there already.
-    pub(super) is_there: bool,
+    /// Whether the manifest exists.
+    pub(super) exists: bool,
     pub(super) is_operation: bool,
-    /// How long one of them takes.
+    /// Estimated duration of a run.
     pub(super) duration: PlanDuration,
 }
 
 impl Source {
-    /// How long the simulation takes one of them to last.
-    fn length(&self) -> Micros {
-        let length = if self.is_operation { OPERATION_TIME } else { self.duration.p95.duration() };
-        Micros::try_from(length.as_micros()).unwrap_or(Micros::MAX)
+    /// Duration of a run in the simulation.
+    fn simulated_duration(&self) -> Micros {
+        let duration = if self.is_operation { OPERATION_TIME } else { self.duration.p95.duration() };
+        Micros::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
     }
 }
 
 impl PlanModel {
-    /// The source of a run.
-    pub(super) fn source(&self, placed: &PlannedRun) -> &Source {
-        &self.sources[placed.piece.tag as usize]
+    /// Source of a run.
+    pub(super) fn source(&self, planned: &PlannedRun) -> &Source {
+        &self.sources[planned.run.tag as usize]
     }
 
-    /// The world from `now` to `to`; of no use to anybody when `is_cancelled` is true.
+    /// Builds the model from `now` to `to`; incomplete if `is_cancelled` becomes true.
     pub(super) fn new(
-        seen: &PlanInput,
+        input: &PlanInput,
         catalogue: &Catalogue,
         now: Timestamp,
         to: Timestamp,
         is_cancelled: &dyn Fn() -> bool,
     ) -> PlanModel {
-        let mut builder = Builder::new(seen, catalogue);
-        let live: HashSet<Uuid> = seen.live.iter().map(|it| it.id).collect();
-        for work in &seen.live {
+        let mut builder = Builder::new(input, catalogue);
+        let live: HashSet<Uuid> = input.live.iter().map(|it| it.id).collect();
+        for work in &input.live {
             builder.add_work(work, now);
         }
-        for rule in &seen.rules {
+        for rule in &input.rules {
             builder.add_rule(rule, &live, now, to, is_cancelled);
         }
         builder.model
     }
 }
 
-/// Wanted slots that would be there if they were not at their end: those of the periods whose manifests are made already.
-pub(super) fn doubtful(seen: &PlanInput, now: Timestamp, to: Timestamp) -> Vec<Uuid> {
-    let live: HashSet<Uuid> = seen.live.iter().map(|it| it.id).collect();
+/// Slots that have no live manifest although their period should have one: never created, or completed.
+pub(super) fn unsettled_slots(input: &PlanInput, now: Timestamp, to: Timestamp) -> Vec<Uuid> {
+    let live: HashSet<Uuid> = input.live.iter().map(|it| it.id).collect();
     let mut found = Vec::new();
-    for rule in &seen.rules {
+    for rule in &input.rules {
         let mut near = rule.horizon(now);
         near.periods.retain(|it| it.at <= to);
-        for (member, _) in &seen.clusters {
+        for (member, _) in &input.clusters {
             let slots = rule.desired_slots(&near, member).into_iter();
             found.extend(slots.filter(|it| it.create && !live.contains(&it.id)).map(|it| it.id));
         }
@@ -98,7 +98,7 @@ pub(super) fn doubtful(seen: &PlanInput, now: Timestamp, to: Timestamp) -> Vec<U
 }
 
 struct Builder<'a> {
-    seen: &'a PlanInput,
+    input: &'a PlanInput,
     catalogue: &'a Catalogue,
     lanes: HashMap<Uuid, usize>,
     keys: HashMap<&'a str, u16>,
@@ -107,59 +107,59 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(seen: &'a PlanInput, catalogue: &'a Catalogue) -> Builder<'a> {
-        let lanes = seen.clusters.iter().map(|(member, _)| Lane {
+    fn new(input: &'a PlanInput, catalogue: &'a Catalogue) -> Builder<'a> {
+        let lanes = input.clusters.iter().map(|(member, _)| Lane {
             id: member.uuid,
-            unreachable: seen.unreachable.contains(&member.uuid),
+            unreachable: input.unreachable.contains(&member.uuid),
             ..Lane::default()
         });
-        let world = FleetModel {
+        let fleet = FleetModel {
             lanes: lanes.collect(),
-            budgets: seen.budgets.iter().map(|it| it.limit).collect(),
-            slots: SLOTS * seen.actuators.max(1),
+            budgets: input.budgets.iter().map(|it| it.limit).collect(),
+            slots: SLOTS * input.actuators.max(1),
         };
         Builder {
-            seen,
+            input,
             catalogue,
-            lanes: seen
+            lanes: input
                 .clusters
                 .iter()
                 .enumerate()
                 .map(|(place, (member, _))| (member.uuid, place))
                 .collect(),
-            keys: seen.budgets.iter().zip(0_u16..).map(|(it, place)| (it.key.as_str(), place)).collect(),
+            keys: input.budgets.iter().zip(0_u16..).map(|(it, place)| (it.key.as_str(), place)).collect(),
             tags: HashMap::new(),
             model: PlanModel {
-                world,
-                clusters: seen.clusters.iter().map(|(_, id)| id.clone()).collect(),
-                budgets: seen.budgets.iter().map(|it| (catalogue.budget_name(&it.key), it.limit)).collect(),
+                fleet,
+                clusters: input.clusters.iter().map(|(_, id)| id.clone()).collect(),
+                budgets: input.budgets.iter().map(|it| (catalogue.budget_name(&it.key), it.limit)).collect(),
                 sources: Vec::new(),
                 recurrences: HashMap::new(),
             },
         }
     }
 
-    /// Work that is there.
+    /// Adds existing work.
     fn add_work(&mut self, work: &WorkView, now: Timestamp) {
-        let Some(place) = self.lanes.get(&work.lane).copied() else { return };
+        let Some(lane_index) = self.lanes.get(&work.lane).copied() else { return };
         let is_operation = work.kind == WorkKind::Operation;
-        // The budgets of a manifest name its task.
+        // The task is known from the budget keys.
         let task = work.budgets.iter().find_map(|key| key.strip_prefix("task/")?.parse().ok());
         let tag = self.tag(work.origin.clone(), task.unwrap_or_default(), true, is_operation);
-        let duration = self.model.sources[tag as usize].length();
-        let keys = self.keys_of(work.budgets.iter().map(String::as_str));
+        let duration = self.model.sources[tag as usize].simulated_duration();
+        let keys = self.budget_keys(work.budgets.iter().map(String::as_str));
         let limit =
             task.and_then(|it| self.catalogue.get(it)).map_or(PLAN_TIME, crate::task::Definition::time_limit);
-        let lane = &mut self.model.world.lanes[place];
+        let lane = &mut self.model.fleet.lanes[lane_index];
         if work.state == WorkState::InProgress {
-            let end = end_of_running(work, duration, limit, now);
+            let end = expected_end(work, duration, limit, now);
             lane.running = Some(Running { end, keys, is_operation });
             return;
         }
         lane.queue.push(QueuedRun {
             id: work.id,
-            // As the engine leaves it: what is parked before its first step has a checkpoint, and has not begun.
-            rank: match is_operation {
+            // Work that was released before its first step has a checkpoint, but has not started.
+            phase: match is_operation {
                 true => RunPhase::Operation,
                 false if work.ending => RunPhase::Ending,
                 false if Journal::read(work.checkpoint.as_ref()).has_begun() => RunPhase::Started,
@@ -174,7 +174,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// What a rule will want, as far as it is not there.
+    /// Adds the future manifests of a rule.
     fn add_rule(
         &mut self,
         rule: &'a Rule,
@@ -183,18 +183,18 @@ impl<'a> Builder<'a> {
         to: Timestamp,
         is_cancelled: &dyn Fn() -> bool,
     ) {
-        let seen = self.seen;
-        // The periods of a calendar that selects nothing may be without number.
-        if !seen.clusters.iter().any(|(member, _)| rule.selects(member)) {
+        let input = self.input;
+        // Without a selected cluster the periods need not be computed, and may be very many.
+        if !input.clusters.iter().any(|(member, _)| rule.selects(member)) {
             return;
         }
-        let horizon = up_to(rule, rule.horizon(now), to);
+        let horizon = extend_horizon(rule, rule.horizon(now), to);
         let calendars = rule.calendars.iter().map(ToString::to_string).collect();
         let every = interval(horizon.periods.iter().map(|it| it.at.as_second()));
         self.model.recurrences.insert(rule.id.clone(), Recurrence { every, calendars });
         let tag = self.tag(Some(rule.id.clone()), rule.task, false, false);
-        let duration = self.model.sources[tag as usize].length();
-        for (place, (member, _)) in seen.clusters.iter().enumerate() {
+        let duration = self.model.sources[tag as usize].simulated_duration();
+        for (place, (member, _)) in input.clusters.iter().enumerate() {
             if is_cancelled() {
                 return;
             }
@@ -203,15 +203,15 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let budgets = member.budgets(rule.task);
-            let keys = self.keys_of(budgets.iter().map(String::as_str));
+            let keys = self.budget_keys(budgets.iter().map(String::as_str));
             for slot in slots {
-                let is_there = live.contains(&slot.id) || seen.settled.contains(&slot.id);
-                if !slot.create || is_there || slot.run_after > to {
+                let exists = live.contains(&slot.id) || input.settled.contains(&slot.id);
+                if !slot.create || exists || slot.run_after > to {
                     continue;
                 }
-                self.model.world.lanes[place].queue.push(QueuedRun {
+                self.model.fleet.lanes[place].queue.push(QueuedRun {
                     id: slot.id,
-                    rank: RunPhase::Fresh,
+                    phase: RunPhase::Fresh,
                     due: slot.run_after.as_microsecond(),
                     before: slot.run_before.as_microsecond(),
                     priority: slot.priority,
@@ -223,22 +223,22 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn keys_of<'b>(&self, names: impl Iterator<Item = &'b str>) -> BudgetKeys {
-        let known = names.filter_map(|name| Some((*self.keys.get(name)?, holds_lane(name))));
-        known.fold(BudgetKeys::default(), |keys, (key, holds_lane)| match holds_lane {
+    fn budget_keys<'b>(&self, names: impl Iterator<Item = &'b str>) -> BudgetKeys {
+        let keys = names.filter_map(|name| Some((*self.keys.get(name)?, holds_lane(name))));
+        keys.fold(BudgetKeys::default(), |keys, (key, holds_lane)| match holds_lane {
             true => keys.with(key),
             false => keys.with_own(key),
         })
     }
 
-    fn tag(&mut self, schedule: Option<String>, task: Uuid, is_there: bool, is_operation: bool) -> u32 {
-        let key = (schedule, task, is_there, is_operation);
+    fn tag(&mut self, schedule: Option<String>, task: Uuid, exists: bool, is_operation: bool) -> u32 {
+        let key = (schedule, task, exists, is_operation);
         if let Some(tag) = self.tags.get(&key) {
             return *tag;
         }
         let expected = self.catalogue.get(task).map(crate::task::Definition::expected);
-        let duration = estimate(self.seen.stats.get(&task), expected);
-        let source = Source { schedule: key.0.clone(), task, is_there, is_operation, duration };
+        let duration = estimate(self.input.stats.get(&task), expected);
+        let source = Source { schedule: key.0.clone(), task, exists, is_operation, duration };
         let tag = u32::try_from(self.model.sources.len()).unwrap_or(u32::MAX);
         self.model.sources.push(source);
         self.tags.insert(key, tag);
@@ -246,22 +246,21 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// When work that runs will have ended. What takes longer than usual is held up by something: until the step that it is in has to
-/// end, nobody can say more.
-fn end_of_running(work: &WorkView, usual: Micros, limit: Duration, now: Timestamp) -> Micros {
-    let begun = work.started.unwrap_or(now).as_microsecond();
-    let usually = begun.saturating_add(usual);
-    if usually > now.as_microsecond() {
-        return usually;
+/// Expected end of running work. Work that takes longer than usual is assumed to end at the deadline of its current step.
+fn expected_end(work: &WorkView, usual: Micros, limit: Duration, now: Timestamp) -> Micros {
+    let started = work.started.unwrap_or(now).as_microsecond();
+    let usual_end = started.saturating_add(usual);
+    if usual_end > now.as_microsecond() {
+        return usual_end;
     }
     let by_step = Journal::read(work.checkpoint.as_ref()).step.and_then(|step| step.deadline);
     let limit = Micros::try_from(limit.as_micros()).unwrap_or(Micros::MAX);
-    let latest = by_step.map_or(begun.saturating_add(limit), Timestamp::as_microsecond);
+    let latest = by_step.map_or(started.saturating_add(limit), Timestamp::as_microsecond);
     latest.max(now.as_microsecond())
 }
 
-/// The periods that count now, and all that follow until `to`: the scheduler will make them in time.
-fn up_to(rule: &Rule, near: Horizon, to: Timestamp) -> Horizon {
+/// Extends a horizon by all periods until `to`, which the scheduler will create in time.
+fn extend_horizon(rule: &Rule, near: Horizon, to: Timestamp) -> Horizon {
     let last = near.periods.last().map_or(near.now, |it| it.at).max(near.now);
     let mut horizon = near;
     let makes_up = rule.missed == MissedPolicy::RunOnce;

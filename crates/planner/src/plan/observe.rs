@@ -14,21 +14,21 @@ use crate::schedule::{Member, Rule};
 /// The fleet, its rules and its work, as read.
 #[derive(Debug, Clone, Default)]
 pub struct PlanInput {
-    /// Every cluster, with its resource id as it was spelled.
+    /// All clusters, with their resource ids in original case.
     pub clusters: Vec<(Member, String)>,
-    /// The clusters that do not answer.
+    /// Unreachable clusters.
     pub unreachable: HashSet<Uuid>,
-    /// Every schedule that can be read and is enabled.
+    /// Enabled and valid schedules.
     pub rules: Vec<Rule>,
-    /// All work that is pending or runs.
+    /// Pending and running work.
     pub live: Vec<WorkView>,
-    /// The limits.
+    /// Budgets.
     pub budgets: Vec<Budget>,
-    /// How long tasks took lately.
+    /// Recent durations of tasks.
     pub stats: HashMap<Uuid, TaskStats>,
-    /// Slots whose manifests are at their end.
+    /// Slots whose manifests have completed.
     pub settled: HashSet<Uuid>,
-    /// How many actuators there are.
+    /// Number of running actuators.
     pub actuators: usize,
 }
 
@@ -43,7 +43,7 @@ pub struct FleetRecords {
     pub health: Vec<HealthSample>,
     /// Every schedule, with the time of its last change.
     pub schedules: Vec<(Schedule, Timestamp)>,
-    /// PlanInput durations of tasks.
+    /// Observed durations of tasks.
     pub stats: Vec<TaskStats>,
     /// All work that is pending or running.
     pub live: Vec<WorkView>,
@@ -54,7 +54,7 @@ pub struct FleetRecords {
 }
 
 impl PlanInput {
-    /// Combines what was read. Schedules that cannot be parsed or are disabled are left out.
+    /// Combines the records, without invalid and disabled schedules.
     pub fn new(records: FleetRecords) -> PlanInput {
         let FleetRecords { subscriptions, clusters, health, schedules, stats, live, budgets, actuators } =
             records;
@@ -80,19 +80,19 @@ impl PlanInput {
         }
     }
 
-    /// Manifests that schedules want up to `now + horizon` and that are not live. Each was either never created, or has
+    /// Manifests that schedules require up to `now + horizon` and that are not live. Each was either never created, or has
     /// finished and must not be planned again; [`PlanInput::settle`] takes the work that exists under these ids.
     pub fn unsettled(&self, now: Timestamp, horizon: Duration) -> Vec<Uuid> {
-        super::model::doubtful(self, now, super::end(now, horizon))
+        super::model::unsettled_slots(self, now, super::end(now, horizon))
     }
 
-    /// Notes which of the unsettled manifests have finished. One that its schedule withdrew counts as never created.
+    /// Records which of the unsettled manifests have finished. One that its schedule withdrew counts as never created.
     pub fn settle(&mut self, works: &[WorkView]) {
         self.settled.extend(works.iter().filter(|it| !is_superseded(it)).map(|it| it.id));
     }
 }
 
-/// Whether its schedule withdrew it, and would bring it back.
+/// Whether its schedule withdrew it, and would restore it.
 fn is_superseded(work: &WorkView) -> bool {
     work.result.as_ref().is_some_and(|it| it.has_code(&ResultCode::SUPERSEDED))
 }

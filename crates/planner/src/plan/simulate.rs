@@ -1,10 +1,10 @@
-//! The coming time, played through: lanes, budgets and slots as the queue and the actuators treat them, with every run as
-//! long as is expected of it. Nothing here reads a clock or a store.
+//! Simulation of lanes, budgets and slots by the rules of the queue and the actuators, with the estimated duration of every
+//! run. Nothing here reads a clock or a store.
 //!
-//! A cluster's lane runs one piece at a time, in the order class, due time, priority, id. Of the free lanes whose head is
-//! due, the longest due goes first. A lane whose head a budget holds up is parked on the first one that is full, and as many
-//! lanes are let out as room becomes free. A budget of a task does not hold the lane: its fresh work is passed over, and
-//! what comes next goes on. What could not begin before its `run_before` is a miss.
+//! A lane runs one run of work at a time, in the order class, due time, priority, id. Of the free lanes whose head is due, the
+//! longest due goes first. A lane whose head is blocked by budgets is parked on the first full one; when runs end, as many lanes
+//! are unparked as the budget has room for. The budget of a task does not block the lane: its fresh work is set aside, and the
+//! next work of the lane runs. A run that cannot start before its `run_before` is missed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -14,46 +14,46 @@ use uuid::Uuid;
 /// Microseconds since 1970.
 pub type Micros = i64;
 
-/// A cluster's line of work.
+/// Lane of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Lane {
-    /// The cluster.
+    /// Uuid of the cluster.
     pub id: Uuid,
-    /// Whether the cluster does not answer: nothing begins in it, and nobody can say until when.
+    /// Whether the cluster is unreachable: no run starts, for an unknown time.
     pub unreachable: bool,
-    /// What runs in it now.
+    /// Current run.
     pub running: Option<Running>,
-    /// What waits in it, now or later; in any order.
+    /// Pending and future runs, in any order.
     pub queue: Vec<QueuedRun>,
 }
 
-/// What runs.
+/// Current run of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Running {
-    /// When it will have ended.
+    /// Expected end.
     pub end: Micros,
-    /// The budgets that count it.
+    /// Budgets that count it.
     pub keys: BudgetKeys,
-    /// Whether it is a customer's operation: the backend works it, and no slot of an actuator is taken.
+    /// Whether it is an operation, which the backend runs without a slot of an actuator.
     pub is_operation: bool,
 }
 
-/// What goes before what in a lane.
+/// Phase of work, which determines its order in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum RunPhase {
-    /// A customer's operation: it takes no slot of an actuator.
+    /// An operation, which needs no slot of an actuator.
     Operation,
-    /// It has begun and is on its way to its end: no budget holds it up.
+    /// Started work that is being undone or cancelled: no budget blocks it.
     Ending,
-    /// It has begun: no window holds it up.
+    /// Started work: its window no longer matters.
     Started,
-    /// It has taken no effect yet.
+    /// Work without any effect yet.
     #[default]
     Fresh,
 }
 
 impl RunPhase {
-    /// Its class in the queue, where all that has begun goes by its due time.
+    /// Class in the queue; all started work is one class, ordered by due time.
     fn class(self) -> u8 {
         match self {
             RunPhase::Operation => 0,
@@ -63,17 +63,17 @@ impl RunPhase {
     }
 }
 
-/// Places in [`FleetModel::budgets`]; a piece counts in four at most.
+/// Indexes into [`FleetModel::budgets`]; a run has at most four.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BudgetKeys {
     keys: [u16; 4],
     count: u8,
-    /// Bit by bit, which of them hold up this work only.
+    /// Bit mask of the budgets that block only this work.
     own: u8,
 }
 
 impl BudgetKeys {
-    /// With one more; a fifth is passed over.
+    /// Adds a budget; a fifth is ignored.
     #[must_use]
     pub fn with(mut self, key: u16) -> BudgetKeys {
         if let Some(place) = self.keys.get_mut(usize::from(self.count)) {
@@ -83,7 +83,7 @@ impl BudgetKeys {
         self
     }
 
-    /// With one more that, when it is full, holds up this work and not its lane.
+    /// Adds a budget that, when full, blocks this work but not its lane.
     #[must_use]
     pub fn with_own(mut self, key: u16) -> BudgetKeys {
         if usize::from(self.count) < self.keys.len() {
@@ -92,7 +92,7 @@ impl BudgetKeys {
         self.with(key)
     }
 
-    /// Whether it counts in that budget.
+    /// Whether the budget is included.
     pub fn has(&self, key: u16) -> bool {
         self.iter().any(|it| it == usize::from(key))
     }
@@ -101,8 +101,8 @@ impl BudgetKeys {
         self.keys[..usize::from(self.count)].iter().map(|key| usize::from(*key))
     }
 
-    /// Those that hold up the lane, or those that hold up this work only.
-    fn that_hold(&self, work_only: bool) -> impl Iterator<Item = usize> + '_ {
+    /// Budgets that block the lane, or those that block only this work.
+    fn blocking(&self, work_only: bool) -> impl Iterator<Item = usize> + '_ {
         self.iter()
             .enumerate()
             .filter(move |(place, _)| (self.own & (1 << place) != 0) == work_only)
@@ -110,72 +110,72 @@ impl BudgetKeys {
     }
 }
 
-/// Work that will be due.
+/// Pending or future run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuedRun {
-    /// The manifest's id, now or once it is made.
+    /// Id of the manifest, existing or future.
     pub id: Uuid,
-    /// What it goes before.
-    pub rank: RunPhase,
-    /// When it can run.
+    /// Phase.
+    pub phase: RunPhase,
+    /// Due time.
     pub due: Micros,
-    /// Never begun at or after.
+    /// End of the start window.
     pub before: Micros,
-    /// Among those due at the same time, lower goes first.
+    /// Priority; lower goes first among equal due times.
     pub priority: i32,
-    /// How long it will take.
+    /// Estimated duration.
     pub duration: Micros,
-    /// The budgets that count it.
+    /// Budgets that count it.
     pub keys: BudgetKeys,
-    /// What the caller wants to find again.
+    /// Tag of the caller.
     pub tag: u32,
 }
 
-/// All that decides what happens.
+/// Input of the simulation.
 #[derive(Debug, Clone, Default)]
 pub struct FleetModel {
-    /// The lanes.
+    /// Lanes.
     pub lanes: Vec<Lane>,
-    /// How much may run at once, of each budget. What runs already is counted by the lanes.
+    /// Limit of each budget. Current runs are counted from the lanes.
     pub budgets: Vec<u32>,
-    /// How much all actuators together run at once.
+    /// Slots of all actuators.
     pub slots: usize,
 }
 
-/// What became of a piece.
+/// Simulated run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlannedRun {
-    /// Its lane, by its place.
+    /// Index of the lane.
     pub lane: u32,
-    /// The piece.
-    pub piece: QueuedRun,
-    /// When it begins; when it is missed.
+    /// The run.
+    pub run: QueuedRun,
+    /// Start, or the time at which it is missed.
     pub start: Micros,
-    /// When it ends.
+    /// End.
     pub end: Micros,
-    /// Whether it begins at all.
+    /// Whether it starts.
     pub runs: bool,
     /// What it waited for last.
-    pub held: WaitCause,
+    pub cause: WaitCause,
 }
 
-/// What a piece waited for.
+/// What a run waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WaitCause {
-    /// Nothing but its time.
+    /// Only its due time.
     #[default]
     Nothing,
     /// Other work of its cluster.
     Lane,
-    /// Its cluster, which does not answer.
+    /// Its unreachable cluster.
     Unreachable,
-    /// Room in this budget.
+    /// This budget.
     Budget(u16),
     /// A free slot of an actuator.
     Slots,
 }
 
-/// How a lane stands among others: its head's due time and priority, its id, its place.
+/// Order of a lane: due time and priority of its head, its id, its index.
 type Head = (Micros, i32, Uuid, u32);
 type Heads = BTreeSet<Head>;
 
@@ -193,43 +193,43 @@ struct State {
     ends: BinaryHeap<Reverse<(Micros, u32)>>,
     running: Vec<Running>,
     free: usize,
-    /// So many operations have not begun; they are few.
+    /// Number of operations that have not started; usually few.
     operations: usize,
-    placed: Vec<PlannedRun>,
+    planned: Vec<PlannedRun>,
 }
 
 struct Queue {
     id: Uuid,
-    pieces: Vec<QueuedRun>,
+    runs: Vec<QueuedRun>,
     next: usize,
-    held: WaitCause,
+    cause: WaitCause,
     unreachable: bool,
-    /// What a budget of its own holds up, by the budget.
+    /// Runs blocked by a budget of their own, by budget.
     aside: BTreeMap<usize, SideQueue>,
-    /// Where its head stands: among the free lanes, or parked on a budget.
-    shown: Option<(Option<usize>, Head)>,
+    /// Location of its head: among the free lanes, or parked on a budget.
+    listed: Option<(Option<usize>, Head)>,
 }
 
 #[derive(Default)]
 struct SideQueue {
-    pieces: BTreeMap<(Micros, i32, Uuid), QueuedRun>,
-    /// What it shows while its budget is full.
+    runs: BTreeMap<(Micros, i32, Uuid), QueuedRun>,
+    /// Its head in `State::closed` while its budget is full.
     closed: Option<Head>,
 }
 
-/// Plays the world from `now` to `until`; what would begin later is not told. In the order of the starts.
-pub fn simulate(world: FleetModel, now: Micros, until: Micros) -> Vec<PlannedRun> {
-    simulate_unless(world, now, until, || false).unwrap_or_default()
+/// Simulates from `now` to `until`; returns the runs that start or are missed by then, ordered by start.
+pub fn simulate(fleet: FleetModel, now: Micros, until: Micros) -> Vec<PlannedRun> {
+    simulate_unless(fleet, now, until, || false).unwrap_or_default()
 }
 
-/// The same, given up as soon as `is_stopped` says so: then there is no plan.
+/// Like [`simulate`], but returns none as soon as `is_stopped` returns true.
 pub fn simulate_unless(
-    world: FleetModel,
+    fleet: FleetModel,
     now: Micros,
     until: Micros,
     is_stopped: impl Fn() -> bool,
 ) -> Option<Vec<PlannedRun>> {
-    let mut state = State::new(world, now, until);
+    let mut state = State::new(fleet, now, until);
     while let Some(time) = state.next_event() {
         if time > until {
             break;
@@ -238,48 +238,48 @@ pub fn simulate_unless(
             return None;
         }
         state.now = state.now.max(time);
-        state.end_what_is_over();
-        state.start_what_is_due();
+        state.finish_runs();
+        state.start_due_runs();
     }
-    state.miss_the_rest();
-    let mut placed = state.placed;
-    placed.sort_by_key(|it| (it.start, it.lane, it.piece.due, it.piece.id));
-    Some(placed)
+    state.miss_remaining_runs();
+    let mut planned = state.planned;
+    planned.sort_by_key(|it| (it.start, it.lane, it.run.due, it.run.id));
+    Some(planned)
 }
 
 impl State {
-    fn new(world: FleetModel, now: Micros, until: Micros) -> State {
-        let lanes = world.lanes.len();
+    fn new(fleet: FleetModel, now: Micros, until: Micros) -> State {
+        let lanes = fleet.lanes.len();
         let mut state = State {
             now,
             until,
             queues: Vec::with_capacity(lanes),
             heads: Heads::new(),
-            parked: vec![Heads::new(); world.budgets.len()],
-            closed: vec![Heads::new(); world.budgets.len()],
-            used: vec![0; world.budgets.len()],
-            limits: world.budgets,
+            parked: vec![Heads::new(); fleet.budgets.len()],
+            closed: vec![Heads::new(); fleet.budgets.len()],
+            used: vec![0; fleet.budgets.len()],
+            limits: fleet.budgets,
             ends: BinaryHeap::new(),
             running: vec![Running::default(); lanes],
-            free: world.slots,
+            free: fleet.slots,
             operations: 0,
-            placed: Vec::new(),
+            planned: Vec::new(),
         };
-        for (number, mut lane) in (0_u32..).zip(world.lanes) {
-            lane.queue.sort_unstable_by_key(|it| (it.rank.class(), it.due, it.priority, it.id));
-            state.operations += lane.queue.iter().filter(|it| it.rank == RunPhase::Operation).count();
+        for (number, mut lane) in (0_u32..).zip(fleet.lanes) {
+            lane.queue.sort_unstable_by_key(|it| (it.phase.class(), it.due, it.priority, it.id));
+            state.operations += lane.queue.iter().filter(|it| it.phase == RunPhase::Operation).count();
             state.queues.push(Queue {
                 id: lane.id,
-                pieces: lane.queue,
+                runs: lane.queue,
                 next: 0,
-                held: if lane.unreachable { WaitCause::Unreachable } else { WaitCause::Nothing },
+                cause: if lane.unreachable { WaitCause::Unreachable } else { WaitCause::Nothing },
                 unreachable: lane.unreachable,
                 aside: BTreeMap::new(),
-                shown: None,
+                listed: None,
             });
             match lane.running {
                 Some(running) => state.occupy(number, Running { end: running.end.max(now), ..running }),
-                None => state.show(number),
+                None => state.list(number),
             }
         }
         state
@@ -294,7 +294,7 @@ impl State {
         }
     }
 
-    /// The first free lane that can be taken: without a free slot, only one whose head is an operation.
+    /// First free lane that can start: without a free slot, only one whose head is an operation.
     fn next_head(&self) -> Option<Head> {
         match self.free {
             0 if self.operations == 0 => None,
@@ -305,48 +305,48 @@ impl State {
 
     fn is_operation(&self, lane: u32) -> bool {
         let queue = &self.queues[lane as usize];
-        queue.pieces.get(queue.next).is_some_and(|piece| piece.rank == RunPhase::Operation)
+        queue.runs.get(queue.next).is_some_and(|run| run.phase == RunPhase::Operation)
     }
 
-    fn end_what_is_over(&mut self) {
+    fn finish_runs(&mut self) {
         while let Some(Reverse((end, lane))) = self.ends.peek().copied() {
             if end > self.now {
                 break;
             }
             self.ends.pop();
-            let ended = self.running[lane as usize];
-            self.free += usize::from(!ended.is_operation);
-            for key in ended.keys.iter() {
+            let finished = self.running[lane as usize];
+            self.free += usize::from(!finished.is_operation);
+            for key in finished.keys.iter() {
                 self.used[key] -= 1;
-                self.let_one_out(key);
+                self.unpark_first(key);
             }
             let queue = &mut self.queues[lane as usize];
-            if !queue.unreachable && queue.pieces.get(queue.next).is_some_and(|it| it.due < self.now) {
-                queue.held = WaitCause::Lane;
+            if !queue.unreachable && queue.runs.get(queue.next).is_some_and(|it| it.due < self.now) {
+                queue.cause = WaitCause::Lane;
             }
-            self.miss_what_is_late(lane);
-            self.show(lane);
+            self.miss_late_runs(lane);
+            self.list(lane);
         }
     }
 
-    fn start_what_is_due(&mut self) {
+    fn start_due_runs(&mut self) {
         loop {
             while let Some(head) = self.next_head().filter(|head| head.0 <= self.now) {
-                self.take(head.3);
+                self.start_or_park(head.3);
             }
-            if self.free == 0 || !self.let_out() {
+            if self.free == 0 || !self.unpark_all() {
                 return;
             }
         }
     }
 
-    /// A lane that was let out for room which it did not take passes it on: others are let out in its place. Whether any
-    /// was; each either begins, is missed, or parks on another budget that is full.
-    fn let_out(&mut self) -> bool {
+    /// Unparks lanes while budgets have room, since an unparked lane may not use it. Returns whether any was unparked; each
+    /// either starts, is missed, or parks on another full budget.
+    fn unpark_all(&mut self) -> bool {
         let mut any = false;
         for key in 0..self.parked.len() {
             for _ in self.used[key]..self.limits[key] {
-                if !self.let_one_out(key) {
+                if !self.unpark_first(key) {
                     break;
                 }
                 any = true;
@@ -355,17 +355,17 @@ impl State {
         any
     }
 
-    /// Lets the longest due lane that waits for a budget try again: one that is parked on it, else one with a side queue for
-    /// it. Whether there was one.
-    fn let_one_out(&mut self, key: usize) -> bool {
-        // What became too late while it was parked has been swept away.
+    /// Unparks the longest due lane of a budget: one that is parked on it, else one with a side queue for it. Returns whether
+    /// there was one.
+    fn unpark_first(&mut self, key: usize) -> bool {
+        // Runs that became too late while the lane was parked are missed.
         while let Some(parked) = self.parked[key].first().copied() {
-            self.hide(parked.3);
-            self.miss_what_is_late(parked.3);
+            self.unlist(parked.3);
+            self.miss_late_runs(parked.3);
             match self.head(parked.3) {
                 Some(head) if head != parked && head.0 <= self.now => self.park(parked.3, key),
                 head => {
-                    self.show(parked.3);
+                    self.list(parked.3);
                     if head == Some(parked) {
                         return true;
                     }
@@ -374,14 +374,14 @@ impl State {
         }
         while let Some(closed) = self.closed[key].first().copied() {
             let lane = closed.3;
-            self.miss_what_is_late(lane);
+            self.miss_late_runs(lane);
             let queue = &mut self.queues[lane as usize];
             let id = queue.id;
             let Some(side) = queue.aside.get_mut(&key) else { break };
-            let first = side.pieces.values().next().map(|it| (it.due, it.priority, id, lane));
+            let first = side.runs.values().next().map(|it| (it.due, it.priority, id, lane));
             if first == Some(closed) {
                 self.open_side_queues(lane);
-                self.show(lane);
+                self.list(lane);
                 return true;
             }
             side.closed = first;
@@ -391,34 +391,33 @@ impl State {
         false
     }
 
-    /// The first piece of a lane whose head is due: misses what is late, then starts, parks, or leaves for later. What a
-    /// budget of its own holds up is set aside.
-    fn take(&mut self, lane: u32) {
+    /// Handles the first run of a lane whose head is due: misses late runs, then starts, parks or postpones it. A run that a
+    /// budget of its own blocks is set aside.
+    fn start_or_park(&mut self, lane: u32) {
         let now = self.now;
-        self.hide(lane);
+        self.unlist(lane);
         self.open_side_queues(lane);
         loop {
-            self.miss_what_is_late(lane);
-            let Some((from, piece)) = self.first(lane) else { return };
-            if piece.due > now {
-                return self.show(lane);
+            self.miss_late_runs(lane);
+            let Some((from, run)) = self.first(lane) else { return };
+            if run.due > now {
+                return self.list(lane);
             }
-            let is_full =
-                |key: &usize| self.used[*key] >= self.limits[*key] && piece.rank != RunPhase::Ending;
-            let lane_wide = piece.keys.that_hold(false).find(is_full);
-            let of_its_own = piece.keys.that_hold(true).find(is_full);
-            match (lane_wide, of_its_own) {
-                (None, Some(key)) if piece.rank == RunPhase::Fresh => self.set_aside(lane, from, piece, key),
+            let is_full = |key: &usize| self.used[*key] >= self.limits[*key] && run.phase != RunPhase::Ending;
+            let lane_wide = run.keys.blocking(false).find(is_full);
+            let own = run.keys.blocking(true).find(is_full);
+            match (lane_wide, own) {
+                (None, Some(key)) if run.phase == RunPhase::Fresh => self.set_aside(lane, from, run, key),
                 (None, None) => {
-                    let end = now.saturating_add(piece.duration);
-                    self.place(lane, from, piece, now, Some(end));
+                    let end = now.saturating_add(run.duration);
+                    self.place(lane, from, run, now, Some(end));
                     self.open_side_queues(lane);
-                    let is_operation = piece.rank == RunPhase::Operation;
+                    let is_operation = run.phase == RunPhase::Operation;
                     self.operations -= usize::from(is_operation);
-                    return self.occupy(lane, Running { end, keys: piece.keys, is_operation });
+                    return self.occupy(lane, Running { end, keys: run.keys, is_operation });
                 }
                 (Some(key), _) | (None, Some(key)) => {
-                    self.queues[lane as usize].held =
+                    self.queues[lane as usize].cause =
                         WaitCause::Budget(u16::try_from(key).unwrap_or(u16::MAX));
                     return self.park(lane, key);
                 }
@@ -426,13 +425,13 @@ impl State {
         }
     }
 
-    fn set_aside(&mut self, lane: u32, from: Option<usize>, piece: QueuedRun, key: usize) {
-        self.remove(lane, from, &piece);
+    fn set_aside(&mut self, lane: u32, from: Option<usize>, run: QueuedRun, key: usize) {
+        self.remove(lane, from, &run);
         let queue = &mut self.queues[lane as usize];
         let side = queue.aside.entry(key).or_default();
-        side.pieces.insert((piece.due, piece.priority, piece.id), piece);
+        side.runs.insert((run.due, run.priority, run.id), run);
         if side.closed.is_none() {
-            let head = (piece.due, piece.priority, queue.id, lane);
+            let head = (run.due, run.priority, queue.id, lane);
             side.closed = Some(head);
             self.closed[key].insert(head);
         }
@@ -440,7 +439,7 @@ impl State {
 
     fn open_side_queues(&mut self, lane: u32) {
         let queue = &mut self.queues[lane as usize];
-        queue.aside.retain(|_, side| !side.pieces.is_empty() || side.closed.is_some());
+        queue.aside.retain(|_, side| !side.runs.is_empty() || side.closed.is_some());
         for (key, side) in &mut queue.aside {
             if let Some(head) = side.closed.take() {
                 self.closed[*key].remove(&head);
@@ -448,72 +447,62 @@ impl State {
         }
     }
 
-    /// Whoever touches a lane closes what may no longer begin at its front.
-    fn miss_what_is_late(&mut self, lane: u32) {
-        let is_late = |piece: &QueuedRun, now| piece.rank == RunPhase::Fresh && now >= piece.before;
+    /// Misses the runs at the front of a lane whose start window has passed, as the queue does.
+    fn miss_late_runs(&mut self, lane: u32) {
+        let is_late = |run: &QueuedRun, now| run.phase == RunPhase::Fresh && now >= run.before;
         loop {
             let queue = &self.queues[lane as usize];
-            let front = queue.pieces.get(queue.next).map(|piece| (None, *piece));
-            let aside = queue
-                .aside
-                .iter()
-                .filter_map(|(key, side)| Some((Some(*key), *side.pieces.values().next()?)));
-            let Some((from, piece)) = front.into_iter().chain(aside).find(|it| is_late(&it.1, self.now))
-            else {
+            let front = queue.runs.get(queue.next).map(|run| (None, *run));
+            let aside =
+                queue.aside.iter().filter_map(|(key, side)| Some((Some(*key), *side.runs.values().next()?)));
+            let Some((from, run)) = front.into_iter().chain(aside).find(|it| is_late(&it.1, self.now)) else {
                 return;
             };
-            self.place(lane, from, piece, piece.before.max(piece.due), None);
+            self.place(lane, from, run, run.before.max(run.due), None);
         }
     }
 
-    /// The first piece of a lane, and the side queue that it stands in.
+    /// First run of a lane, and its side queue.
     fn first(&self, lane: u32) -> Option<(Option<usize>, QueuedRun)> {
         let queue = &self.queues[lane as usize];
-        let front = queue.pieces.get(queue.next).map(|piece| (None, *piece));
+        let front = queue.runs.get(queue.next).map(|run| (None, *run));
         if queue.aside.is_empty() {
             return front;
         }
         let open = queue.aside.iter().filter(|(_, side)| side.closed.is_none());
-        let aside = open.filter_map(|(key, side)| Some((Some(*key), *side.pieces.values().next()?)));
-        front.into_iter().chain(aside).min_by_key(|(_, it)| (it.rank.class(), it.due, it.priority, it.id))
+        let aside = open.filter_map(|(key, side)| Some((Some(*key), *side.runs.values().next()?)));
+        front.into_iter().chain(aside).min_by_key(|(_, it)| (it.phase.class(), it.due, it.priority, it.id))
     }
 
-    /// Takes a piece out of its lane's queue, or out of a side queue.
-    fn remove(&mut self, lane: u32, from: Option<usize>, piece: &QueuedRun) {
+    /// Removes a run from the queue of its lane, or from a side queue.
+    fn remove(&mut self, lane: u32, from: Option<usize>, run: &QueuedRun) {
         let queue = &mut self.queues[lane as usize];
         match from.and_then(|key| queue.aside.get_mut(&key)) {
-            Some(side) => drop(side.pieces.remove(&(piece.due, piece.priority, piece.id))),
+            Some(side) => drop(side.runs.remove(&(run.due, run.priority, run.id))),
             None => queue.next += 1,
         }
     }
 
-    fn place(
-        &mut self,
-        lane: u32,
-        from: Option<usize>,
-        piece: QueuedRun,
-        start: Micros,
-        end: Option<Micros>,
-    ) {
-        self.remove(lane, from, &piece);
+    fn place(&mut self, lane: u32, from: Option<usize>, run: QueuedRun, start: Micros, end: Option<Micros>) {
+        self.remove(lane, from, &run);
         let queue = &mut self.queues[lane as usize];
-        // Whoever was held neither by its lane nor by a budget has waited for a slot.
-        let held = match (from, queue.held) {
-            _ if start <= piece.due => WaitCause::Nothing,
+        // A late run that neither its lane nor a budget blocked has waited for a slot.
+        let cause = match (from, queue.cause) {
+            _ if start <= run.due => WaitCause::Nothing,
             (Some(key), _) => WaitCause::Budget(u16::try_from(key).unwrap_or(u16::MAX)),
             (None, WaitCause::Nothing) => WaitCause::Slots,
-            (None, held) => held,
+            (None, cause) => cause,
         };
-        self.placed.push(PlannedRun {
+        self.planned.push(PlannedRun {
             lane,
-            piece,
+            run,
             start,
             end: end.unwrap_or(start),
             runs: end.is_some(),
-            held,
+            cause,
         });
         if end.is_some() {
-            queue.held = WaitCause::Nothing;
+            queue.cause = WaitCause::Nothing;
         }
     }
 
@@ -528,53 +517,53 @@ impl State {
 
     fn head(&self, lane: u32) -> Option<Head> {
         let id = self.queues[lane as usize].id;
-        self.first(lane).map(|(_, piece)| (piece.due, piece.priority, id, lane))
+        self.first(lane).map(|(_, run)| (run.due, run.priority, id, lane))
     }
 
-    /// Shows a free lane's head among the others; nobody takes that of a cluster that does not answer.
-    fn show(&mut self, lane: u32) {
-        self.hide(lane);
+    /// Lists a free lane by its head, unless its cluster is unreachable.
+    fn list(&mut self, lane: u32) {
+        self.unlist(lane);
         if self.queues[lane as usize].unreachable {
             return;
         }
         let head = self.head(lane);
         self.heads.extend(head);
-        self.queues[lane as usize].shown = head.map(|head| (None, head));
+        self.queues[lane as usize].listed = head.map(|head| (None, head));
     }
 
     fn park(&mut self, lane: u32, key: usize) {
-        self.hide(lane);
+        self.unlist(lane);
         let head = self.head(lane);
         self.parked[key].extend(head);
-        self.queues[lane as usize].shown = head.map(|head| (Some(key), head));
+        self.queues[lane as usize].listed = head.map(|head| (Some(key), head));
     }
 
-    fn hide(&mut self, lane: u32) {
-        match self.queues[lane as usize].shown.take() {
+    fn unlist(&mut self, lane: u32) {
+        match self.queues[lane as usize].listed.take() {
             Some((Some(key), head)) => self.parked[key].remove(&head),
             Some((None, head)) => self.heads.remove(&head),
             None => false,
         };
     }
 
-    /// At the end of the time: what still waits and would have had to begin by then.
-    fn miss_the_rest(&mut self) {
-        // What is behind a run that is still under way then waits for that.
+    /// At the end of the simulated time: misses the pending runs whose window has passed.
+    fn miss_remaining_runs(&mut self) {
+        // Runs behind a current run wait for it.
         for Reverse((_, lane)) in &self.ends {
-            let held = &mut self.queues[*lane as usize].held;
-            *held = if *held == WaitCause::Nothing { WaitCause::Lane } else { *held };
+            let cause = &mut self.queues[*lane as usize].cause;
+            *cause = if *cause == WaitCause::Nothing { WaitCause::Lane } else { *cause };
         }
         for lane in 0..u32::try_from(self.queues.len()).unwrap_or(u32::MAX) {
             let queue = &self.queues[lane as usize];
             let aside =
-                queue.aside.iter().flat_map(|(key, side)| side.pieces.values().map(|it| (Some(*key), *it)));
-            let rest = queue.pieces[queue.next..].iter().map(|it| (None, *it));
+                queue.aside.iter().flat_map(|(key, side)| side.runs.values().map(|it| (Some(*key), *it)));
+            let rest = queue.runs[queue.next..].iter().map(|it| (None, *it));
             let late: Vec<(Option<usize>, QueuedRun)> = rest
                 .chain(aside)
-                .filter(|(_, it)| it.rank == RunPhase::Fresh && it.before <= self.until)
+                .filter(|(_, it)| it.phase == RunPhase::Fresh && it.before <= self.until)
                 .collect();
-            for (from, piece) in late {
-                self.place(lane, from, piece, piece.before.max(piece.due), None);
+            for (from, run) in late {
+                self.place(lane, from, run, run.before.max(run.due), None);
             }
         }
     }

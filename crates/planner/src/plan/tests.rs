@@ -10,10 +10,10 @@ use super::simulate::{
 
 const HOUR: Micros = 3600;
 
-fn piece(id: u128, due: Micros, duration: Micros) -> QueuedRun {
+fn run(id: u128, due: Micros, duration: Micros) -> QueuedRun {
     QueuedRun {
         id: Uuid::from_u128(id),
-        rank: RunPhase::Fresh,
+        phase: RunPhase::Fresh,
         due,
         before: due + HOUR,
         priority: 0,
@@ -28,14 +28,14 @@ fn lane(id: u128, queue: Vec<QueuedRun>) -> Lane {
 }
 
 fn told(placed: &[PlannedRun]) -> Vec<(u128, Micros, Micros, bool, WaitCause)> {
-    placed.iter().map(|it| (it.piece.id.as_u128(), it.start, it.end, it.runs, it.held)).collect()
+    placed.iter().map(|it| (it.run.id.as_u128(), it.start, it.end, it.runs, it.cause)).collect()
 }
 
 #[test]
-fn a_cluster_runs_one_piece_after_another_by_due_time_priority_and_id() {
-    let urgent = QueuedRun { priority: -1, ..piece(3, 10, 5) };
+fn a_cluster_runs_one_run_after_another_by_due_time_priority_and_id() {
+    let urgent = QueuedRun { priority: -1, ..run(3, 10, 5) };
     let world = FleetModel {
-        lanes: vec![lane(1, vec![piece(2, 10, 5), piece(1, 10, 5), urgent, piece(4, 0, 12)])],
+        lanes: vec![lane(1, vec![run(2, 10, 5), run(1, 10, 5), urgent, run(4, 0, 12)])],
         budgets: vec![],
         slots: 10,
     };
@@ -50,9 +50,9 @@ fn a_cluster_runs_one_piece_after_another_by_due_time_priority_and_id() {
 
 #[test]
 fn what_cannot_begin_in_its_window_is_a_miss_and_lets_the_next_one_go() {
-    let narrow = QueuedRun { before: 12, ..piece(2, 10, 5) };
+    let narrow = QueuedRun { before: 12, ..run(2, 10, 5) };
     let world = FleetModel {
-        lanes: vec![lane(1, vec![piece(1, 0, 20), narrow, piece(3, 15, 5)])],
+        lanes: vec![lane(1, vec![run(1, 0, 20), narrow, run(3, 15, 5)])],
         budgets: vec![],
         slots: 1,
     };
@@ -66,8 +66,8 @@ fn what_cannot_begin_in_its_window_is_a_miss_and_lets_the_next_one_go() {
 
 #[test]
 fn begun_work_goes_first_and_has_no_window() {
-    let begun = QueuedRun { rank: RunPhase::Started, before: 5, ..piece(9, 20, 5) };
-    let world = FleetModel { lanes: vec![lane(1, vec![piece(1, 10, 5), begun])], budgets: vec![], slots: 1 };
+    let begun = QueuedRun { phase: RunPhase::Started, before: 5, ..run(9, 20, 5) };
+    let world = FleetModel { lanes: vec![lane(1, vec![run(1, 10, 5), begun])], budgets: vec![], slots: 1 };
     let expected = [(9, 20, 25, true, WaitCause::Nothing), (1, 25, 30, true, WaitCause::Lane)];
     assert_eq!(told(&simulate(world, 0, 1000)), expected);
 }
@@ -75,7 +75,7 @@ fn begun_work_goes_first_and_has_no_window() {
 #[test]
 fn a_budget_lets_as_many_run_as_it_has_room_for() {
     let key = BudgetKeys::default().with(0);
-    let of = |id: u128| lane(id, vec![QueuedRun { keys: key, ..piece(id, 0, 10) }]);
+    let of = |id: u128| lane(id, vec![QueuedRun { keys: key, ..run(id, 0, 10) }]);
     let world = FleetModel { lanes: vec![of(1), of(2), of(3)], budgets: vec![2], slots: 10 };
     let expected = [
         (1, 0, 10, true, WaitCause::Nothing),
@@ -87,7 +87,7 @@ fn a_budget_lets_as_many_run_as_it_has_room_for() {
 
 #[test]
 fn a_stopped_budget_makes_misses_of_what_must_begin_within_the_time() {
-    let stopped = QueuedRun { keys: BudgetKeys::default().with(0), ..piece(1, 0, 10) };
+    let stopped = QueuedRun { keys: BudgetKeys::default().with(0), ..run(1, 0, 10) };
     let world = FleetModel { lanes: vec![lane(1, vec![stopped])], budgets: vec![0], slots: 10 };
     assert_eq!(told(&simulate(world.clone(), 0, 2 * HOUR)), [(1, HOUR, HOUR, false, WaitCause::Budget(0))]);
     assert_eq!(told(&simulate(world, 0, HOUR / 2)), []);
@@ -99,10 +99,10 @@ fn what_runs_now_holds_its_lane_and_its_budget_until_its_end() {
     let busy = Lane {
         id: Uuid::from_u128(1),
         running: Some(Running { end: 30, keys: key, is_operation: false }),
-        queue: vec![QueuedRun { keys: key, ..piece(1, 0, 10) }],
+        queue: vec![QueuedRun { keys: key, ..run(1, 0, 10) }],
         ..Lane::default()
     };
-    let other = lane(2, vec![QueuedRun { keys: key, ..piece(2, 5, 10) }]);
+    let other = lane(2, vec![QueuedRun { keys: key, ..run(2, 5, 10) }]);
     let world = FleetModel { lanes: vec![busy, other], budgets: vec![1], slots: 10 };
     // Both may begin at 30; the longest due goes first.
     let expected = [(1, 30, 40, true, WaitCause::Lane), (2, 40, 50, true, WaitCause::Budget(0))];
@@ -111,7 +111,7 @@ fn what_runs_now_holds_its_lane_and_its_budget_until_its_end() {
 
 #[test]
 fn few_slots_make_the_rest_wait() {
-    let of = |id: u128| lane(id, vec![piece(id, 0, 10)]);
+    let of = |id: u128| lane(id, vec![run(id, 0, 10)]);
     let world = FleetModel { lanes: vec![of(1), of(2)], budgets: vec![], slots: 1 };
     assert_eq!(
         told(&simulate(world, 0, 1000)),
@@ -121,11 +121,11 @@ fn few_slots_make_the_rest_wait() {
 
 #[test]
 fn operations_take_no_slot_of_an_actuator() {
-    let operation = QueuedRun { rank: RunPhase::Operation, before: Micros::MAX, ..piece(1, 0, 10) };
+    let operation = QueuedRun { phase: RunPhase::Operation, before: Micros::MAX, ..run(1, 0, 10) };
     let running = Some(Running { end: 30, keys: BudgetKeys::default(), is_operation: true });
     let busy = Lane { id: Uuid::from_u128(3), running, ..Lane::default() };
     let lanes =
-        vec![lane(1, vec![operation]), lane(2, vec![piece(2, 0, 10)]), busy, lane(4, vec![piece(4, 0, 10)])];
+        vec![lane(1, vec![operation]), lane(2, vec![run(2, 0, 10)]), busy, lane(4, vec![run(4, 0, 10)])];
     let world = FleetModel { lanes, budgets: vec![], slots: 1 };
     let expected = [
         (1, 0, 10, true, WaitCause::Nothing),
@@ -138,8 +138,8 @@ fn operations_take_no_slot_of_an_actuator() {
 #[test]
 fn what_is_on_its_way_to_its_end_passes_a_full_budget_and_counts_in_it() {
     let keys = BudgetKeys::default().with(0);
-    let ending = QueuedRun { rank: RunPhase::Ending, keys, ..piece(1, 0, 10) };
-    let begun = QueuedRun { rank: RunPhase::Started, keys, ..piece(2, 0, 10) };
+    let ending = QueuedRun { phase: RunPhase::Ending, keys, ..run(1, 0, 10) };
+    let begun = QueuedRun { phase: RunPhase::Started, keys, ..run(2, 0, 10) };
     let world =
         FleetModel { lanes: vec![lane(1, vec![ending]), lane(2, vec![begun])], budgets: vec![0], slots: 9 };
     assert_eq!(told(&simulate(world.clone(), 0, 1000)), [(1, 0, 10, true, WaitCause::Nothing)]);
@@ -151,8 +151,8 @@ fn what_is_on_its_way_to_its_end_passes_a_full_budget_and_counts_in_it() {
 #[test]
 fn a_full_budget_of_a_task_holds_up_only_the_tasks_work() {
     let own = BudgetKeys::default().with_own(0);
-    let stopped = |id, due| QueuedRun { keys: own, ..piece(id, due, 10) };
-    let others = |id, due| piece(id, due, 10);
+    let stopped = |id, due| QueuedRun { keys: own, ..run(id, due, 10) };
+    let others = |id, due| run(id, due, 10);
     let queue = vec![stopped(1, 0), others(2, 1), stopped(3, 2), others(4, 3)];
     let world = FleetModel { lanes: vec![lane(1, queue.clone())], budgets: vec![0], slots: 9 };
     let expected = [(2, 1, 11, true, WaitCause::Nothing), (4, 11, 21, true, WaitCause::Lane)];
@@ -174,7 +174,7 @@ fn a_full_budget_of_a_task_holds_up_only_the_tasks_work() {
 #[test]
 fn what_became_too_late_in_a_side_queue_does_not_keep_its_lanes_turn() {
     let keys = BudgetKeys::default().with_own(0);
-    let own = |id, due, before| QueuedRun { keys, before, ..piece(id, due, 10) };
+    let own = |id, due, before| QueuedRun { keys, before, ..run(id, due, 10) };
     let running = Some(Running { end: 20, keys, is_operation: false });
     let busy = Lane { id: Uuid::from_u128(3), running, ..Lane::default() };
     let lanes = vec![lane(1, vec![own(1, 0, 15), own(2, 5, 99)]), lane(2, vec![own(3, 3, 99)]), busy];
@@ -191,33 +191,33 @@ fn what_became_too_late_in_a_side_queue_does_not_keep_its_lanes_turn() {
 fn a_budget_of_the_fleet_holds_the_lane_and_so_does_begun_work() {
     let (fleet, own) = (BudgetKeys::default().with(0), BudgetKeys::default().with_own(0));
     for keys in [
-        QueuedRun { keys: fleet, ..piece(1, 0, 10) },
-        QueuedRun { keys: own, rank: RunPhase::Started, ..piece(1, 0, 10) },
+        QueuedRun { keys: fleet, ..run(1, 0, 10) },
+        QueuedRun { keys: own, phase: RunPhase::Started, ..run(1, 0, 10) },
     ] {
         let world =
-            FleetModel { lanes: vec![lane(1, vec![keys, piece(2, 1, 10)])], budgets: vec![0], slots: 9 };
+            FleetModel { lanes: vec![lane(1, vec![keys, run(2, 1, 10)])], budgets: vec![0], slots: 9 };
         assert_eq!(told(&simulate(world, 0, 50)), []);
     }
 }
 
 fn worlds() -> impl Strategy<Value = FleetModel> {
-    let rank = prop::sample::select(vec![
+    let phase = prop::sample::select(vec![
         RunPhase::Fresh,
         RunPhase::Fresh,
         RunPhase::Started,
         RunPhase::Ending,
         RunPhase::Operation,
     ]);
-    let one = (0_i64..60, 1_i64..20, 1_i64..40, -2_i32..3, rank, prop::bits::u8::between(0, 2));
+    let one = (0_i64..60, 1_i64..20, 1_i64..40, -2_i32..3, phase, prop::bits::u8::between(0, 2));
     let queue = prop::collection::vec(one, 0..6);
     let budgets = prop::collection::vec(0_u32..4, 2);
     (prop::collection::vec(queue, 1..6), budgets, 1_usize..5).prop_map(|(queues, budgets, slots)| {
         let mut next = 0;
         let lanes = (1_u128..).zip(queues).map(|(id, queue)| {
-            let pieces = queue.into_iter().map(|(due, duration, window, priority, rank, bits)| {
+            let runs = queue.into_iter().map(|(due, duration, window, priority, phase, bits)| {
                 next += 1;
                 // No budget counts an operation.
-                let bits = if rank == RunPhase::Operation { 0 } else { bits };
+                let bits = if phase == RunPhase::Operation { 0 } else { bits };
                 // The second budget is one of a task.
                 let keys = (0..2_u16).filter(|bit| bits & (1 << bit) != 0).fold(
                     BudgetKeys::default(),
@@ -227,9 +227,9 @@ fn worlds() -> impl Strategy<Value = FleetModel> {
                     },
                 );
                 let before = due + window;
-                QueuedRun { rank, before, priority, duration, keys, ..piece(next, due, duration) }
+                QueuedRun { phase, before, priority, duration, keys, ..run(next, due, duration) }
             });
-            Lane { id: Uuid::from_u128(id), queue: pieces.collect(), ..Lane::default() }
+            Lane { id: Uuid::from_u128(id), queue: runs.collect(), ..Lane::default() }
         });
         FleetModel { lanes: lanes.collect(), budgets, slots }
     })
@@ -243,23 +243,23 @@ proptest! {
         let all: usize = world.lanes.iter().map(|it| it.queue.len()).sum();
         prop_assert!(placed.len() <= all);
         for one in &placed {
-            let piece = one.piece;
-            prop_assert!(one.start >= piece.due);
+            let run = one.run;
+            prop_assert!(one.start >= run.due);
             prop_assert_eq!(one.runs, one.end > one.start);
-            if one.runs && piece.rank == RunPhase::Fresh {
-                prop_assert!(one.start < piece.before);
+            if one.runs && run.phase == RunPhase::Fresh {
+                prop_assert!(one.start < run.before);
             }
         }
         for time in 0..until {
             let running: Vec<&PlannedRun> =
                 placed.iter().filter(|it| it.runs && it.start <= time && time < it.end).collect();
-            let by_actuators = running.iter().filter(|it| it.piece.rank != RunPhase::Operation).count();
+            let by_actuators = running.iter().filter(|it| it.run.phase != RunPhase::Operation).count();
             prop_assert!(by_actuators <= world.slots);
             for (lane, _) in (0_u32..).zip(&world.lanes) {
                 prop_assert!(running.iter().filter(|it| it.lane == lane).count() <= 1);
             }
             for (key, limit) in (0_u16..).zip(&world.budgets) {
-                let of_key = |it: &&&PlannedRun| it.piece.keys.has(key) && it.piece.rank != RunPhase::Ending;
+                let of_key = |it: &&&PlannedRun| it.run.keys.has(key) && it.run.phase != RunPhase::Ending;
                 prop_assert!(running.iter().filter(of_key).count() <= *limit as usize);
             }
         }
@@ -276,7 +276,7 @@ fn a_simulation_is_given_up_in_the_middle() {
     use std::cell::Cell;
 
     let queue = |lane: u128| {
-        (0_u8..100).map(move |number| piece(lane * 1000 + u128::from(number), i64::from(number) * 10, 5))
+        (0_u8..100).map(move |number| run(lane * 1000 + u128::from(number), i64::from(number) * 10, 5))
     };
     let world = FleetModel {
         lanes: (1..4).map(|id| lane(id, queue(id).collect())).collect(),

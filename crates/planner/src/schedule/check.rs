@@ -1,4 +1,4 @@
-//! From what somebody sent to a schedule that can be stored, or to a sentence that says why not.
+//! Validation of a requested schedule, and its conversion to a document.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use uuid::Uuid;
 
 use super::rule::{START_WITHIN, calendars_error};
 
-/// More periods ahead of time are no use: each is a manifest for every cluster.
+/// Most periods ahead; each is a manifest for every cluster.
 pub const LOOK_FORWARD_MAX: i64 = 100;
 
-/// An id is a path segment and an index key.
+/// Longest id, which is a path segment and an index key.
 const ID_BYTES_MAX: usize = 100;
 
-/// Limits that a schedule must keep.
+/// Limits of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Two periods may not be closer.
+    /// Shortest time between two periods.
     ///
-    /// Five minutes: MIMO's finest list is every quarter of an hour, but its `*` for minutes means every minute, which
-    /// nobody who wrote it has meant, and which makes a manifest for every cluster each time.
+    /// The default is five minutes: MIMO's finest calendar is every quarter of an hour, but its `*` for minutes means every
+    /// minute, which is usually a mistake and would create a manifest for every cluster each time.
     pub shortest_interval: Duration,
 }
 
@@ -35,29 +35,29 @@ impl Default for Limits {
     }
 }
 
-/// Why a schedule is refused.
+/// Validation error of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ScheduleError {
-    /// The code for the answer.
+    /// Code of the error response.
     pub code: ScheduleErrorCode,
-    /// The member that it is about, as `selectors[2].values`.
+    /// Invalid member, such as `selectors[2].values`.
     pub target: String,
-    /// One sentence.
+    /// Message.
     pub message: String,
 }
 
-/// The code of a refusal.
+/// Code of a [`ScheduleError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScheduleErrorCode {
-    /// The member is not as it must be.
+    /// The member is invalid.
     InvalidParameter,
     /// The member cannot be changed.
     PropertyChangeNotAllowed,
 }
 
 impl ScheduleErrorCode {
-    /// The code on the wire.
+    /// Code in the error response.
     pub fn as_str(self) -> &'static str {
         match self {
             ScheduleErrorCode::InvalidParameter => "InvalidParameter",
@@ -67,7 +67,7 @@ impl ScheduleErrorCode {
 }
 
 impl ScheduleError {
-    /// The member is not as it must be.
+    /// Error of an invalid member.
     pub fn invalid(target: impl Into<String>, message: impl Into<String>) -> ScheduleError {
         ScheduleError {
             code: ScheduleErrorCode::InvalidParameter,
@@ -77,31 +77,31 @@ impl ScheduleError {
     }
 }
 
-/// Finds a task by id or name and looks whether the parameters are such as it takes; the task's id.
+/// Finds a task by id or name, validates the parameters, and returns the id of the task.
 pub type FindTask<'a> = &'a (dyn Fn(&str, &Map<String, Value>) -> Result<Uuid, ScheduleError> + Sync);
 
-/// What a schedule is checked against.
+/// Context of a validation.
 #[derive(Clone, Copy)]
 pub struct Check<'a> {
-    /// The present.
+    /// Current time.
     pub now: Timestamp,
-    /// What it must keep.
+    /// Limits.
     pub limits: Limits,
-    /// The id of a schedule that is sent without one.
+    /// Id for a schedule that is sent without one.
     pub new_id: Uuid,
-    /// The schedule of that id that is there.
+    /// Stored schedule with the same id.
     pub stored: Option<&'a Schedule>,
-    /// The catalogue of tasks.
+    /// Lookup of tasks.
     pub task: FindTask<'a>,
 }
 
-/// The schedule that a form describes, to be stored.
+/// Validates a form and converts it to a document.
 pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, ScheduleError> {
     let id = id(form, check)?;
     let state = match form.state.as_str() {
         "Enabled" => ScheduleState::Enabled,
         "Disabled" => ScheduleState::Disabled,
-        other => return Err(word("state", other, "Enabled or Disabled")),
+        other => return Err(invalid_value("state", other, "Enabled or Disabled")),
     };
     if form.maintenance_task_id.is_empty() {
         return Err(ScheduleError::invalid("maintenanceTaskID", "maintenanceTaskID must be provided"));
@@ -111,7 +111,7 @@ pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Schedul
         return Err(ScheduleError {
             code: ScheduleErrorCode::PropertyChangeNotAllowed,
             target: "maintenanceTaskID".to_owned(),
-            message: "the task of a schedule cannot be changed; make another schedule".to_owned(),
+            message: "the task of a schedule cannot be changed; create another schedule".to_owned(),
         });
     }
     let calendars = calendars(form)?;
@@ -137,13 +137,13 @@ pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Schedul
         spread_by: match form.spread_by.as_str() {
             "" | "cluster" => SpreadBy::Cluster,
             "schedule" => SpreadBy::Schedule,
-            other => return Err(word("spreadBy", other, "cluster or schedule")),
+            other => return Err(invalid_value("spreadBy", other, "cluster or schedule")),
         },
         start_within: start_within(&form.start_within)?,
         missed_policy: match form.missed_policy.as_str() {
             "" | "skip" => MissedPolicy::Skip,
             "runOnce" => MissedPolicy::RunOnce,
-            other => return Err(word("missedPolicy", other, "skip or runOnce")),
+            other => return Err(invalid_value("missedPolicy", other, "skip or runOnce")),
         },
         priority: form.priority,
         selectors: form.selectors.clone(),
@@ -151,7 +151,7 @@ pub fn check(form: &ScheduleForm, check: &Check<'_>) -> Result<Schedule, Schedul
     })
 }
 
-/// A stored schedule as it is shown.
+/// Converts a stored schedule to its form.
 pub fn form(schedule: &Schedule, status: Option<ScheduleStatus>) -> ScheduleForm {
     let one = schedule.calendars.len() == 1;
     let state = match schedule.state {
@@ -187,7 +187,7 @@ pub fn form(schedule: &Schedule, status: Option<ScheduleStatus>) -> ScheduleForm
     }
 }
 
-fn word(target: &str, found: &str, accepted: &str) -> ScheduleError {
+fn invalid_value(target: &str, found: &str, accepted: &str) -> ScheduleError {
     let found: String = found.chars().take(60).collect();
     ScheduleError::invalid(target, format!("{target} is {found:?}; it must be {accepted}"))
 }
@@ -197,8 +197,8 @@ fn id(form: &ScheduleForm, check: &Check<'_>) -> Result<String, ScheduleError> {
     if id.is_empty() {
         return Ok(check.new_id.to_string());
     }
-    let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
-    if id.len() > ID_BYTES_MAX || !id.bytes().all(is_fine) || id.starts_with('.') {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+    if id.len() > ID_BYTES_MAX || !id.bytes().all(is_allowed) || id.starts_with('.') {
         let message = format!(
             "id must have at most {ID_BYTES_MAX} characters, which are lower-case letters, digits, -, _ and . (no . in front)"
         );
@@ -207,7 +207,7 @@ fn id(form: &ScheduleForm, check: &Check<'_>) -> Result<String, ScheduleError> {
     Ok(id.to_owned())
 }
 
-/// The expressions, in whichever of the two members they were sent.
+/// Calendar expressions, from either of the two members.
 fn texts(form: &ScheduleForm) -> Vec<String> {
     if form.calendars.is_empty() { vec![form.schedule.clone()] } else { form.calendars.clone() }
 }
@@ -225,8 +225,8 @@ fn calendars(form: &ScheduleForm) -> Result<Calendars, ScheduleError> {
     Calendars::parse(&texts, zone).map_err(|error| calendars_error(error, texts.len()))
 }
 
-/// Refuses a calendar that never fires again. One that the schedule has already may stay, as long as another still fires or
-/// the schedule is disabled: what has had its day can still be edited and switched off.
+/// Rejects a calendar that never fires again. One that the stored schedule has may stay if another still fires or the schedule
+/// is disabled, so that an old schedule can still be edited and disabled.
 fn check_fires(
     form: &ScheduleForm,
     calendars: &Calendars,
@@ -238,15 +238,14 @@ fn check_fires(
     let is_spent: Vec<bool> =
         calendars.iter().map(|it| it.next_after(check.now, zone.time_zone()).is_none()).collect();
     let may_stay = state == ScheduleState::Disabled || is_spent.contains(&false);
-    let is_known = |text: &String| {
+    let is_stored = |text: &String| {
         check.stored.is_some_and(|stored| stored.time_zone == zone.name() && stored.calendars.contains(text))
     };
     let mut spent = texts.iter().enumerate().filter(|(index, _)| is_spent[*index]);
-    let Some((index, text)) = spent.find(|(_, text)| !(may_stay && is_known(text))) else { return Ok(()) };
+    let Some((index, text)) = spent.find(|(_, text)| !(may_stay && is_stored(text))) else { return Ok(()) };
     let target = if texts.len() > 1 { format!("calendars[{index}]") } else { "schedule".to_owned() };
     let now = check.now.strftime("%Y-%m-%dT%H:%M:%SZ");
-    let message =
-        format!("{target} is {text:?}, which never fires after {now}; name a date that is still to come");
+    let message = format!("{target} is {text:?}, which never fires after {now}; use a date in the future");
     Err(ScheduleError::invalid(target, message))
 }
 
@@ -260,7 +259,7 @@ fn look_forward(count: i64) -> Result<u32, ScheduleError> {
     }
 }
 
-/// The spread, as it was given: clients of the reference read it back with a parser that knows no days.
+/// Validates the spread and returns it unchanged: clients of the reference read it with a parser without days.
 fn across(text: &str, interval: Option<Duration>) -> Result<String, ScheduleError> {
     let target = "scheduleAcross";
     if text.is_empty() {
@@ -269,7 +268,7 @@ fn across(text: &str, interval: Option<Duration>) -> Result<String, ScheduleErro
     let across: TimeSpan =
         text.parse().map_err(|error| ScheduleError::invalid(target, format!("{target}: {error}")))?;
     match interval.map(TimeSpan::new) {
-        // The clusters of a period would still be waiting when the next begins.
+        // Clusters of a period would still be waiting when the next one starts.
         Some(interval) if across > interval => {
             let message =
                 format!("{target} is {text}, longer than the calendar's shortest interval, {interval}");
@@ -279,7 +278,7 @@ fn across(text: &str, interval: Option<Duration>) -> Result<String, ScheduleErro
     }
 }
 
-/// The start window, as it was given.
+/// Validates the start window and returns it unchanged.
 fn start_within(text: &str) -> Result<Option<String>, ScheduleError> {
     let target = "startWithin";
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! What must be written so that the pending manifests of a schedule on a cluster are the wanted ones.
+//! Changes that make the pending manifests of a schedule on a cluster equal to its slots.
 
 use api::doc::ResultCode;
 use api::queue::WorkView;
@@ -8,14 +8,14 @@ use uuid::Uuid;
 
 use super::Slot;
 
-/// What is known of a manifest that a schedule has made.
+/// Status of a manifest of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManifestStatus {
-    /// It waits and was never begun.
+    /// Pending and never started.
     Fresh(Window),
-    /// Its schedule withdrew it; it comes back when it is wanted again.
+    /// Withdrawn by its schedule; restored when the schedule requires it again.
     Superseded,
-    /// It has begun or ended, or a person cancelled it: it is no longer the schedule's to make or to withdraw.
+    /// Started, completed, or cancelled by a person: the schedule neither creates nor withdraws it any more.
     Closed,
 }
 
@@ -36,41 +36,41 @@ impl ManifestStatus {
     }
 }
 
-/// What a fresh manifest was made with.
+/// Attributes of a fresh manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Not before; the epoch when a person made it the next of its cluster.
+    /// Earliest start; the epoch if a person expedited it.
     pub run_after: Timestamp,
-    /// Not begun at or after.
+    /// End of the start window.
     pub run_before: Timestamp,
-    /// The priority.
+    /// Priority.
     pub priority: i32,
-    /// By which its parameters are told from others.
+    /// Hash of the parameters.
     pub parameters: u64,
 }
 
-/// What must be written. The withdrawals go first: a slot may be in both, withdrawn as it was and brought back as it is
-/// wanted.
+/// Changes to write. Withdrawals go first: a changed slot is in both lists, withdrawn with its old attributes and restored with
+/// the new ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// To be made, or brought back.
+    /// Manifests to create or restore.
     pub create: Vec<Slot>,
-    /// To be withdrawn.
+    /// Manifests to withdraw.
     pub withdraw: Vec<Uuid>,
 }
 
 impl Changes {
-    /// Whether all is as it should be.
+    /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.create.is_empty() && self.withdraw.is_empty()
     }
 }
 
-/// Compares what is known of a schedule's manifests on a cluster with the slots that it wants there.
-pub fn decide(known: &[(Uuid, ManifestStatus)], wanted: &[Slot], now: Timestamp) -> Changes {
+/// Compares the manifests of a schedule on a cluster with its slots there.
+pub fn decide(statuses: &[(Uuid, ManifestStatus)], desired: &[Slot], now: Timestamp) -> Changes {
     let mut changes = Changes::default();
-    for slot in wanted {
-        match known.iter().find(|(id, _)| *id == slot.id).map(|(_, known)| known) {
+    for slot in desired {
+        match statuses.iter().find(|(id, _)| *id == slot.id).map(|(_, status)| status) {
             None if slot.create => changes.create.push(*slot),
             None | Some(ManifestStatus::Closed) => {}
             Some(ManifestStatus::Superseded) => changes.create.push(*slot),
@@ -81,11 +81,11 @@ pub fn decide(known: &[(Uuid, ManifestStatus)], wanted: &[Slot], now: Timestamp)
             }
         }
     }
-    for (id, known) in known {
-        // One whose time to begin has passed is left to time out, which is the truth about it.
-        if let ManifestStatus::Fresh(window) = known
+    for (id, status) in statuses {
+        // A manifest whose start window has passed times out by itself.
+        if let ManifestStatus::Fresh(window) = status
             && window.run_before > now
-            && !wanted.iter().any(|slot| slot.id == *id)
+            && !desired.iter().any(|slot| slot.id == *id)
         {
             changes.withdraw.push(*id);
         }

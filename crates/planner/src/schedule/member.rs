@@ -1,4 +1,4 @@
-//! A cluster as schedules see it.
+//! Cluster attributes that schedules use.
 
 use api::doc::{Cluster, ProvisioningState, SubscriptionState};
 use api::selector::ClusterAttributes;
@@ -7,29 +7,29 @@ use uuid::Uuid;
 
 use super::spread::position_of;
 
-/// A cluster of the fleet.
+/// Cluster of the fleet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
-    /// Its identity, which no later cluster of the same name has.
+    /// Uuid; a later cluster of the same name has another.
     pub uuid: Uuid,
-    /// Its resource id, in lower case.
+    /// Resource id in lower case.
     pub path: String,
-    /// What selectors see of it.
+    /// Attributes that selectors match.
     pub attributes: ClusterAttributes,
-    /// Whether it is there to be maintained at all.
+    /// Whether its provisioning state permits maintenance.
     pub maintained: bool,
-    /// When it was created or imported; earlier periods are none of its.
+    /// Time of creation or import; earlier periods do not apply to it.
     pub created_at: Timestamp,
-    /// Where it stands in spreads by cluster.
+    /// Position in spreads by cluster.
     pub position: u32,
-    /// Where it runs.
+    /// Location.
     pub location: String,
-    /// Its subscription, in lower case.
+    /// Subscription id in lower case.
     pub subscription: String,
 }
 
 impl Member {
-    /// From a cluster's document, the state of its subscription and the version that was last seen in it.
+    /// Builds a member from the cluster's document, the state of its subscription and its last observed version.
     pub fn new(
         uuid: Uuid,
         cluster: &Cluster,
@@ -48,7 +48,7 @@ impl Member {
         }
     }
 
-    /// The budgets that count a task's work on it.
+    /// Keys of the budgets that count a task on this cluster.
     pub fn budgets(&self, task: Uuid) -> Vec<String> {
         vec![
             "fleet".to_owned(),
@@ -59,7 +59,7 @@ impl Member {
     }
 }
 
-/// Not while it is made or removed, nor when that failed: there is nothing to be kept in order then.
+/// False during creation and deletion, and after either failed: the cluster may be incomplete.
 fn is_maintained(cluster: &Cluster) -> bool {
     match cluster.provisioning_state {
         ProvisioningState::Creating | ProvisioningState::Deleting => false,

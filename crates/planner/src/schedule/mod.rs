@@ -1,9 +1,8 @@
-//! What a schedule wants: for each period of its calendar and each cluster that it selects, one manifest.
+//! Schedules: one manifest for each period of the calendar and each selected cluster.
 //!
-//! [`check()`] makes a stored schedule of what somebody sent, or says why not. [`Rule`] is a schedule that has been read;
-//! [`Rule::horizon`] are the periods that count at an instant, [`Rule::desired_slots`] the slots of one cluster in them, and
-//! [`decide()`] what must be written so that the pending manifests are the wanted ones. [`preview()`] shows the same slots by
-//! the same function.
+//! [`check()`] validates a request and converts it to a stored schedule. [`Rule`] is the parsed form of a schedule;
+//! [`Rule::horizon`] returns the current and next periods at a time, [`Rule::desired_slots`] the slots of one cluster in them,
+//! and [`decide()`] the changes that make the pending manifests equal to the slots. [`preview()`] shows the same slots.
 
 mod check;
 mod decide;

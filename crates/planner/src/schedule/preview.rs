@@ -1,15 +1,15 @@
-//! What a schedule would make, by the function that makes it.
+//! Preview of a schedule, by the same functions that the scheduler uses.
 
 use api::admin::{PreviewCluster, PreviewForm};
 use jiff::{Timestamp, ToSpan};
 
 use super::{Member, Rule};
 
-/// A preview shows at most so many periods.
+/// Most periods in a preview.
 pub const PREVIEW_PERIODS_MAX: usize = 1000;
 
-/// The next `count` periods of a rule and, for the first `clusters` of the fleet that it selects, when their manifests of
-/// these periods may begin: all that the scheduler will make until the last of the periods, were it enabled.
+/// Returns the next `count` periods of a rule and, for the first `clusters` selected clusters, the start times of their
+/// manifests: everything that the scheduler would create until the last of the periods if the schedule is enabled.
 pub fn preview<'a>(
     rule: &Rule,
     fleet: impl IntoIterator<Item = &'a Member>,
@@ -39,11 +39,11 @@ pub fn preview<'a>(
     PreviewForm { periods, matched, of, clusters: shown, warnings }
 }
 
-/// What its author may not have meant.
+/// Warnings about probable mistakes.
 fn warnings(rule: &Rule, now: Timestamp, periods: &[Timestamp], count: usize, matched: u64) -> Vec<String> {
     let mut warnings = Vec::new();
     if !rule.enabled {
-        warnings.push("the schedule is disabled: nothing is made until it is enabled".to_owned());
+        warnings.push("the schedule is disabled: it creates no manifests until it is enabled".to_owned());
     }
     if matched == 0 {
         warnings.push("the selectors match no cluster of the fleet".to_owned());
@@ -56,13 +56,13 @@ fn warnings(rule: &Rule, now: Timestamp, periods: &[Timestamp], count: usize, ma
         });
     }
     for calendar in rule.calendars.iter().filter(|it| it.names_a_day_that_some_months_lack()) {
-        warnings.push(format!("{calendar} names a day that some months do not have; those are passed over"));
+        warnings.push(format!("{calendar} has a day that some months do not have; those months are skipped"));
     }
     if let Some(change) = moved_within_a_year(rule, now) {
         let zone = rule.calendars.zone();
         let local = change.to_zoned(zone.time_zone().clone()).strftime("%Y-%m-%d %H:%M:%S %:z");
         warnings.push(format!(
-            "the clocks of {} skip a time of the calendar; that period begins when they have moved, at {local}",
+            "the clocks of {} skip a time of the calendar; that period starts after the change, at {local}",
             zone.name()
         ));
     }
@@ -70,13 +70,13 @@ fn warnings(rule: &Rule, now: Timestamp, periods: &[Timestamp], count: usize, ma
         let (within, interval) =
             (api::duration::TimeSpan::new(rule.start_within), api::duration::TimeSpan::new(interval));
         warnings.push(format!(
-            "manifests may begin {within} late, but the next period may come after {interval}: several may wait at once"
+            "manifests may start {within} late, but the next period may follow after {interval}: several may be pending at once"
         ));
     }
     warnings
 }
 
-/// The first change of the zone's clocks within a year that a period is moved behind.
+/// First clock change of the time zone within a year that moves a period.
 fn moved_within_a_year(rule: &Rule, now: Timestamp) -> Option<Timestamp> {
     let end = now.checked_add((366 * 24).hours()).ok()?;
     let changes = rule.calendars.zone().time_zone().following(now).map(|change| change.timestamp());

@@ -1,4 +1,4 @@
-//! A schedule that has been read.
+//! Parsed form of a schedule.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -14,46 +14,46 @@ use uuid::Uuid;
 use super::check::ScheduleError;
 use super::{Member, Slot};
 
-/// How long after its time a scheduled manifest may begin, unless the schedule says otherwise; as MIMO.
+/// Default start window of a scheduled manifest, as in MIMO.
 pub(super) const START_WITHIN: TimeSpan = TimeSpan::hours(1);
 
-/// A schedule in typed form: nothing in it can fail any more.
+/// Validated schedule in typed form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// The schedule's id.
+    /// Id of the schedule.
     pub id: String,
-    /// Whether it makes manifests.
+    /// Whether it creates manifests.
     pub enabled: bool,
-    /// The task to run.
+    /// Task to run.
     pub task: Uuid,
-    /// When.
+    /// Calendars of its periods.
     pub calendars: Calendars,
-    /// How many periods are made ahead of time; at least 1.
+    /// Number of future periods with manifests; at least 1.
     pub look_forward: usize,
-    /// Over how long the clusters of one period are spread.
+    /// Time over which the clusters of one period are spread.
     pub across: Duration,
-    /// By what the place within the spread is chosen.
+    /// Basis of the position within the spread.
     pub spread_by: SpreadBy,
-    /// How long after its time a manifest may still begin.
+    /// Start window of a manifest.
     pub start_within: Duration,
-    /// What becomes of periods that nobody was there to make.
+    /// Handling of periods that no scheduler created in time.
     pub missed: MissedPolicy,
-    /// The priority of its manifests.
+    /// Priority of its manifests.
     pub priority: i32,
-    /// Which clusters.
+    /// Selectors of clusters.
     pub selectors: Selectors,
-    /// What the task is given.
+    /// Parameters of the task.
     pub parameters: Map<String, Value>,
-    /// Since when it is as it is; earlier periods were not missed, they were not wanted.
+    /// Time of the last change; earlier periods do not count as missed.
     pub since: Timestamp,
-    /// By which the parameters are told from others.
+    /// Hash of the parameters.
     pub(super) parameters_hash: u64,
-    /// Under which the ids of its manifests are made.
+    /// Namespace of the manifest ids.
     pub(super) namespace: Uuid,
 }
 
 impl Rule {
-    /// Reads a stored schedule, which is as it is since `since`.
+    /// Parses a stored schedule that was last changed at `since`.
     pub fn read(schedule: &Schedule, since: Timestamp) -> Result<Rule, ScheduleError> {
         let span = |target: &str, text: &str| {
             text.parse::<TimeSpan>().map_err(|error| ScheduleError::invalid(target, error.to_string()))
@@ -82,18 +82,18 @@ impl Rule {
         })
     }
 
-    /// Whether it is for that cluster.
+    /// Whether it selects the cluster.
     pub fn selects(&self, member: &Member) -> bool {
         member.maintained && self.selectors.matches(&member.attributes)
     }
 
-    /// The id of the manifest of a period on a cluster: the same for whoever computes it, whenever.
+    /// Deterministic id of the manifest of a period on a cluster.
     pub(super) fn manifest_id(&self, period: Timestamp, cluster: Uuid) -> Uuid {
         let name = format!("{}|{}|{cluster}", self.id, period.as_second());
         Uuid::new_v5(&self.namespace, name.as_bytes())
     }
 
-    /// The manifest of a slot, and the budgets that count its work.
+    /// Manifest of a slot, and its budgets.
     pub fn manifest(&self, slot: &Slot, member: &Member) -> (Manifest, Vec<String>) {
         let manifest = Manifest {
             id: slot.id,
@@ -112,15 +112,15 @@ impl Rule {
     }
 }
 
-/// By which parameters are told apart without keeping them; only within one process.
+/// Hash to compare parameters without storing them; valid only within one process.
 pub fn parameters_hash(parameters: &Map<String, Value>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    // Objects are ordered by key in `serde_json` as we build it, so equal parameters give equal text.
+    // The features of `serde_json` here keep objects ordered by key, so equal parameters give equal text.
     Value::Object(parameters.clone()).to_string().hash(&mut hasher);
     hasher.finish()
 }
 
-/// The refusal of calendars, with the member that they came in.
+/// Error of calendars, with the member that contains them.
 pub(super) fn calendars_error(error: CalendarsError, count: usize) -> ScheduleError {
     let target = match &error {
         CalendarsError::Zone { .. } => "timeZone".to_owned(),

@@ -1,4 +1,4 @@
-//! The periods that count at an instant, and the slots that a cluster has in them.
+//! Current and next periods of a schedule, and the slots of a cluster in them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,71 +10,69 @@ use uuid::Uuid;
 use super::spread::{offset, position_in};
 use super::{Member, Rule};
 
-/// Of periods that are open at once, the latest so many are kept in view. More can be open only where manifests may begin
-/// a thousand intervals late.
+/// Most open periods that are considered, the latest ones. More are open only if the start window is longer than a thousand
+/// intervals.
 const OPEN_MAX: usize = 1000;
 
-/// Older periods are not made up for. That they were made once is known only as long as their manifests are kept, which is
-/// longer than this.
+/// Oldest missed period that is made up for. Manifests are retained longer than this, so it is known which periods had some.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(30 * 86_400);
 
-/// What counts of a rule's calendar at an instant.
+/// Periods of a rule that matter at a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Horizon {
-    /// The instant.
+    /// The time.
     pub now: Timestamp,
-    /// The open periods and the next ones, in order.
+    /// Open periods and the next ones, in order.
     pub periods: Vec<Period>,
-    /// When it will be another: the next period's beginning.
+    /// Start of the next period, when the horizon changes.
     pub boundary: Option<Timestamp>,
 }
 
-/// One moment of a calendar.
+/// Period of a calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
-    /// When it begins.
+    /// Start.
     pub at: Timestamp,
-    /// When its successor begins, where that matters.
+    /// Start of the following period, if missed periods are made up for.
     pub until: Option<Timestamp>,
-    /// Whether its manifests are made when they are not there.
+    /// Whether missing manifests are created.
     pub creation: Creation,
 }
 
-/// Whether the manifests of a period are made when they are not there. Those that are there are kept anyway.
+/// Whether missing manifests of a period are created. Existing ones stay in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Creation {
-    /// It has not begun.
+    /// The period has not started.
     Always,
-    /// It has begun: whoever had none then gets none. As MIMO: half a fleet is no period.
+    /// The period has started: clusters without a manifest get none, as in MIMO, so that no period covers half a fleet.
     Never,
-    /// It is the latest that has begun, and missed ones are made up for: by those who were there when it began.
+    /// The latest started period, with the policy to make up for missed ones: for clusters that existed at its start.
     IfMissed,
 }
 
-/// One manifest that a rule wants on a cluster.
+/// Desired manifest of a rule on a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// The manifest's id.
+    /// Manifest id.
     pub id: Uuid,
-    /// The beginning of its period.
+    /// Start of its period.
     pub period: Timestamp,
-    /// Not before.
+    /// Earliest start.
     pub run_after: Timestamp,
-    /// Not begun at or after.
+    /// End of the start window.
     pub run_before: Timestamp,
-    /// The priority.
+    /// Priority.
     pub priority: i32,
-    /// By which its parameters are told from others.
+    /// Hash of the parameters.
     pub parameters: u64,
-    /// Whether it is made when it is not there; else it is only kept.
+    /// Whether it is created if missing; otherwise only an existing one stays.
     pub create: bool,
 }
 
 impl Rule {
-    /// The periods that count at `now`: the open ones, whose manifests may still have to begin, and the next
-    /// `look_forward` ones.
+    /// Periods that matter at `now`: the open ones, whose manifests may still start, and the next `look_forward` ones.
     ///
-    /// *All* open ones: a period is open while any of its manifests may begin, however many periods have begun since.
+    /// A period is open while any of its manifests may start, even if later periods have started.
     pub fn horizon(&self, now: Timestamp) -> Horizon {
         let mut open = self.open(now);
         let ahead: Vec<Timestamp> = self.calendars.after(now).take(self.look_forward).collect();
@@ -97,12 +95,12 @@ impl Rule {
         Horizon { now, periods, boundary }
     }
 
-    /// The periods that have begun and whose manifests may still begin.
+    /// Started periods whose manifests may still start.
     fn open(&self, now: Timestamp) -> Vec<Timestamp> {
         let reach = self.across.saturating_add(self.start_within);
-        let begun = self.calendars.after(earlier(now, reach)).take_while(|at| *at <= now);
+        let started = self.calendars.after(earlier(now, reach)).take_while(|at| *at <= now);
         let mut open = VecDeque::new();
-        for at in begun {
+        for at in started {
             if open.len() == OPEN_MAX {
                 open.pop_front();
             }
@@ -111,19 +109,19 @@ impl Rule {
         open.into()
     }
 
-    /// The latest period that has begun.
+    /// The latest started period.
     fn latest(&self, now: Timestamp) -> Option<Timestamp> {
         let mut reach = Duration::from_secs(3600);
         loop {
-            let begun = self.calendars.after(earlier(now, reach)).take_while(|at| *at <= now).last();
-            if begun.is_some() || reach == LOOK_BACK_MAX {
-                return begun;
+            let started = self.calendars.after(earlier(now, reach)).take_while(|at| *at <= now).last();
+            if started.is_some() || reach == LOOK_BACK_MAX {
+                return started;
             }
             reach = (reach * 4).min(LOOK_BACK_MAX);
         }
     }
 
-    /// The slots that a cluster has in these periods; none when the rule is not for it or is disabled.
+    /// Slots of a cluster in these periods; none if the rule does not select it or is disabled.
     pub fn desired_slots(&self, horizon: &Horizon, member: &Member) -> Vec<Slot> {
         if !self.enabled || !self.selects(member) {
             return Vec::new();
@@ -134,7 +132,7 @@ impl Rule {
         };
         let offset = offset(position, self.across);
         let oldest = earlier(horizon.now, LOOK_BACK_MAX);
-        let was_there = |at: Timestamp| at >= self.since && at >= member.created_at && at >= oldest;
+        let existed = |at: Timestamp| at >= self.since && at >= member.created_at && at >= oldest;
         let slot = |period: &Period| {
             let run_after = later(period.at, offset);
             let closes = later(run_after, self.start_within);
@@ -142,14 +140,14 @@ impl Rule {
                 id: self.manifest_id(period.at, member.uuid),
                 period: period.at,
                 run_after,
-                // What may be made up for may begin until its successor may.
+                // A manifest that may be made up for can start until its successor can.
                 run_before: period.until.map_or(closes, |until| closes.max(later(until, offset))),
                 priority: self.priority,
                 parameters: self.parameters_hash,
                 create: match period.creation {
                     Creation::Always => true,
                     Creation::Never => false,
-                    Creation::IfMissed => was_there(period.at),
+                    Creation::IfMissed => existed(period.at),
                 },
             }
         };

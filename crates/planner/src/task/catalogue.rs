@@ -1,4 +1,4 @@
-//! All tasks, found by id or name.
+//! Lookup of tasks by id or name.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::builtin;
 use super::definition::Definition;
 
-/// All tasks that there are at a moment.
+/// All tasks at a time.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
     tasks: BTreeMap<Uuid, Definition>,
@@ -16,7 +16,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The built-in tasks.
+    /// Catalogue of the built-in tasks.
     pub fn builtin() -> Catalogue {
         let mut catalogue = Catalogue { tasks: BTreeMap::new(), names: BTreeMap::new() };
         for definition in builtin::all() {
@@ -25,24 +25,24 @@ impl Catalogue {
         catalogue
     }
 
-    /// The built-in tasks and those that were stored. A stored one that this release cannot read is left out, and said so
-    /// in the log; one that has a built-in's id or name never takes its place.
+    /// Catalogue of the built-in and stored tasks. A stored task that this release cannot parse, or that has the id or name of
+    /// a built-in one, is omitted with a warning.
     pub fn with_data(tasks: Vec<Task>) -> Catalogue {
         let mut catalogue = Catalogue::builtin();
         for task in tasks {
             match Definition::from_document(&task) {
                 Ok(definition) if catalogue.find(&task.id.to_string()).is_none() => {
                     if catalogue.names.contains_key(definition.name()) {
-                        tracing::warn!(task.id = %task.id, "Task {} has the name of a built-in one and is left out", task.id);
+                        tracing::warn!(task.id = %task.id, "Omitting task {}: its name belongs to a built-in task", task.id);
                     } else {
                         catalogue.add(definition);
                     }
                 }
                 Ok(_) => {
-                    tracing::warn!(task.id = %task.id, "Task {} has the id of another and is left out", task.id);
+                    tracing::warn!(task.id = %task.id, "Omitting task {}: its id belongs to another task", task.id);
                 }
                 Err(problem) => {
-                    tracing::warn!(task.id = %task.id, "Task {} cannot be read and is left out: {problem}", task.id);
+                    tracing::warn!(task.id = %task.id, "Omitting task {}: {problem}", task.id);
                 }
             }
         }
@@ -54,7 +54,7 @@ impl Catalogue {
         self.tasks.insert(definition.id(), definition);
     }
 
-    /// The task of this id, in any spelling of it, or of this name.
+    /// Finds a task by id, in any notation, or by name.
     pub fn find(&self, id_or_name: &str) -> Option<&Definition> {
         match Uuid::try_parse(id_or_name) {
             Ok(id) => self.tasks.get(&id),
@@ -62,23 +62,23 @@ impl Catalogue {
         }
     }
 
-    /// The task of this id.
+    /// Gets a task by id.
     pub fn get(&self, id: Uuid) -> Option<&Definition> {
         self.tasks.get(&id)
     }
 
-    /// A budget's key as people write it: with the name of its task in the place of the id.
+    /// Display form of a budget key: with the name of a task instead of its id.
     pub fn budget_name(&self, key: &str) -> String {
         let task = key.strip_prefix("task/").and_then(|id| self.get(id.parse().ok()?));
         task.map_or_else(|| key.to_owned(), |task| format!("task/{}", task.name()))
     }
 
-    /// Whether this id is that of a built-in task, which nobody can change.
+    /// Whether this is the id of a built-in task, which cannot be changed.
     pub fn is_builtin(id: Uuid) -> bool {
         builtin::all().any(|it| it.id() == id)
     }
 
-    /// All of them, by name.
+    /// All tasks, ordered by name.
     pub fn list(&self) -> Vec<&Definition> {
         self.names.values().filter_map(|id| self.tasks.get(id)).collect()
     }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_found_by_its_id_in_any_spelling_and_by_its_name() {
+    fn a_task_is_found_by_its_id_in_any_notation_and_by_its_name() {
         let catalogue = Catalogue::with_data(vec![stored(7, "nap", pause())]);
         let id = Uuid::from_u128(7);
         assert_eq!(catalogue.find("nap").map(Definition::id), Some(id));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_task_never_takes_the_place_of_a_built_in_one() {
+    fn a_stored_task_never_replaces_a_built_in_one() {
         let health = Catalogue::builtin().find("cluster-health").unwrap().id();
         let tasks = vec![
             stored(health.as_u128(), "mine", pause()),

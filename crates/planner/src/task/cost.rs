@@ -1,40 +1,39 @@
-//! What it costs to hold parameters against a schema, known before it is done. Pure.
+//! Cost of validating parameters against a schema, computed before the validation.
 //!
-//! A schema that refers to itself in two ways doubles the work with every level, and no validator can be stopped. The work is
-//! therefore added up first: how often each part of the schema meets each part of the parameters. Parts that meet again were
-//! added up already, so that this is quick however much it comes to. A schema that refers to itself for the same value has no such
-//! sum, and is refused.
+//! A schema with two references to itself doubles the work with every level, and a validation cannot be interrupted. So the work
+//! is counted first: how often each part of the schema is applied to each part of the parameters. Counts are memoized, so this
+//! is fast whatever the result. A schema that refers to itself for the same value has no finite count, and is rejected.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 use steps::expression::Pattern;
 
-/// So many parts may a schema have.
+/// Most parts of a schema.
 pub(super) const PARTS_MAX: usize = 2000;
-/// So much work at most: a part of the schema that is held against a part of the parameters is one unit.
+/// Most work of a validation; one unit is a part of the schema applied to a part of the parameters.
 pub(super) const WORK_MAX: u64 = 1_000_000;
-/// How deep parts may lead to others while they are held against parameters.
+/// Deepest nesting of parts during a validation.
 pub(super) const DEPTH_MAX: usize = 400;
-/// The longest pattern, in bytes.
+/// Longest pattern, in bytes.
 pub(super) const PATTERN_MAX: usize = 4096;
-/// How large the patterns of a schema may become together, in bytes.
+/// Largest total size of the compiled patterns of a schema, in bytes.
 const PATTERNS_SIZE_MAX: usize = 8 << 20;
-/// What the size of a pattern is taken for that only the validator understands.
+/// Assumed weight of a pattern that only the validator can compile.
 const PATTERN_UNKNOWN: u64 = 1 << 10;
-/// The most of a reference that a message shows, in characters.
+/// Longest reference in a message, in characters.
 const SHOWN_MAX: usize = 100;
-/// What a part costs, for each part of the parameters, that is not in the schema: a published one that it names.
-const ELSEWHERE: u64 = 200;
+/// Cost of a reference to a published schema, for each part of the parameters.
+const EXTERNAL_REFERENCE: u64 = 200;
 
-/// Members that hold one schema for the same value.
-const ONE: [&str; 4] = ["not", "if", "then", "else"];
-/// Members that hold a list of schemas for the same value.
-const MANY: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// Members that hold schemas by name for the same value.
-const NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
-/// Members that hold one schema for each member or item.
-const EACH: [&str; 6] = [
+/// Keywords with one schema for the same value.
+const SINGLE_KEYWORDS: [&str; 4] = ["not", "if", "then", "else"];
+/// Keywords with a list of schemas for the same value.
+const LIST_KEYWORDS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// Keywords with named schemas for the same value.
+const NAMED_KEYWORDS: [&str; 2] = ["dependentSchemas", "dependencies"];
+/// Keywords with one schema for each member or item.
+const CHILD_KEYWORDS: [&str; 6] = [
     "additionalProperties",
     "unevaluatedProperties",
     "additionalItems",
@@ -42,15 +41,15 @@ const EACH: [&str; 6] = [
     "contains",
     "items",
 ];
-/// Members that refer to a schema elsewhere.
-const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+/// Keywords with a reference to another schema.
+const REFERENCE_KEYWORDS: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// What is known of a schema: its parts by their names, and its patterns by their weight.
+/// Index of a schema: its named parts, and the weights of its patterns.
 #[derive(Debug)]
 pub(super) struct Costs {
     /// Paths to the parts that other parts refer to by name.
     anchors: BTreeMap<String, Vec<String>>,
-    /// The parts that begin a document of their own; the first is the whole schema.
+    /// Parts with an id of their own; the first is the whole schema.
     documents: Vec<Document>,
     patterns: HashMap<String, u64>,
 }
@@ -58,40 +57,39 @@ pub(super) struct Costs {
 #[derive(Debug)]
 struct Document {
     path: String,
-    /// The last segments of its URIs, which resolving leaves as they are.
+    /// Last segments of its URIs, which do not change when a URI is resolved.
     names: Vec<String>,
 }
 
-/// Why a schema, or parameters, are refused: the place in the schema, and a sentence.
+/// Exceeded limit: the part of the schema and a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CostExceeded {
     /// A JSON pointer.
     pub(super) at: String,
-    pub(super) why: String,
+    pub(super) message: String,
 }
 
 impl Costs {
-    /// Looks at a schema once. Refused are one of too many parts, patterns that are too large, and parts that refer to
-    /// themselves for the same value.
+    /// Indexes a schema. Rejects too many parts, too large patterns, and parts that refer to themselves for the same value.
     pub(super) fn new(schema: &Value) -> Result<Costs, CostExceeded> {
         let whole = Document { path: String::new(), names: Vec::new() };
         let mut costs = Costs { anchors: BTreeMap::new(), documents: vec![whole], patterns: HashMap::new() };
         let (mut parts, mut size) = (0, 0);
-        costs.survey(schema, &mut String::new(), &mut parts, &mut size)?;
+        costs.index(schema, &mut String::new(), &mut parts, &mut size)?;
         match costs.cycle(schema) {
             Some(reference) => {
                 let reference: String = reference.chars().take(SHOWN_MAX).collect();
-                let why = format!(
+                let message = format!(
                     "the reference {reference:?} leads back to itself for the same value; a schema may refer to itself only for members or items"
                 );
-                Err(CostExceeded { at: String::new(), why })
+                Err(CostExceeded { at: String::new(), message })
             }
             None => Ok(costs),
         }
     }
 
-    /// A reference by which a part leads back to itself for the same value. The validator follows every such path until it
-    /// repeats itself, and there are factorially many.
+    /// Finds a reference by which a part refers to itself for the same value. The validator follows every such path until it
+    /// repeats, and there are factorially many.
     fn cycle<'a>(&self, schema: &'a Value) -> Option<&'a str> {
         let roots = self.roots(schema);
         let mut parts = Vec::new();
@@ -106,7 +104,7 @@ impl Costs {
                 embedded(part).into_iter().chain(referred).filter_map(known).collect()
             })
             .collect();
-        // Parts that lead nowhere are taken away until none is left, or only those that lead to a cycle.
+        // Removes parts without successors until none is left, or only those on the way to a cycle.
         let mut before = vec![Vec::new(); parts.len()];
         for (at, next) in next.iter().enumerate() {
             next.iter().for_each(|to| before[*to].push(at));
@@ -123,7 +121,7 @@ impl Costs {
         }
         let mut at = (0..parts.len()).find(|at| left[*at] > 0)?;
         let mut found = "";
-        // So many moves go round the cycle at least once, and only a reference leads back.
+        // This number of moves goes around the cycle at least once, and every cycle contains a reference.
         for _ in 0..=2 * parts.len() {
             let to = next[at].iter().copied().find(|to| left[*to] > 0)?;
             let leads = |reference: &&str| {
@@ -135,7 +133,7 @@ impl Costs {
         Some(found)
     }
 
-    fn survey(
+    fn index(
         &mut self,
         part: &Value,
         at: &mut String,
@@ -149,8 +147,8 @@ impl Costs {
             Value::Object(members) => {
                 *parts += 1;
                 if *parts > PARTS_MAX {
-                    let why = format!("the schema has more than {PARTS_MAX} parts");
-                    return Err(CostExceeded { at: String::new(), why });
+                    let message = format!("the schema has more than {PARTS_MAX} parts");
+                    return Err(CostExceeded { at: String::new(), message });
                 }
                 self.named(members, at);
                 self.compile(members, at, size)?;
@@ -167,7 +165,7 @@ impl Costs {
             let before = at.len();
             at.push('/');
             at.push_str(&name);
-            self.survey(value, at, parts, size)?;
+            self.index(value, at, parts, size)?;
             at.truncate(before);
         }
         Ok(())
@@ -207,18 +205,18 @@ impl Costs {
             if self.patterns.contains_key(text) {
                 continue;
             }
-            let refuse = |why: String| CostExceeded { at: format!("{at}/{member}"), why };
+            let exceeded = |message: String| CostExceeded { at: format!("{at}/{member}"), message };
             if text.len() > PATTERN_MAX {
-                let why =
+                let message =
                     format!("the pattern has {} bytes, and at most {PATTERN_MAX} are accepted", text.len());
-                return Err(refuse(why));
+                return Err(exceeded(message));
             }
-            // One that is not understood here is the validator's to refuse, or to translate.
+            // A pattern that does not compile here is left to the validator, which may translate or reject it.
             let (weight, own) = Pattern::measure(text).unwrap_or((PATTERN_UNKNOWN, 1 << 20));
             *size += own;
             if *size > PATTERNS_SIZE_MAX {
                 let limit = PATTERNS_SIZE_MAX >> 20;
-                return Err(refuse(format!(
+                return Err(exceeded(format!(
                     "the patterns of the schema together take more than {limit} MiB"
                 )));
             }
@@ -227,36 +225,36 @@ impl Costs {
         Ok(())
     }
 
-    /// How much work it is to hold a value against the schema; refused beyond the limits.
+    /// Counts the work of validating a value; an error beyond the limits.
     pub(super) fn check(&self, schema: &Value, value: &Value) -> Result<u64, CostExceeded> {
-        self.sum(schema, Met::Value(value)).ok_or_else(|| {
-            let why = format!(
+        self.sum(schema, Subject::Value(value)).ok_or_else(|| {
+            let message = format!(
                 "parts of the schema refer to each other so often that these parameters take more than {WORK_MAX} units of work"
             );
-            CostExceeded { at: String::new(), why }
+            CostExceeded { at: String::new(), message }
         })
     }
 
-    /// Refuses a schema whose parts lead to each other too often whatever it is held against.
+    /// Rejects a schema whose parts refer to each other too often for any value.
     pub(super) fn check_any(&self, schema: &Value) -> Result<(), CostExceeded> {
-        self.sum(schema, Met::Anything).map(drop).ok_or_else(|| {
-            let why = format!(
+        self.sum(schema, Subject::Anything).map(drop).ok_or_else(|| {
+            let message = format!(
                 "parts of the schema refer to each other so often that parameters take more than {WORK_MAX} units of work"
             );
-            CostExceeded { at: String::new(), why }
+            CostExceeded { at: String::new(), message }
         })
     }
 
-    fn sum(&self, schema: &Value, met: Met<'_>) -> Option<u64> {
-        Sum { costs: self, roots: self.roots(schema), done: HashMap::new(), depth: 0 }.add(schema, met)
+    fn sum(&self, schema: &Value, subject: Subject<'_>) -> Option<u64> {
+        Sum { costs: self, roots: self.roots(schema), memo: HashMap::new(), depth: 0 }.add(schema, subject)
     }
 
-    /// The parts that begin documents, in order; the first is the whole schema.
+    /// Parts of `documents`, in order; the first is the whole schema.
     fn roots<'a>(&self, schema: &'a Value) -> Vec<&'a Value> {
         self.documents.iter().map(|it| schema.pointer(&it.path).unwrap_or(schema)).collect()
     }
 
-    /// The parts that a reference may lead to. Which of several it is depends on the way to it: all are counted.
+    /// Possible targets of a reference. Which of several applies depends on the dynamic scope, so all are counted.
     fn targets<'a>(&self, roots: &[&'a Value], reference: &str) -> Vec<&'a Value> {
         let (_, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = percent_decoded(fragment);
@@ -266,7 +264,7 @@ impl Costs {
         }
         let (path, _) = reference.split_once(['#', '?']).unwrap_or((reference, ""));
         let name = last_segment(reference);
-        // One that names no document is within its own, which may be any.
+        // A reference without a document is relative to its own, which may be any.
         let any = path.is_empty()
             || matches!(name.as_str(), "." | "..")
             || !self.documents.iter().any(|it| it.names.contains(&name));
@@ -276,18 +274,18 @@ impl Costs {
     }
 }
 
-/// The last segment of a URI's path, in lower case: schemes are the same in any case.
+/// Last segment of the path of a URI, in lower case.
 fn last_segment(uri: &str) -> String {
     let (path, _) = uri.split_once(['#', '?']).unwrap_or((uri, ""));
     percent_decoded(path.rsplit('/').next().unwrap_or_default()).to_ascii_lowercase()
 }
 
-/// Whether a member is no schema, and has nothing that refers to one.
+/// Whether a member is plain data without references to schemas.
 fn is_data(name: &str, value: &Value) -> bool {
     !value.is_object() && matches!(name, "enum" | "const" | "default" | "examples")
 }
 
-/// All parts of a schema.
+/// Collects all parts of a schema.
 fn collect<'a>(part: &'a Value, parts: &mut Vec<&'a Map<String, Value>>) {
     match part {
         Value::Array(items) => items.iter().for_each(|item| collect(item, parts)),
@@ -301,17 +299,18 @@ fn collect<'a>(part: &'a Value, parts: &mut Vec<&'a Map<String, Value>>) {
     }
 }
 
-/// The parts within a part that are held against the same value.
+/// Subschemas of a part that apply to the same value.
 fn embedded(members: &Map<String, Value>) -> Vec<&Value> {
-    let one = ONE.iter().filter_map(|name| members.get(*name));
-    let many = MANY.iter().filter_map(|name| members.get(*name)?.as_array()).flatten();
-    let named = NAMED.iter().filter_map(|name| members.get(*name)?.as_object()).flat_map(Map::values);
+    let one = SINGLE_KEYWORDS.iter().filter_map(|name| members.get(*name));
+    let many = LIST_KEYWORDS.iter().filter_map(|name| members.get(*name)?.as_array()).flatten();
+    let named =
+        NAMED_KEYWORDS.iter().filter_map(|name| members.get(*name)?.as_object()).flat_map(Map::values);
     one.chain(many).chain(named).collect()
 }
 
-/// What a part refers to, for the same value.
+/// References of a part, which apply to the same value.
 fn references(members: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    REFERENCES.iter().filter_map(|name| members.get(*name)?.as_str())
+    REFERENCE_KEYWORDS.iter().filter_map(|name| members.get(*name)?.as_str())
 }
 
 fn percent_decoded(text: &str) -> String {
@@ -333,30 +332,30 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a part of a schema is held against.
+/// Subject that a part of a schema is applied to.
 #[derive(Clone, Copy)]
-enum Met<'a> {
+enum Subject<'a> {
     Value(&'a Value),
     /// The name of a member.
     Name(&'a str),
-    /// A value that has whatever the schema speaks of.
+    /// A value with every member of the schema.
     Anything,
 }
 
-impl<'a> Met<'a> {
+impl<'a> Subject<'a> {
     fn id(self) -> usize {
         match self {
-            Met::Value(value) => std::ptr::from_ref(value).addr(),
-            Met::Name(name) => name.as_ptr().addr(),
-            Met::Anything => 0,
+            Subject::Value(value) => std::ptr::from_ref(value).addr(),
+            Subject::Name(name) => name.as_ptr().addr(),
+            Subject::Anything => 0,
         }
     }
 
     fn text(self) -> Option<&'a str> {
         match self {
-            Met::Value(value) => value.as_str(),
-            Met::Name(name) => Some(name),
-            Met::Anything => Some(""),
+            Subject::Value(value) => value.as_str(),
+            Subject::Name(name) => Some(name),
+            Subject::Anything => Some(""),
         }
     }
 
@@ -368,67 +367,68 @@ impl<'a> Met<'a> {
                 _ => 1,
             }
         }
-        if let Met::Value(value) = self { count(value) } else { 1 }
+        if let Subject::Value(value) = self { count(value) } else { 1 }
     }
 }
 
-/// A sum under way. `None` is more than the limit.
+/// Counting in progress. `None` means more than the limit.
 struct Sum<'a> {
     costs: &'a Costs,
     roots: Vec<&'a Value>,
-    /// What each part cost with what it met; `None` while that is not known.
-    done: HashMap<(usize, usize), Option<u64>>,
+    /// Cost of each part with each subject; `None` while it is being counted.
+    memo: HashMap<(usize, usize), Option<u64>>,
     depth: usize,
 }
 
 impl<'a> Sum<'a> {
-    fn add(&mut self, part: &'a Value, met: Met<'a>) -> Option<u64> {
+    fn add(&mut self, part: &'a Value, subject: Subject<'a>) -> Option<u64> {
         let Value::Object(members) = part else { return Some(1) };
-        let key = (std::ptr::from_ref(part).addr(), met.id());
-        match self.done.get(&key) {
+        let key = (std::ptr::from_ref(part).addr(), subject.id());
+        match self.memo.get(&key) {
             Some(Some(known)) => return Some(*known),
-            // Of anything, it leads to itself by members or items only, and is as deep as what it is held against.
-            Some(None) if matches!(met, Met::Anything) => return Some(1),
+            // For any value, a part refers to itself only through members or items, so the depth is bounded by the value.
+            Some(None) if matches!(subject, Subject::Anything) => return Some(1),
             Some(None) => return None,
             None => {}
         }
-        if self.depth > DEPTH_MAX || self.done.len() as u64 > WORK_MAX {
+        if self.depth > DEPTH_MAX || self.memo.len() as u64 > WORK_MAX {
             return None;
         }
-        self.done.insert(key, None);
+        self.memo.insert(key, None);
         self.depth += 1;
-        let total = self.members(members, met);
+        let total = self.members(members, subject);
         self.depth -= 1;
         let total = total.filter(|total| *total <= WORK_MAX);
-        self.done.insert(key, Some(total.unwrap_or(u64::MAX)));
+        self.memo.insert(key, Some(total.unwrap_or(u64::MAX)));
         total
     }
 
-    fn members(&mut self, members: &'a Map<String, Value>, met: Met<'a>) -> Option<u64> {
+    fn members(&mut self, members: &'a Map<String, Value>, subject: Subject<'a>) -> Option<u64> {
         let mut same = 0_u64;
         for part in embedded(members) {
-            same = same.checked_add(self.add(part, met)?)?;
+            same = same.checked_add(self.add(part, subject)?)?;
         }
         for reference in references(members) {
             let targets = self.costs.targets(&self.roots, reference);
             if targets.is_empty() {
-                same = same.checked_add(met.parts().checked_mul(ELSEWHERE)?)?;
+                same = same.checked_add(subject.parts().checked_mul(EXTERNAL_REFERENCE)?)?;
             }
             for part in targets {
-                same = same.checked_add(self.add(part, met)?)?;
+                same = same.checked_add(self.add(part, subject)?)?;
             }
         }
-        let mut total = 1_u64.checked_add(own(members, met))?;
-        if let (Some(pattern), Some(text)) = (members.get("pattern").and_then(Value::as_str), met.text()) {
+        let mut total = 1_u64.checked_add(own(members, subject))?;
+        if let (Some(pattern), Some(text)) = (members.get("pattern").and_then(Value::as_str), subject.text())
+        {
             total = total.checked_add(self.pattern(pattern, text)?)?;
         }
-        let (below, count) = match met {
-            Met::Value(Value::Object(values)) => (self.object(members, values)?, values.len() as u64),
-            Met::Value(Value::Array(values)) => (self.array(members, values)?, values.len() as u64),
-            Met::Anything => (self.anything(members)?, 1),
-            Met::Value(_) | Met::Name(_) => (0, 0),
+        let (below, count) = match subject {
+            Subject::Value(Value::Object(values)) => (self.object(members, values)?, values.len() as u64),
+            Subject::Value(Value::Array(values)) => (self.array(members, values)?, values.len() as u64),
+            Subject::Anything => (self.anything(members)?, 1),
+            Subject::Value(_) | Subject::Name(_) => (0, 0),
         };
-        // What is unevaluated is found by evaluating the rest again, for each member.
+        // Finding unevaluated members evaluates the other parts again, for each member.
         let again =
             ["unevaluatedProperties", "unevaluatedItems"].iter().any(|name| members.contains_key(*name));
         let times = if again { 2 + count } else { 1 };
@@ -441,20 +441,20 @@ impl<'a> Sum<'a> {
         let patterns = members.get("patternProperties").and_then(Value::as_object);
         for (name, value) in values {
             if let Some(part) = properties.and_then(|properties| properties.get(name)) {
-                total = total.checked_add(self.add(part, Met::Value(value))?)?;
+                total = total.checked_add(self.add(part, Subject::Value(value))?)?;
             }
             for (pattern, part) in patterns.into_iter().flatten() {
                 let cost = self.pattern(pattern, name)?;
-                let inner = self.add(part, Met::Value(value))?;
+                let inner = self.add(part, Subject::Value(value))?;
                 total = total.checked_add(cost)?.checked_add(inner)?;
             }
             for each in ["additionalProperties", "unevaluatedProperties"] {
                 if let Some(part) = members.get(each) {
-                    total = total.checked_add(self.add(part, Met::Value(value))?)?;
+                    total = total.checked_add(self.add(part, Subject::Value(value))?)?;
                 }
             }
             if let Some(part) = members.get("propertyNames") {
-                total = total.checked_add(self.add(part, Met::Name(name))?)?;
+                total = total.checked_add(self.add(part, Subject::Name(name))?)?;
             }
         }
         Some(total)
@@ -463,40 +463,43 @@ impl<'a> Sum<'a> {
     fn array(&mut self, members: &'a Map<String, Value>, values: &'a [Value]) -> Option<u64> {
         let mut total = values.len() as u64;
         for (index, value) in values.iter().enumerate() {
-            for name in EACH {
+            for name in CHILD_KEYWORDS {
                 match members.get(name) {
                     Some(Value::Array(parts)) => {
                         if let Some(part) = parts.get(index) {
-                            total = total.checked_add(self.add(part, Met::Value(value))?)?;
+                            total = total.checked_add(self.add(part, Subject::Value(value))?)?;
                         }
                     }
                     Some(part) if !name.ends_with("Properties") => {
-                        total = total.checked_add(self.add(part, Met::Value(value))?)?;
+                        total = total.checked_add(self.add(part, Subject::Value(value))?)?;
                     }
                     _ => {}
                 }
             }
             let prefix = members.get("prefixItems").and_then(Value::as_array);
             if let Some(part) = prefix.and_then(|parts| parts.get(index)) {
-                total = total.checked_add(self.add(part, Met::Value(value))?)?;
+                total = total.checked_add(self.add(part, Subject::Value(value))?)?;
             }
         }
         Some(total)
     }
 
-    /// Every part that is held against a member or an item.
+    /// Counts every part that applies to a member or an item.
     fn anything(&mut self, members: &'a Map<String, Value>) -> Option<u64> {
         let mut total = 0_u64;
-        for name in
-            EACH.iter().copied().chain(["propertyNames", "prefixItems", "properties", "patternProperties"])
-        {
+        for name in CHILD_KEYWORDS.iter().copied().chain([
+            "propertyNames",
+            "prefixItems",
+            "properties",
+            "patternProperties",
+        ]) {
             let parts: Vec<&'a Value> = match (name, members.get(name)) {
                 ("properties" | "patternProperties", Some(Value::Object(parts))) => parts.values().collect(),
                 (_, Some(Value::Array(parts))) => parts.iter().collect(),
                 (_, part) => part.into_iter().collect(),
             };
             for part in parts {
-                total = total.checked_add(self.add(part, Met::Anything)?)?;
+                total = total.checked_add(self.add(part, Subject::Anything)?)?;
             }
         }
         Some(total)
@@ -508,10 +511,10 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// What a part's own words cost.
-fn own(members: &Map<String, Value>, met: Met<'_>) -> u64 {
+/// Cost of the keywords of a part itself.
+fn own(members: &Map<String, Value>, subject: Subject<'_>) -> u64 {
     let listed = members.get("enum").and_then(Value::as_array).map_or(0, Vec::len) as u64;
-    let long = met.text().map_or(0, |text| text.len() as u64 / 64);
+    let long = subject.text().map_or(0, |text| text.len() as u64 / 64);
     members.len() as u64 + listed + long
 }
 

@@ -28,7 +28,7 @@ struct Inner {
     id: Uuid,
     version: u32,
     source: TaskSource,
-    /// The task as its author wrote it. The steps are those that run, unless `steps` says otherwise.
+    /// Form as written by the author. Its steps are those that run, unless `steps` is code.
     form: TaskForm,
     steps: StepSource,
     checker: OnceLock<Checker>,
@@ -55,18 +55,18 @@ impl Definition {
         Definition { inner: Arc::new(Inner { id, version, source, form, steps, checker: OnceLock::new() }) }
     }
 
-    /// A task as it is stored. Its form was checked when it was stored.
+    /// Parses a stored task, whose form was validated before it was stored.
     pub fn from_document(task: &Task) -> Result<Definition, TaskProblem> {
-        let mut whole = task.definition.clone();
-        if let Some(members) = whole.as_object_mut() {
+        let mut form = task.definition.clone();
+        if let Some(members) = form.as_object_mut() {
             members.insert("name".to_owned(), json!(task.name));
             members.insert("title".to_owned(), json!(task.title));
         }
-        let form = super::form::from_value(whole)?;
+        let form = super::form::from_value(form)?;
         Ok(Definition::new(task.id, task.version, TaskSource::Data, form, StepSource::Forms))
     }
 
-    /// The task as it is to be stored.
+    /// Converts the task to its document.
     pub fn document(&self) -> Task {
         let mut definition = serde_json::to_value(&self.inner.form).unwrap_or_default();
         if let Some(members) = definition.as_object_mut() {
@@ -82,71 +82,71 @@ impl Definition {
         }
     }
 
-    /// The same task in another version, as it is given when it is stored.
+    /// Returns the task with another version, which the store assigns.
     #[must_use]
     pub fn at_version(&self, version: u32) -> Definition {
         let Inner { id, source, form, steps, .. } = &*self.inner;
         Definition::new(*id, version, *source, form.clone(), *steps)
     }
 
-    /// The same task under another id.
+    /// Returns the task with another id.
     #[must_use]
     pub fn with_id(&self, id: Uuid) -> Definition {
         let Inner { version, source, form, steps, .. } = &*self.inner;
         Definition::new(id, *version, *source, form.clone(), *steps)
     }
 
-    /// Its id.
+    /// Task id.
     pub fn id(&self) -> Uuid {
         self.inner.id
     }
 
-    /// Its name.
+    /// Task name.
     pub fn name(&self) -> &str {
         &self.inner.form.name
     }
 
-    /// One line for people.
+    /// Title.
     pub fn title(&self) -> &str {
         &self.inner.form.title
     }
 
-    /// Raised at each change.
+    /// Version, raised at each change.
     pub fn version(&self) -> u32 {
         self.inner.version
     }
 
-    /// Whether it is built in or data.
+    /// Whether it is built in or stored.
     pub fn source(&self) -> TaskSource {
         self.inner.source
     }
 
-    /// Whether it can disturb what runs in the cluster.
+    /// Whether it can disrupt workloads of the cluster.
     pub fn disruptive(&self) -> bool {
         self.inner.form.disruptive
     }
 
-    /// How long one attempt may take.
+    /// Time limit of one attempt.
     pub fn time_limit(&self) -> Duration {
         self.inner.form.time_limit.as_ref().map_or(PLAN_TIME, DurationText::duration)
     }
 
-    /// How long a run usually takes, as far as the task itself says.
+    /// Usual duration of a run, by the task itself.
     pub fn expected(&self) -> ExpectedDuration {
         expected(&self.inner.form)
     }
 
-    /// What must be so before it begins.
+    /// Requirements on the cluster.
     pub fn requires(&self) -> RequiresForm {
         self.inner.form.requires.clone().unwrap_or_default()
     }
 
-    /// The JSON schema of its parameters.
+    /// JSON schema of the parameters.
     pub fn schema(&self) -> Option<&Value> {
         self.inner.form.parameters.as_ref()
     }
 
-    /// The names of its steps, in order.
+    /// Names of the steps, in order.
     pub fn step_names(&self) -> Vec<String> {
         self.inner.form.steps.iter().map(step_name).collect()
     }
@@ -163,7 +163,7 @@ impl Definition {
         }
     }
 
-    /// As the Admin API shows it.
+    /// Form for the Admin API.
     pub fn form(&self) -> TaskForm {
         let form = &self.inner.form;
         TaskForm {
@@ -175,19 +175,22 @@ impl Definition {
         }
     }
 
-    /// What holds parameters against the schema; made once.
+    /// Validator of the parameters; created once.
     pub(super) fn checker(&self) -> Result<Option<&Checker>, TaskProblem> {
         let Some(schema) = self.schema() else { return Ok(None) };
-        if let Some(made) = self.inner.checker.get() {
-            return Ok(Some(made));
+        if let Some(checker) = self.inner.checker.get() {
+            return Ok(Some(checker));
         }
-        let made = Checker::new(schema)?;
-        Ok(Some(self.inner.checker.get_or_init(|| made)))
+        let checker = Checker::new(schema)?;
+        Ok(Some(self.inner.checker.get_or_init(|| checker)))
     }
 
     /// Validates parameters against the schema and adds the defaults of absent ones.
-    pub fn resolve_parameters(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, TaskProblem> {
-        checked(self, given)
+    pub fn resolve_parameters(
+        &self,
+        parameters: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, TaskProblem> {
+        checked(self, parameters)
     }
 
     /// Builds the plan of a task for one cluster from the task's step forms. Of a task whose steps are code ([`Self::coded`])
@@ -207,15 +210,15 @@ impl Definition {
         cluster: &ClusterFacts,
     ) -> Result<Plan<ClusterContext>, TaskProblem> {
         let facts = cluster.value();
-        let given = TemplateValues { parameters, cluster: &facts };
+        let values = TemplateValues { parameters, cluster: &facts };
         let forms = self.inner.form.steps.iter().enumerate();
         let steps = forms
-            .map(|(index, form)| build_step(form, &format!("steps[{index}]"), given))
+            .map(|(index, form)| build_step(form, &format!("steps[{index}]"), values))
             .collect::<Result<_, _>>()?;
         Ok(Plan { steps, time_limit: self.time_limit() })
     }
 
-    /// What a manifest keeps of the task that it began with.
+    /// Snapshot for the checkpoint of a manifest.
     pub fn snapshot(&self) -> Value {
         match self.inner.source {
             TaskSource::Builtin => json!({"builtin": self.inner.id}),
@@ -223,16 +226,17 @@ impl Definition {
         }
     }
 
-    /// The task that a manifest began with. A built-in one is that of this program: its steps are matched by name.
+    /// Restores the task of a snapshot. A built-in task is that of this program; its steps are matched by name.
     pub fn from_snapshot(snapshot: &Value) -> Result<Definition, TaskProblem> {
         if let Some(task) = snapshot.get("data") {
-            let task: Task = serde_json::from_value(task.clone())
-                .map_err(|error| TaskProblem::at("", format!("the frozen task cannot be read: {error}")))?;
+            let task: Task = serde_json::from_value(task.clone()).map_err(|error| {
+                TaskProblem::at("", format!("cannot parse the stored snapshot of the task: {error}"))
+            })?;
             return Definition::from_document(&task);
         }
         let id = snapshot.get("builtin").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
         let found = id.and_then(|id| builtin::all().find(|it| it.id() == id));
-        found.ok_or_else(|| TaskProblem::at("", "the frozen task is not one that this program knows"))
+        found.ok_or_else(|| TaskProblem::at("", "this version has no such built-in task"))
     }
 }
 

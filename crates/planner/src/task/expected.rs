@@ -1,4 +1,4 @@
-//! How long a run of a task usually takes, before any was observed: what the task declares, or else a sum over its steps.
+//! Expected duration of a task without observed runs: the declared one, or a sum over its steps.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use api::duration::{DurationText, TimeSpan};
 use serde_json::Value;
 use steps::engine::PLAN_TIME;
 
-/// Usual length of a step that only asks or changes something.
+/// Usual duration of a step that only reads or changes an object.
 const CHANGE: Duration = Duration::from_secs(5);
-/// Usual length of a step that waits for workloads.
+/// Usual duration of a step that waits for workloads.
 const WAIT: Duration = Duration::from_secs(2 * 60);
 
-/// How long a run usually takes, as far as its task says.
+/// Usual duration of a run, by its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpectedDuration {
-    /// The length.
+    /// Duration.
     pub duration: Duration,
-    /// Whether the task's author wrote it; else it was derived from the steps.
+    /// Whether the task declares it; otherwise it is derived from the steps.
     pub declared: bool,
 }
 
@@ -26,23 +26,23 @@ pub(super) fn expected(form: &TaskForm) -> ExpectedDuration {
     match &form.expected_duration {
         Some(declared) => ExpectedDuration { duration: declared.duration().min(limit), declared: true },
         None => {
-            let steps = form.steps.iter().map(|step| of_step(step, form.parameters.as_ref()));
+            let steps = form.steps.iter().map(|step| step_duration(step, form.parameters.as_ref()));
             let sum = steps.fold(Duration::ZERO, Duration::saturating_add);
             ExpectedDuration { duration: sum.min(limit), declared: false }
         }
     }
 }
 
-fn of_step(step: &StepForm, schema: Option<&Value>) -> Duration {
+fn step_duration(step: &StepForm, schema: Option<&Value>) -> Duration {
     match step.uses.as_str() {
-        "pause" => paused(step, schema).unwrap_or(CHANGE),
+        "pause" => pause_duration(step, schema).unwrap_or(CHANGE),
         "node/drain" | "kubernetes/wait" | "kubernetes/restart" | "kubernetes/job" => WAIT,
         _ => CHANGE,
     }
 }
 
-/// The length of a pause: as written, or the default of the parameter that it is taken from.
-fn paused(step: &StepForm, schema: Option<&Value>) -> Option<Duration> {
+/// Duration of a pause: a literal, or the default of the parameter that it references.
+fn pause_duration(step: &StepForm, schema: Option<&Value>) -> Option<Duration> {
     let text = step.with.get("duration")?.as_str()?;
     let parameter = || {
         let name = text.strip_prefix("${{")?.strip_suffix("}}")?.trim().strip_prefix("parameters.")?;

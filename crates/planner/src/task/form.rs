@@ -1,4 +1,4 @@
-//! A task as its author sends it: read within bounds, and checked as a whole before it is stored. Pure.
+//! Parsing and validation of the form of a task, within limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,27 +17,27 @@ use super::definition::{Definition, StepSource};
 use super::parameters::{check_schema, names_of};
 use super::requires::check_requires;
 
-/// The largest task that is read, in bytes.
+/// Largest task, in bytes.
 pub const BODY_MAX: usize = 1024 * 1024;
-/// The most steps that a task may have.
+/// Most steps of a task.
 pub const STEPS_MAX: usize = 100;
-/// How deep a task may be nested.
+/// Deepest nesting of a task.
 const DEPTH_MAX: usize = 64;
 const NAME_MAX: usize = 63;
 const TITLE_MAX: usize = 200;
 const DESCRIPTION_MAX: usize = 16 * 1024;
 const TIME_LIMIT_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How a task is written.
+/// Format of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// As JSON.
+    /// JSON.
     Json,
-    /// As YAML.
+    /// YAML.
     Yaml,
 }
 
-/// Reads a task. What is wrong is told with its place; nothing in the text can make this slow or large.
+/// Parses a task. Errors name the invalid member; the limits bound time and memory for any input.
 pub fn read(body: &[u8], format: Format) -> Result<TaskForm, TaskProblem> {
     if body.len() > BODY_MAX {
         let message = format!("the task has {} bytes, and at most {BODY_MAX} are accepted", body.len());
@@ -55,7 +55,7 @@ pub fn read(body: &[u8], format: Format) -> Result<TaskForm, TaskProblem> {
     from_value(value)
 }
 
-/// Aliases are for a few repeated lines, not for growth.
+/// Parses YAML. The budget permits a few aliases, but no exponential growth.
 fn yaml(text: &str) -> Result<Value, TaskProblem> {
     let budget = serde_saphyr::budget! {
         max_depth: DEPTH_MAX,
@@ -70,16 +70,13 @@ fn yaml(text: &str) -> Result<Value, TaskProblem> {
     let options = serde_saphyr::options! { budget: budget };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-        let said = error.to_string();
-        let said = said.lines().next().unwrap_or_default();
-        TaskProblem::at(
-            "",
-            format!("the task is not YAML that is read here{}: {said}", place.unwrap_or_default()),
-        )
+        let message = error.to_string();
+        let message = message.lines().next().unwrap_or_default();
+        TaskProblem::at("", format!("the task is not valid YAML{}: {message}", place.unwrap_or_default()))
     })
 }
 
-/// A task from data that was read already.
+/// Parses a task from a JSON value.
 pub fn from_value(value: Value) -> Result<TaskForm, TaskProblem> {
     if !value.is_object() {
         return Err(TaskProblem::at("", "a task is an object with name, title and steps"));
@@ -88,7 +85,7 @@ pub fn from_value(value: Value) -> Result<TaskForm, TaskProblem> {
         return Err(TaskProblem::at(place, format!("the task is nested more than {DEPTH_MAX} deep")));
     }
     if let Some(steps) = value.get("steps").and_then(Value::as_array) {
-        count(steps.len())?;
+        check_step_count(steps.len())?;
     }
     serde_path_to_error::deserialize(value).map_err(|error| {
         let place = error.path().to_string();
@@ -97,7 +94,7 @@ pub fn from_value(value: Value) -> Result<TaskForm, TaskProblem> {
     })
 }
 
-/// The outermost member that is nested too deep.
+/// Outermost member that is nested too deep.
 fn too_deep(value: &Value, depth: usize) -> Option<String> {
     if depth > DEPTH_MAX {
         return Some(String::new());
@@ -111,7 +108,7 @@ fn too_deep(value: &Value, depth: usize) -> Option<String> {
     }
 }
 
-fn count(steps: usize) -> Result<(), TaskProblem> {
+fn check_step_count(steps: usize) -> Result<(), TaskProblem> {
     match steps {
         0 => Err(TaskProblem::at("steps", "a task has at least one step")),
         1..=STEPS_MAX => Ok(()),
@@ -122,7 +119,7 @@ fn count(steps: usize) -> Result<(), TaskProblem> {
     }
 }
 
-/// Checks a task that is to be stored. It has version 1 until it is given another, and a new id if the form has none.
+/// Validates a task before it is stored. It gets version 1, and a new id if the form has none.
 pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
     check_name("name", &form.name)?;
     if builtin::all().any(|it| it.name() == form.name) {
@@ -144,7 +141,7 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
     if let Some(requires) = &form.requires {
         check_requires(requires)?;
     }
-    count(form.steps.len())?;
+    check_step_count(form.steps.len())?;
     check_steps(form)?;
     let steps = form.steps.iter().map(|step| api::admin::StepForm { name: step_name(step), ..step.clone() });
     let form = TaskForm { steps: steps.collect(), ..form.clone() };
@@ -152,7 +149,7 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
     Ok(Definition::new(id, 1, TaskSource::Data, form, StepSource::Forms))
 }
 
-/// No run lasts longer than its limit, so that none can be expected to.
+/// Rejects an expected duration beyond the time limit.
 fn check_expected(form: &TaskForm) -> Result<(), TaskProblem> {
     let Some(expected) = &form.expected_duration else { return Ok(()) };
     let limit = form.time_limit.clone().unwrap_or_else(|| TimeSpan::new(PLAN_TIME).into());
@@ -168,25 +165,25 @@ fn check_expected(form: &TaskForm) -> Result<(), TaskProblem> {
 fn check_steps(form: &TaskForm) -> Result<(), TaskProblem> {
     let parameters: BTreeSet<String> = names_of(form.parameters.as_ref());
     let names = TemplateNames { parameters };
-    let mut seen = BTreeMap::new();
+    let mut indexes = BTreeMap::new();
     for (index, step) in form.steps.iter().enumerate() {
         let place = format!("steps[{index}]");
         check_step(step, &place, &names)?;
         let name = step_name(step);
         check_name(&format!("{place}.name"), &name)?;
-        if let Some(first) = seen.insert(name.clone(), index) {
-            let message = format!("steps[{first}] is called {name} too; give each step a name of its own");
+        if let Some(first) = indexes.insert(name.clone(), index) {
+            let message = format!("steps[{first}] has the name {name} too; use a unique name for each step");
             return Err(TaskProblem::at(format!("{place}.name"), message));
         }
     }
     Ok(())
 }
 
-/// Kebab case: lower case letters and digits in words that are joined by single dashes.
+/// Checks for kebab case: lower-case letters and digits in words joined by single dashes.
 fn check_name(place: &str, name: &str) -> Result<(), TaskProblem> {
-    let word =
+    let is_valid_word =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    if name.is_empty() || name.len() > NAME_MAX || !name.split('-').all(word) {
+    if name.is_empty() || name.len() > NAME_MAX || !name.split('-').all(is_valid_word) {
         let message = format!(
             "{name:?} is not a name such as rotate-logs: words of a-z and 0-9, joined by dashes, at most {NAME_MAX} characters"
         );
@@ -206,7 +203,7 @@ fn check_text(place: &str, text: &str, length_max: usize) -> Result<(), TaskProb
         ));
     }
     if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
-        return Err(TaskProblem::at(place, "it holds control characters"));
+        return Err(TaskProblem::at(place, "it contains control characters"));
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The catalogue of tasks: what can be done to a cluster, by id or name.
+//! The catalogue of tasks.
 //!
-//! Built-in tasks are part of this program; tasks as data are written by teams and kept in the store. Both are a
-//! [`Definition`]: they are listed, checked, given parameters and made into plans in the same way. A definition that a
-//! manifest began with can be frozen into its checkpoint, so that a change of the task does not change running work.
+//! Built-in tasks are part of this program; teams write tasks as data, which the store holds. Both are a [`Definition`]: listing,
+//! validation, parameters and plans work in the same way. A manifest stores a snapshot of its definition in its checkpoint, so
+//! that a change of the task does not change running work.
 
 pub mod builtin;
 mod catalogue;
@@ -21,5 +21,5 @@ pub use form::{BODY_MAX, Format, STEPS_MAX, check, from_value, read};
 pub use parameters::check_parameters;
 pub use requires::requires_met;
 
-/// What is wrong with a task or its parameters: the place, and one sentence.
+/// Error of a task or its parameters: the invalid member and a message.
 pub type TaskProblem = steps::Problem;

@@ -1,4 +1,4 @@
-//! Parameters of tasks: the schema that a task gives, and what a manifest gives. Pure.
+//! Parameters of tasks: validation of the schema of a task, and of the parameters of a manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,26 +13,26 @@ use super::TaskProblem;
 use super::cost::{CostExceeded, Costs};
 use super::definition::Definition;
 
-/// The most parameters that a task may have.
+/// Most parameters of a task.
 const PARAMETERS_MAX: usize = 100;
-/// The most that a manifest may give, as JSON in bytes: manifests are read often.
+/// Largest parameters of a manifest, as JSON in bytes: manifests are read often.
 const PARAMETERS_SIZE_MAX: usize = 256 * 1024;
-/// At most so much of what a validator says is told.
+/// Longest message of the validator that is shown, in characters.
 const MESSAGE_MAX: usize = 300;
-/// Up to so much work it is said what is wrong with parameters; beyond it, only that something is.
-const TELL_MAX: u64 = 50_000;
-/// Enough for what the limits let through.
+/// Work up to which the validator reports the error; beyond it, only whether there is one.
+const DETAIL_WORK_MAX: u64 = 50_000;
+/// Stack size for the deepest schema within the limits.
 const STACK_BYTES: usize = 64 << 20;
 
-/// The names of a task's parameters.
+/// Names of the parameters of a task.
 pub(super) fn names_of(schema: Option<&Value>) -> BTreeSet<String> {
     let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
 }
 
-/// What was given, with the defaults of what was not.
-pub(super) fn with_defaults(schema: Option<&Value>, given: &Map<String, Value>) -> Map<String, Value> {
-    let mut whole = given.clone();
+/// Adds the defaults of absent parameters.
+pub(super) fn with_defaults(schema: Option<&Value>, parameters: &Map<String, Value>) -> Map<String, Value> {
+    let mut whole = parameters.clone();
     let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
     for (name, property) in properties.into_iter().flatten() {
         if let Some(default) = property.get("default")
@@ -44,13 +44,13 @@ pub(super) fn with_defaults(schema: Option<&Value>, given: &Map<String, Value>) 
     whole
 }
 
-/// Refuses a schema that is not one of an object, or cannot be used.
+/// Rejects a schema that is invalid, or not of an object.
 pub(super) fn check_schema(schema: &Value) -> Result<(), TaskProblem> {
-    let refuse = |message: &str| Err(TaskProblem::at("parameters", message));
-    let Some(members) = schema.as_object() else { return refuse("a JSON schema of an object is expected") };
+    let invalid = |message: &str| Err(TaskProblem::at("parameters", message));
+    let Some(members) = schema.as_object() else { return invalid("a JSON schema of an object is expected") };
     match members.get("type").and_then(Value::as_str) {
-        None if members.contains_key("type") => return refuse("the schema's type must be object"),
-        Some(other) if other != "object" => return refuse("the schema's type must be object"),
+        None if members.contains_key("type") => return invalid("the schema's type must be object"),
+        Some(other) if other != "object" => return invalid("the schema's type must be object"),
         _ => {}
     }
     if members.get("properties").is_some_and(|properties| !properties.is_object()) {
@@ -58,90 +58,96 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), TaskProblem> {
     }
     let names = names_of(Some(schema));
     if names.len() > PARAMETERS_MAX {
-        return refuse(&format!(
+        return invalid(&format!(
             "there are {} parameters, and at most {PARAMETERS_MAX} are accepted",
             names.len()
         ));
     }
-    let word = |name: &String| {
+    let is_valid_name = |name: &String| {
         name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') && !name.is_empty()
     };
-    if let Some(name) = names.iter().find(|name| !word(name)) {
-        let message = "a parameter's name is made of letters, digits, - and _";
+    if let Some(name) = names.iter().find(|name| !is_valid_name(name)) {
+        let message = "the name of a parameter consists of letters, digits, - and _";
         return Err(TaskProblem::at(format!("parameters.properties.{name}"), message));
     }
     if let Err(error) = jsonschema::meta::validate(schema) {
         let place = dotted("parameters", &error.instance_path().to_string());
-        return Err(TaskProblem::at(place, format!("it is not a JSON schema: {}", told(&error))));
+        return Err(TaskProblem::at(place, format!("it is not a JSON schema: {}", shortened(&error))));
     }
     let checker = Checker::new(schema)?;
-    checker.costs.check_any(schema).map_err(too_much)?;
+    checker.costs.check_any(schema).map_err(too_costly)?;
     // A default that its own schema refuses would make every manifest fail.
     let defaults = Value::Object(with_defaults(Some(schema), &Map::new()));
-    checker.costs.check(schema, &defaults).map_err(too_much)?;
+    checker.costs.check(schema, &defaults).map_err(too_costly)?;
     on_a_large_stack(|| {
         let mut errors = checker.validator.iter_errors(&defaults);
         match errors.find(|error| error.instance_path().to_string() != "") {
             Some(error) => {
                 let place = place(&error).replacen("parameters", "parameters.properties", 1);
-                Err(TaskProblem::at(place, format!("the default does not fit: {}", told(&error))))
+                Err(TaskProblem::at(
+                    place,
+                    format!("the default does not match the schema: {}", shortened(&error)),
+                ))
             }
             None => Ok(()),
         }
     })
 }
 
-/// What holds parameters against a schema, within bounds.
+/// Validator of parameters with limits.
 pub(super) struct Checker {
     validator: Validator,
     costs: Costs,
 }
 
 impl Checker {
-    /// Patterns are those of linear time; nothing outside the schema is fetched.
+    /// Creates a validator with linear-time patterns that fetches nothing outside the schema.
     pub(super) fn new(schema: &Value) -> Result<Checker, TaskProblem> {
-        let costs = Costs::new(schema).map_err(too_much)?;
+        let costs = Costs::new(schema).map_err(too_costly)?;
         let options = jsonschema::options().with_pattern_options(PatternOptions::regex().size_limit(1 << 20));
         let built = on_a_large_stack(|| {
             options.build(schema).map_err(|error| {
-                TaskProblem::at("parameters", format!("it is not a JSON schema: {}", told(&error)))
+                TaskProblem::at("parameters", format!("it is not a JSON schema: {}", shortened(&error)))
             })
         });
         Ok(Checker { validator: built?, costs })
     }
 
-    /// Refuses parameters that are not of the schema, or that it would take too long to hold against it.
+    /// Rejects parameters that do not match the schema, or whose validation would take too long.
     fn check(&self, schema: &Value, whole: &Value) -> Result<(), TaskProblem> {
-        let work = self.costs.check(schema, whole).map_err(too_much)?;
+        let work = self.costs.check(schema, whole).map_err(too_costly)?;
         on_a_large_stack(|| {
-            if work > TELL_MAX {
-                // To find out what is wrong takes far more room than to find out that something is.
+            if work > DETAIL_WORK_MAX {
+                // Finding the error takes far more memory than finding that there is one.
                 return match self.validator.is_valid(whole) {
                     true => Ok(()),
-                    false => Err(TaskProblem::at("parameters", "they do not fit the schema of the task")),
+                    false => Err(TaskProblem::at(
+                        "parameters",
+                        "the parameters do not match the schema of the task",
+                    )),
                 };
             }
-            self.validator.validate(whole).map_err(|error| TaskProblem::at(place(&error), told(&error)))
+            self.validator.validate(whole).map_err(|error| TaskProblem::at(place(&error), shortened(&error)))
         })
     }
 }
 
-fn too_much(CostExceeded { at, why }: CostExceeded) -> TaskProblem {
-    TaskProblem::at(dotted("parameters", &at), why)
+fn too_costly(CostExceeded { at, message }: CostExceeded) -> TaskProblem {
+    TaskProblem::at(dotted("parameters", &at), message)
 }
 
-/// A schema may lead from part to part many times before it comes to an end, and its validator does so on the stack.
+/// Runs on a thread with a large stack, since the validator recurses through the references of a schema.
 fn on_a_large_stack<T: Send>(work: impl FnOnce() -> Result<T, TaskProblem> + Send) -> Result<T, TaskProblem> {
-    let ended_early = || TaskProblem::at("parameters", "the schema could not be looked at");
+    let failed = || TaskProblem::at("parameters", "the schema could not be checked");
     std::thread::scope(|scope| {
         let worker = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        worker.map_err(|_| ended_early())?.join().map_err(|_| ended_early())?
+        worker.map_err(|_| failed())?.join().map_err(|_| failed())?
     })
 }
 
 /// Rejects parameters that a task does not take.
-pub fn check_parameters(task: &Definition, given: &Map<String, Value>) -> Result<(), TaskProblem> {
-    let resolved = checked(task, given)?;
+pub fn check_parameters(task: &Definition, parameters: &Map<String, Value>) -> Result<(), TaskProblem> {
+    let resolved = checked(task, parameters)?;
     if let Some(coded) = task.coded() {
         return coded.check_parameters(&resolved).map_err(about_parameters);
     }
@@ -161,12 +167,12 @@ fn about_parameters(problem: TaskProblem) -> TaskProblem {
     }
 }
 
-/// What was given, with defaults, if it is of the task's schema.
+/// Validates parameters and adds the defaults.
 pub(super) fn checked(
     task: &Definition,
-    given: &Map<String, Value>,
+    parameters: &Map<String, Value>,
 ) -> Result<Map<String, Value>, TaskProblem> {
-    let size = serde_json::to_string(given).map_or(usize::MAX, |text| text.len());
+    let size = serde_json::to_string(parameters).map_or(usize::MAX, |text| text.len());
     if size > PARAMETERS_SIZE_MAX {
         let message =
             format!("the parameters have {size} bytes, and at most {PARAMETERS_SIZE_MAX} are accepted");
@@ -177,7 +183,7 @@ pub(super) fn checked(
         schema.get("additionalProperties").is_some_and(|it| *it != Value::Bool(false))
             || schema.get("patternProperties").is_some()
     });
-    if let Some(unknown) = given.keys().find(|name| !open && !names.contains(*name)) {
+    if let Some(unknown) = parameters.keys().find(|name| !open && !names.contains(*name)) {
         let known = if names.is_empty() {
             format!("task {} takes none", task.name())
         } else {
@@ -185,10 +191,10 @@ pub(super) fn checked(
         };
         return Err(TaskProblem::at(
             format!("parameters.{unknown}"),
-            format!("parameter {unknown} is not known; {known}"),
+            format!("unknown parameter {unknown}; {known}"),
         ));
     }
-    let whole = Value::Object(with_defaults(task.schema(), given));
+    let whole = Value::Object(with_defaults(task.schema(), parameters));
     if let (Some(schema), Some(checker)) = (task.schema(), task.checker()?) {
         checker.check(schema, &whole)?;
     }
@@ -198,7 +204,7 @@ pub(super) fn checked(
     }
 }
 
-/// A cluster that no plan reaches.
+/// Placeholder cluster for building steps that use no facts of a cluster.
 fn sample() -> ClusterFacts {
     ClusterFacts {
         uuid: Uuid::nil(),
@@ -227,7 +233,7 @@ fn place(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// A JSON pointer below `root`, as places are written: `parameters.hosts[2].name`.
+/// Converts a JSON pointer to a path below `root`, such as `parameters.hosts[2].name`.
 fn dotted(root: &str, pointer: &str) -> String {
     let mut place = root.to_owned();
     for part in pointer.split('/').skip(1) {
@@ -240,7 +246,7 @@ fn dotted(root: &str, pointer: &str) -> String {
     place
 }
 
-fn told(error: &ValidationError<'_>) -> String {
+fn shortened(error: &ValidationError<'_>) -> String {
     let text = error.to_string().replace('\n', " ");
     match text.char_indices().nth(MESSAGE_MAX) {
         Some((end, _)) => format!("{}...", &text[..end]),

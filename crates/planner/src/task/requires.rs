@@ -1,4 +1,4 @@
-//! What must be so on a cluster before a task begins. Pure.
+//! Requirements of a task on its cluster.
 
 use std::cmp::Ordering;
 
@@ -8,11 +8,11 @@ use steps::ClusterFacts;
 
 use super::TaskProblem;
 
-/// Refuses requirements that no cluster could meet, or that nobody can understand.
+/// Rejects invalid requirements, and those that no cluster can meet.
 pub(super) fn check_requires(requires: &RequiresForm) -> Result<(), TaskProblem> {
     for (index, state) in requires.provisioning_states.iter().enumerate() {
-        let known: Result<ProvisioningState, _> = serde_json::from_value(serde_json::json!(state));
-        if known.is_err() {
+        let parsed: Result<ProvisioningState, _> = serde_json::from_value(serde_json::json!(state));
+        if parsed.is_err() {
             let message = format!(
                 "{state:?} is not a provisioning state; there are Creating, Updating, AdminUpdating, Deleting, Succeeded and Failed"
             );
@@ -31,17 +31,17 @@ pub(super) fn check_requires(requires: &RequiresForm) -> Result<(), TaskProblem>
     }
     let bound = |bound: &Option<String>| bound.as_deref().and_then(Version::read);
     match (bound(&requires.minimum_version), bound(&requires.maximum_version)) {
-        (Some(minimum), Some(maximum)) if maximum.against(&minimum) == Ordering::Less => {
+        (Some(minimum), Some(maximum)) if maximum.compare_to(&minimum) == Ordering::Less => {
             Err(TaskProblem::at(
                 "requires.maximumVersion",
-                "it is below minimumVersion, and no cluster could be both",
+                "it is below minimumVersion, so no cluster can meet both",
             ))
         }
         _ => Ok(()),
     }
 }
 
-/// Whether a cluster is as a task requires it; else why not, in a sentence.
+/// Checks the requirements of a task on a cluster; the error is the unmet one.
 pub fn requires_met(requires: &RequiresForm, cluster: &ClusterFacts) -> Result<(), String> {
     let state = serde_json::to_value(cluster.provisioning_state).unwrap_or_default();
     let state = state.as_str().unwrap_or_default();
@@ -60,17 +60,17 @@ pub fn requires_met(requires: &RequiresForm, cluster: &ClusterFacts) -> Result<(
     };
     let bound = |bound: &Option<String>| Some((bound.clone()?, Version::read(bound.as_deref()?)?));
     match (bound(&requires.minimum_version), bound(&requires.maximum_version)) {
-        (Some((minimum, bound)), _) if version.against(&bound) == Ordering::Less => {
+        (Some((minimum, bound)), _) if version.compare_to(&bound) == Ordering::Less => {
             Err(format!("the cluster has version {text}, and the task requires at least {minimum}"))
         }
-        (_, Some((maximum, bound))) if version.against(&bound) == Ordering::Greater => {
+        (_, Some((maximum, bound))) if version.compare_to(&bound) == Ordering::Greater => {
             Err(format!("the cluster has version {text}, and the task requires at most {maximum}"))
         }
         _ => Ok(()),
     }
 }
 
-/// A version by its numbers; what follows `-` or `+` does not count.
+/// Version as a list of numbers, without a suffix after `-` or `+`.
 struct Version(Vec<u64>);
 
 impl Version {
@@ -81,11 +81,11 @@ impl Version {
         numbers.filter(|numbers| (1..=4).contains(&numbers.len())).map(Version)
     }
 
-    /// Compares as far as the bound goes: 1.31.4 is neither below nor above 1.31.
-    fn against(&self, bound: &Version) -> Ordering {
+    /// Compares only as many numbers as the bound has: 1.31.4 is neither below nor above 1.31.
+    fn compare_to(&self, bound: &Version) -> Ordering {
         let numbers = |version: &Version, at: usize| version.0.get(at).copied().unwrap_or(0);
-        let compared = (0..bound.0.len()).map(|at| numbers(self, at).cmp(&numbers(bound, at)));
-        compared.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+        let orders = (0..bound.0.len()).map(|at| numbers(self, at).cmp(&numbers(bound, at)));
+        orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 }
 
@@ -108,18 +108,18 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_held_against_every_requirement() {
+    fn every_requirement_is_checked() {
         let check = |states: &[&str],
                      minimum: Option<&str>,
                      maximum: Option<&str>,
-                     given: &ClusterFacts,
+                     cluster: &ClusterFacts,
                      expect: Option<&str>| {
             let requires = RequiresForm {
                 provisioning_states: states.iter().map(ToString::to_string).collect(),
                 minimum_version: minimum.map(str::to_owned),
                 maximum_version: maximum.map(str::to_owned),
             };
-            assert_eq!(requires_met(&requires, given).err().as_deref(), expect);
+            assert_eq!(requires_met(&requires, cluster).err().as_deref(), expect);
         };
         let it = cluster(Some("v1.37.1"), ProvisioningState::Succeeded);
         check(&[], None, None, &it, None);
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn requirements_that_nobody_can_meet_are_refused() {
-        let refused = |requires: RequiresForm| check_requires(&requires).unwrap_err().to_string();
+    fn requirements_that_no_cluster_can_meet_are_rejected() {
+        let error = |requires: RequiresForm| check_requires(&requires).unwrap_err().to_string();
         let states = RequiresForm { provisioning_states: vec!["Done".into()], ..RequiresForm::default() };
-        assert!(refused(states).starts_with("requires.provisioningStates[0]: \"Done\" is not"));
+        assert!(error(states).starts_with("requires.provisioningStates[0]: \"Done\" is not"));
         let version = RequiresForm { minimum_version: Some("new".into()), ..RequiresForm::default() };
-        assert!(refused(version).starts_with("requires.minimumVersion: \"new\" is not a version"));
+        assert!(error(version).starts_with("requires.minimumVersion: \"new\" is not a version"));
         let (minimum_version, maximum_version) = (Some("1.31".into()), Some("1.30.9".into()));
         let never = RequiresForm { minimum_version, maximum_version, ..RequiresForm::default() };
-        assert!(refused(never).starts_with("requires.maximumVersion: it is below"));
+        assert!(error(never).starts_with("requires.maximumVersion: it is below"));
     }
 }

@@ -1,4 +1,4 @@
-//! From what was read to what is answered.
+//! Reasons why a manifest has not started or waits.
 
 use api::admin::{Blocker, BlockerCode, Owner, Verdict, WhyForm};
 use api::doc::Manifest;
@@ -9,55 +9,55 @@ use jiff::Timestamp;
 use steps::engine::{Journal, WaitingCode};
 use uuid::Uuid;
 
-/// All that decides whether a manifest can begin.
+/// Facts that determine whether a manifest can start.
 #[derive(Debug, Clone)]
 pub struct ManifestFacts {
-    /// What was asked.
+    /// The manifest.
     pub manifest: Manifest,
-    /// How it fares.
+    /// Work of the manifest.
     pub work: WorkView,
-    /// What runs on its cluster, if that is something else.
+    /// Other work that runs on its cluster.
     pub running: Option<OtherWork>,
-    /// What is pending on its cluster and goes before it, in order.
+    /// Pending work of its cluster ahead of it, in order.
     pub ahead: Vec<OtherWork>,
-    /// Whether more goes before it than was looked at.
+    /// Whether more work is ahead of it than was read.
     pub more_ahead: bool,
-    /// Every configured limit.
+    /// All budgets with a limit.
     pub budgets: Vec<Budget>,
-    /// The budget of its task, as people write it.
+    /// Budget key of its task, with the name of the task.
     pub task_budget: String,
-    /// How its cluster was when it was last looked at.
+    /// Last health sample of its cluster.
     pub health: Option<HealthSample>,
-    /// What the task requires of the cluster and is not so, in a sentence.
+    /// Unmet requirement of the task.
     pub unmet: Option<String>,
-    /// How many actuators there are.
+    /// Number of running actuators.
     pub actuators: usize,
 }
 
-/// OtherWork work on the same cluster.
+/// Other work on the same cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtherWork {
-    /// Its id.
+    /// Work id.
     pub id: Uuid,
-    /// Whose work it is.
+    /// Kind of work.
     pub kind: WorkKind,
-    /// When it can run.
+    /// Due time.
     pub due_at: Timestamp,
-    /// Since when it runs.
+    /// Start time.
     pub started: Option<Timestamp>,
-    /// Whether it waits for a budget that holds up nothing else of its cluster.
+    /// Whether it waits for a budget that blocks only this work, not its lane.
     pub is_aside: bool,
 }
 
 impl OtherWork {
-    /// What matters of other work.
+    /// Extracts the facts of other work.
     pub fn new(work: &WorkView, budgets: &[Budget]) -> OtherWork {
         let is_aside = is_aside(work, budgets);
         OtherWork { id: work.id, kind: work.kind, due_at: work.due_at, started: work.started, is_aside }
     }
 }
 
-/// Whether only budgets of its own hold work up. The queue sets fresh work aside then, and its cluster's other work goes on.
+/// Whether only budgets of its own block the work. The queue then sets fresh work aside, and other work of the cluster continues.
 fn is_aside(work: &WorkView, budgets: &[Budget]) -> bool {
     let fresh = work.state == WorkState::Pending && work.kind == WorkKind::Manifest;
     let fresh = fresh && !work.ending && !Journal::read(work.checkpoint.as_ref()).has_begun();
@@ -66,9 +66,9 @@ fn is_aside(work: &WorkView, budgets: &[Budget]) -> bool {
     fresh && full.peek().is_some() && !full.any(|holds_lane| holds_lane)
 }
 
-/// Every blocker, not the first.
-pub fn decide(seen: &ManifestFacts, now: Timestamp) -> WhyForm {
-    let verdict = match seen.work.state {
+/// Explains a manifest with every blocker, not only the first.
+pub fn decide(facts: &ManifestFacts, now: Timestamp) -> WhyForm {
+    let verdict = match facts.work.state {
         WorkState::Pending => None,
         WorkState::InProgress => Some(Verdict::Running),
         WorkState::Completed
@@ -77,10 +77,10 @@ pub fn decide(seen: &ManifestFacts, now: Timestamp) -> WhyForm {
         | WorkState::TimedOut
         | WorkState::Cancelled => Some(Verdict::Finished),
     };
-    let journal = Journal::read(seen.work.checkpoint.as_ref());
+    let journal = Journal::read(facts.work.checkpoint.as_ref());
     let blockers = match verdict {
-        None => blockers(seen, now),
-        Some(Verdict::Running) => obstacles(seen, &journal, now),
+        None => blockers(facts, now),
+        Some(Verdict::Running) => running_blockers(facts, &journal, now),
         Some(_) => Vec::new(),
     };
     let earliest_start = match blockers.iter().map(|it| it.until).collect::<Option<Vec<_>>>() {
@@ -89,8 +89,8 @@ pub fn decide(seen: &ManifestFacts, now: Timestamp) -> WhyForm {
     };
     let verdict = verdict.unwrap_or(if blockers.is_empty() { Verdict::Ready } else { Verdict::Blocked });
     WhyForm {
-        manifest: seen.manifest.id,
-        state: seen.work.state,
+        manifest: facts.manifest.id,
+        state: facts.work.state,
         verdict,
         earliest_start,
         undoing: verdict != Verdict::Finished && journal.is_undoing(),
@@ -99,8 +99,8 @@ pub fn decide(seen: &ManifestFacts, now: Timestamp) -> WhyForm {
     }
 }
 
-/// What running work waits for, as it last reported; and the operation that it will let go first.
-fn obstacles(seen: &ManifestFacts, journal: &Journal, now: Timestamp) -> Vec<Blocker> {
+/// What running work waits for, as last reported, and an operation that will preempt it.
+fn running_blockers(facts: &ManifestFacts, journal: &Journal, now: Timestamp) -> Vec<Blocker> {
     let reported = journal.step.iter().flat_map(|step| &step.waiting_for).map(|it| Blocker {
         code: BlockerCode::StepWaiting,
         message: format!("{} {}", it.what, it.message),
@@ -109,30 +109,30 @@ fn obstacles(seen: &ManifestFacts, journal: &Journal, now: Timestamp) -> Vec<Blo
         until: None,
     });
     let mut all: Vec<Blocker> = reported.collect();
-    all.extend(operation(seen, now).map(|blocker| Blocker {
+    all.extend(operation(facts, now).map(|blocker| Blocker {
         message: format!("{}, at the next safe point", blocker.message),
         ..blocker
     }));
     all
 }
 
-fn blockers(seen: &ManifestFacts, now: Timestamp) -> Vec<Blocker> {
+fn blockers(facts: &ManifestFacts, now: Timestamp) -> Vec<Blocker> {
     let mut all = Vec::new();
-    all.extend(time(seen, now));
-    all.extend(busy(seen, now));
-    all.extend(operation(seen, now));
-    all.extend(budgets(seen));
-    all.extend(unreachable(seen));
-    // What a task requires is asked before its first step, and not again.
-    let begun = Journal::read(seen.work.checkpoint.as_ref()).has_begun();
-    all.extend(seen.unmet.as_ref().filter(|_| !begun).map(|unmet| Blocker {
+    all.extend(due_time(facts, now));
+    all.extend(busy(facts, now));
+    all.extend(operation(facts, now));
+    all.extend(budgets(facts));
+    all.extend(unreachable(facts));
+    // Requirements are checked only before the first step.
+    let started = Journal::read(facts.work.checkpoint.as_ref()).has_begun();
+    all.extend(facts.unmet.as_ref().filter(|_| !started).map(|unmet| Blocker {
         code: BlockerCode::Precondition,
         message: unmet.clone(),
         owner: Owner::Customer,
         since: None,
         until: None,
     }));
-    if seen.actuators == 0 {
+    if facts.actuators == 0 {
         all.push(Blocker {
             code: BlockerCode::NoActuator,
             message: "no actuator is running; start one with `shipshape actuator` or `shipshape up`"
@@ -145,75 +145,75 @@ fn blockers(seen: &ManifestFacts, now: Timestamp) -> Vec<Blocker> {
     all
 }
 
-/// Its time has not come, or it rests after a failed attempt.
-fn time(seen: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
-    if seen.work.due_at <= now {
+/// The manifest is not due, or backs off after a failed attempt.
+fn due_time(facts: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
+    if facts.work.due_at <= now {
         return None;
     }
-    let journal = Journal::read(seen.work.checkpoint.as_ref());
+    let journal = Journal::read(facts.work.checkpoint.as_ref());
     match journal.waiting() {
-        // It is parked; what it is parked for is a blocker of its own, for as long as that is so.
-        Some(waiting) if waiting.code == WaitingCode::Unreachable && unreachable(seen).is_some() => None,
-        Some(waiting) if waiting.code == WaitingCode::Precondition && seen.unmet.is_some() => None,
+        // The cause of the wait is a blocker of its own while it lasts.
+        Some(waiting) if waiting.code == WaitingCode::Unreachable && unreachable(facts).is_some() => None,
+        Some(waiting) if waiting.code == WaitingCode::Precondition && facts.unmet.is_some() => None,
         Some(waiting) if waiting.code != WaitingCode::BackingOff => Some(Blocker {
             code: BlockerCode::BackingOff,
-            message: format!("it is taken up again at {}: {}", second(seen.work.due_at), waiting.message),
+            message: format!("it is taken up again at {}: {}", second(facts.work.due_at), waiting.message),
             owner: Owner::System,
             since: Some(waiting.since),
-            until: Some(seen.work.due_at),
+            until: Some(facts.work.due_at),
         }),
         Some(waiting) => Some(Blocker {
             code: BlockerCode::BackingOff,
             message: format!(
                 "attempt {} failed ({}); the next begins at {}",
-                seen.work.attempt,
+                facts.work.attempt,
                 waiting.message,
-                second(seen.work.due_at)
+                second(facts.work.due_at)
             ),
             owner: Owner::System,
             since: Some(waiting.since),
-            until: Some(seen.work.due_at),
+            until: Some(facts.work.due_at),
         }),
         None => Some(Blocker {
             code: BlockerCode::NotDue,
-            message: format!("it may begin at {} at the earliest", second(seen.work.due_at)),
-            owner: match seen.manifest.created_by_schedule {
+            message: format!("it may begin at {} at the earliest", second(facts.work.due_at)),
+            owner: match facts.manifest.created_by_schedule {
                 Some(_) => Owner::Schedule,
                 None => Owner::Operator,
             },
             since: None,
-            until: Some(seen.work.due_at),
+            until: Some(facts.work.due_at),
         }),
     }
 }
 
-/// OtherWork work runs on the cluster, or is due and goes first.
-fn busy(seen: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
-    let (word, since) = match seen.running {
+/// Other work runs on the cluster, or is due and goes first.
+fn busy(facts: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
+    let (text, since) = match facts.running {
         Some(running) => (format!("{} {} runs on the cluster", running.kind, running.id), running.started),
         None => {
-            let first = ahead(seen).find(|it| it.due_at <= now)?;
+            let first = ahead(facts).find(|it| it.due_at <= now)?;
             (format!("{} {} goes before it on the cluster", first.kind, first.id), None)
         }
     };
-    let others = ahead(seen).count();
-    let others = others - usize::from(seen.running.is_none() && others > 0);
+    let others = ahead(facts).count();
+    let others = others - usize::from(facts.running.is_none() && others > 0);
     let message = match others {
-        0 => word,
-        _ if seen.more_ahead => format!("{word}, and at least {others} more manifests go before it"),
-        1 => format!("{word}, and 1 more manifest goes before it"),
-        _ => format!("{word}, and {others} more manifests go before it"),
+        0 => text,
+        _ if facts.more_ahead => format!("{text}, and at least {others} more manifests go before it"),
+        1 => format!("{text}, and 1 more manifest goes before it"),
+        _ => format!("{text}, and {others} more manifests go before it"),
     };
     Some(Blocker { code: BlockerCode::ClusterBusy, message, owner: Owner::System, since, until: None })
 }
 
-/// The manifests that go first: not those that wait for a budget of their own.
-fn ahead(seen: &ManifestFacts) -> impl Iterator<Item = &OtherWork> {
-    seen.ahead.iter().filter(|it| it.kind == WorkKind::Manifest && !it.is_aside)
+/// Manifests that go first, without those that wait for a budget of their own.
+fn ahead(facts: &ManifestFacts) -> impl Iterator<Item = &OtherWork> {
+    facts.ahead.iter().filter(|it| it.kind == WorkKind::Manifest && !it.is_aside)
 }
 
-fn operation(seen: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
-    let first = seen.ahead.iter().find(|it| it.kind == WorkKind::Operation && it.due_at <= now)?;
+fn operation(facts: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
+    let first = facts.ahead.iter().find(|it| it.kind == WorkKind::Operation && it.due_at <= now)?;
     Some(Blocker {
         code: BlockerCode::OperationPending,
         message: format!("the customer's operation {} goes first", first.id),
@@ -223,13 +223,13 @@ fn operation(seen: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
     })
 }
 
-/// One for each limit that leaves no room.
-fn budgets(seen: &ManifestFacts) -> Vec<Blocker> {
-    // What is on its way to its end passes a full budget, as in the queue.
-    let counted = |it: &&Budget| !seen.work.ending && seen.work.budgets.contains(&it.key);
-    let full = seen.budgets.iter().filter(counted).filter(|it| it.used >= it.limit);
+/// One blocker for each full budget.
+fn budgets(facts: &ManifestFacts) -> Vec<Blocker> {
+    // Work that is being undone or cancelled ignores full budgets, as in the queue.
+    let counted = |it: &&Budget| !facts.work.ending && facts.work.budgets.contains(&it.key);
+    let full = facts.budgets.iter().filter(counted).filter(|it| it.used >= it.limit);
     let name = |it: &Budget| match it.key.starts_with("task/") {
-        true => seen.task_budget.clone(),
+        true => facts.task_budget.clone(),
         false => it.key.clone(),
     };
     full.map(|budget| Blocker {
@@ -245,8 +245,8 @@ fn budgets(seen: &ManifestFacts) -> Vec<Blocker> {
     .collect()
 }
 
-fn unreachable(seen: &ManifestFacts) -> Option<Blocker> {
-    let health = seen.health.as_ref().filter(|it| !it.reachable)?;
+fn unreachable(facts: &ManifestFacts) -> Option<Blocker> {
+    let health = facts.health.as_ref().filter(|it| !it.reachable)?;
     let why = health.details.message.as_deref().unwrap_or_default();
     let message = match why {
         "" => format!("the cluster's API server has not answered since {}", second(health.since)),
@@ -256,7 +256,7 @@ fn unreachable(seen: &ManifestFacts) -> Option<Blocker> {
     Some(Blocker { code: BlockerCode::Unreachable, message, owner, since, until: None })
 }
 
-/// A time for people, without fractions of a second.
+/// Formats a time without fractions of a second.
 fn second(time: Timestamp) -> String {
     Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }

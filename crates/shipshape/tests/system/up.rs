@@ -158,7 +158,7 @@ fn a_demonstration_completes_after_a_kill_and_repeats_nothing() {
     let plan = json(&home, &["plan", "--for", "7d", "--cluster", "davit"]);
     assert_eq!(
         (&plan["misses"], &plan["entries"][0]["reason"]),
-        (&plan["runs"], &"the cluster does not answer".into())
+        (&plan["runs"], &"the cluster is unreachable".into())
     );
 
     // What its onlooker removes stays removed.

@@ -40,19 +40,19 @@ fn a_preview_warns_of_what_its_author_may_not_have_meant() {
         assert_eq!(shown.warnings, expect, "{schedule:?}");
     };
     warns(&[], &|_| {});
-    warns(&["the schedule is disabled: nothing is made until it is enabled"], &|it| {
+    warns(&["the schedule is disabled: it creates no manifests until it is enabled"], &|it| {
         it.state = ScheduleState::Disabled;
     });
     warns(&["the selectors match no cluster of the fleet"], &|it| {
         it.selectors[0]["value"] = "nowhere".into();
     });
     warns(&["the calendar fires only 2 more times"], &|it| it.calendars = vec!["2026-5-1,2".into()]);
-    warns(&["*-*-31 00:00:00 names a day that some months do not have; those are passed over"], &|it| {
+    warns(&["*-*-31 00:00:00 has a day that some months do not have; those months are skipped"], &|it| {
         it.calendars = vec!["*-*-31".into()];
     });
     warns(
         &[
-            "the clocks of Europe/Berlin skip a time of the calendar; that period begins when they have moved, at 2026-03-29 03:00:00 +02:00",
+            "the clocks of Europe/Berlin skip a time of the calendar; that period starts after the change, at 2026-03-29 03:00:00 +02:00",
         ],
         &|it| {
             (it.calendars, it.time_zone) = (vec!["02:30".into()], "Europe/Berlin".into());
@@ -60,7 +60,9 @@ fn a_preview_warns_of_what_its_author_may_not_have_meant() {
     );
     warns(&[], &|it| (it.calendars, it.time_zone) = (vec!["02,03:00".into()], "Asia/Tokyo".into()));
     warns(
-        &["manifests may begin 2d late, but the next period may come after 1d: several may wait at once"],
+        &[
+            "manifests may start 2d late, but the next period may follow after 1d: several may be pending at once",
+        ],
         &|it| it.start_within = Some("2d".into()),
     );
 }

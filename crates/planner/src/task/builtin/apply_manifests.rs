@@ -1,4 +1,4 @@
-//! `apply-manifests`: makes objects as they are written, and prunes what an earlier list held.
+//! `apply-manifests`: applies objects, and prunes those of an earlier list.
 
 use api::duration::TimeSpan;
 use serde_json::json;
@@ -13,8 +13,8 @@ pub(super) fn task() -> Definition {
         version: 1,
         name: "apply-manifests",
         title: "Apply manifests, with pruning",
-        description: "Applies objects server-side, after all of them have passed a dry run. With prune, what carries \
-            these labels, was applied by Shipshape and is not in the list is deleted.",
+        description: "Applies objects server-side, after all of them have passed a dry run. With prune, objects \
+            with these labels that Shipshape applied and that are not in the list are deleted.",
         disruptive: true,
         time_limit: TimeSpan::minutes(30),
         expected_duration: TimeSpan::seconds(10),

@@ -21,8 +21,8 @@ pub(super) fn task() -> Definition {
         name: "cluster-health",
         title: "Check cluster health",
         description: "Checks the API server, the nodes, the pods of the system's priority classes, the ClusterOperators \
-            where the cluster has them, and the certificates of the API server and of our own access. Fails with a list of \
-            everything that is wrong; changes nothing.",
+            where the cluster has them, and the certificates of the API server and of the connection to it. Fails with a \
+            list of all problems; changes nothing.",
         disruptive: false,
         time_limit: TimeSpan::minutes(10),
         expected_duration: TimeSpan::seconds(5),

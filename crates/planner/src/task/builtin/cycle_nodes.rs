@@ -21,9 +21,9 @@ pub(super) fn task() -> Definition {
         version: 1,
         name: "cycle-nodes",
         title: "Cordon, drain and uncordon nodes, one after another",
-        description: "Cordons a node, evicts its pods within their disruption budgets, and lets it take pods again; then \
-            the next one. A node that somebody else has cordoned is drained and stays cordoned. Cancelled, it uncordons what \
-            it cordoned.",
+        description: "Cordons a node, evicts its pods within their disruption budgets, and uncordons it; then the \
+            next one. A node that somebody else has cordoned is drained and stays cordoned. On cancellation, it uncordons the \
+            nodes that it cordoned.",
         disruptive: true,
         time_limit: TIME_LIMIT,
         expected_duration: TimeSpan::minutes(30),
@@ -33,10 +33,10 @@ pub(super) fn task() -> Definition {
             "properties": {
                 "node": {"type": "string", "minLength": 1, "description": "The name of one node"},
                 "selector": {"type": "string", "minLength": 1, "description": "A label selector, for a pool"},
-                "nodeTimeout": {"type": "string", "default": "30m", "description": "How long one node may take"},
-                "gracePeriod": {"type": "string", "description": "Instead of each pod's own"},
+                "nodeTimeout": {"type": "string", "default": "30m", "description": "Time limit of one node"},
+                "gracePeriod": {"type": "string", "description": "Replaces the grace period of each pod"},
                 "deleteEmptyDir": {"type": "boolean", "default": false},
-                "force": {"type": "boolean", "default": false, "description": "Evict pods that nothing starts again"},
+                "force": {"type": "boolean", "default": false, "description": "Evict pods without a controller"},
                 "skipWaitForDelete": {"type": "boolean", "default": false},
             },
         }),
@@ -44,7 +44,7 @@ pub(super) fn task() -> Definition {
     from_code(task, CodedTask::CycleNodes)
 }
 
-/// The parameters of a run.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct CycleNodesParameters {
     /// The nodes to cycle.
@@ -55,7 +55,7 @@ pub struct CycleNodesParameters {
     pub node_timeout: Duration,
 }
 
-/// The nodes that a run is for.
+/// Nodes of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeSelection {
     /// One node by its name.
@@ -74,11 +74,12 @@ impl CycleNodesParameters {
             span.map_err(|error| TaskProblem::at(format!("parameters.{name}"), error.to_string()))
         };
         let nodes = match (text("node"), text("selector")) {
-            (Some(node), None) => {
-                NodeSelection::Name(check_name(node).map_err(|why| TaskProblem::at("parameters.node", why))?)
-            }
+            (Some(node), None) => NodeSelection::Name(
+                check_name(node).map_err(|message| TaskProblem::at("parameters.node", message))?,
+            ),
             (None, Some(selector)) => {
-                check_selector(selector).map_err(|why| TaskProblem::at("parameters.selector", why))?;
+                check_selector(selector)
+                    .map_err(|message| TaskProblem::at("parameters.selector", message))?;
                 NodeSelection::Labels(selector.to_owned())
             }
             (Some(_), Some(_)) => {
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_node_or_one_pool_is_named() {
+    fn exactly_one_of_node_and_selector_is_required() {
         let check = |parameters: Value, expect: &str| {
             let error = CycleNodesParameters::read(parameters.as_object().unwrap()).unwrap_err().to_string();
             assert!(error.starts_with(expect), "{parameters}: {error}");

@@ -1,6 +1,6 @@
 //! `rotate-tls-secret`: copies a new certificate and key into a TLS Secret, from another Secret of the same cluster.
 //!
-//! The parameters name the key by reference and never hold its value: manifests, their history and the audit log have many
+//! The parameters reference the key and never contain it, because manifests, their history and the audit log have many
 //! readers.
 
 use api::duration::TimeSpan;
@@ -28,9 +28,9 @@ pub(super) fn task() -> Definition {
         version: 1,
         name: "rotate-tls-secret",
         title: "Rotate a TLS secret from a given certificate",
-        description: "Copies tls.crt and tls.key from one Secret of the cluster into another, after they were found to \
-            belong together, to hold now and for minimumDays more, to cover dnsNames, and to be the certificate whose \
-            fingerprint is given. Then restarts the workloads that use it. Undone, the previous certificate is put back.",
+        description: "Copies tls.crt and tls.key from one Secret of the cluster into another, after validation: \
+            the key matches the certificate, which is valid now and for minimumDays more, covers dnsNames, and has the \
+            fingerprint. Then restarts the workloads that use it. An undo restores the previous certificate.",
         disruptive: true,
         time_limit: TimeSpan::hours(2),
         expected_duration: TimeSpan::minutes(3),
@@ -40,7 +40,7 @@ pub(super) fn task() -> Definition {
             "additionalProperties": false,
             "properties": {
                 "source": reference("The Secret with the new certificate and key"),
-                "target": reference("The Secret to be changed"),
+                "target": reference("The Secret to change"),
                 "fingerprint": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$",
                     "description": "The SHA-256 of the new certificate, in hex"},
                 "dnsNames": {"type": "array", "items": {"type": "string"}, "default": [],
@@ -53,7 +53,7 @@ pub(super) fn task() -> Definition {
     from_code(task, CodedTask::RotateTlsSecret)
 }
 
-/// The parameters of a run.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct RotateTlsSecretParameters {
     /// The Secret with the new certificate and key.
@@ -138,7 +138,7 @@ impl RotateTlsSecretParameters {
 /// A member of an object that holds the name of a Kubernetes object.
 fn named(object: &Value, member: &str, place: &str) -> Result<String, TaskProblem> {
     let text = object.get(member).and_then(Value::as_str).unwrap_or_default();
-    check_name(text).map_err(|why| TaskProblem::at(format!("{place}.{member}"), why))
+    check_name(text).map_err(|message| TaskProblem::at(format!("{place}.{member}"), message))
 }
 
 fn workload_kind(workload: &Value, place: &str) -> Result<WorkloadKind, TaskProblem> {

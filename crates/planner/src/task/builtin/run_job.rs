@@ -12,9 +12,9 @@ pub(super) fn task() -> Definition {
         id: uuid!("79b092f2-4972-49cd-9d98-3b73e52f70b8"),
         version: 1,
         name: "run-job",
-        title: "Run a Job and keep its log",
-        description: "Runs one container, or a Job as it is written, once, waits for its end and keeps the last 64 KiB of \
-            its log in the manifest's history. A Job that fails makes the manifest fail.",
+        title: "Run a Job and store its log",
+        description: "Runs one container, or a complete Job, once, waits for its end and stores the last 64 KiB of its log \
+            in the history of the manifest. If the Job fails, the manifest fails.",
         disruptive: false,
         time_limit: TimeSpan::hours(3),
         expected_duration: TimeSpan::minutes(5),
@@ -28,7 +28,7 @@ pub(super) fn task() -> Definition {
                 "args": {"type": "array", "items": {"type": "string"}},
                 "env": {"type": "object", "additionalProperties": {"type": "string"}},
                 "serviceAccount": {"type": "string", "minLength": 1},
-                "manifest": {"type": ["object", "string"], "description": "A Job of batch/v1 instead; its name is ours"},
+                "manifest": {"type": ["object", "string"], "description": "A complete Job of batch/v1 instead; its name is replaced"},
             },
         }),
     };

@@ -109,7 +109,7 @@ fn a_schema_that_refers_to_itself_for_the_same_value_is_refused() {
     {
         let Err(refused) = Costs::new(&schema) else { panic!("{schema} is accepted") };
         let expect = format!("the reference {reference:?} leads back to itself for the same value");
-        assert!(refused.why.starts_with(&expect), "{}", refused.why);
+        assert!(refused.message.starts_with(&expect), "{}", refused.message);
         assert!(stored(&schema).unwrap_err().contains("leads back to itself"));
     }
 }

@@ -238,7 +238,7 @@ fn what_is_too_large_too_deep_or_not_text_is_refused() {
     let deep = task(json!([{"uses": "pause", "with": {"duration": deep}}]));
     assert_eq!(refused(deep), "steps: the task is nested more than 64 deep");
     let flow = format!("name: {}{}", "[".repeat(5000), "]".repeat(5000));
-    assert!(found(flow.as_bytes(), Format::Yaml).starts_with("the task is not YAML that is read here"));
+    assert!(found(flow.as_bytes(), Format::Yaml).starts_with("the task is not valid YAML"));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn anchors_that_multiply_are_refused() {
         bomb.push_str(&format!("a{level}: &a{level} [{}]\n", [alias.as_str(); 10].join(", ")));
     }
     let found = read(bomb.as_bytes(), Format::Yaml).unwrap_err().to_string();
-    assert!(found.starts_with("the task is not YAML that is read here"), "{found}");
+    assert!(found.starts_with("the task is not valid YAML"), "{found}");
     let recursive = "name: &a [*a]\ntitle: t\nsteps: []\n";
     assert!(read(recursive.as_bytes(), Format::Yaml).is_err());
     let fair = "name: demo\ntitle: t\nsteps:\n- name: a\n  uses: pause\n  with: &w {duration: 1s}\n- name: b\n  uses: pause\n  with: *w\n";
