@@ -58,9 +58,9 @@ async fn measure(engine: &str, location: Location) -> anyhow::Result<()> {
     let mut lags = lags(&store, &clock).await?;
     lags.sort_unstable();
     let at = |share: usize| lags[(lags.len() * share).div_ceil(100).saturating_sub(1)];
-    told(engine, "due to step, half of all", at(50), Duration::from_millis(20));
-    told(engine, "due to step, 99 of 100", at(99), Duration::from_millis(200));
-    // One beside the other, in turns, so that a busy machine slows both; the turn in the middle counts.
+    report(engine, "due to step, half of all", at(50), Duration::from_millis(20));
+    report(engine, "due to step, 99 of 100", at(99), Duration::from_millis(200));
+    // Alternating, so that a busy machine slows both; the median round counts.
     let mut turns = Vec::new();
     for _ in 0..TURNS {
         let alone = raw(&store, &clock).await?;
@@ -80,7 +80,7 @@ async fn measure(engine: &str, location: Location) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn told(engine: &str, what: &str, measured: Duration, goal: Duration) {
+fn report(engine: &str, what: &str, measured: Duration, goal: Duration) {
     let fits = if measured <= goal { "" } else { "  MISSED" };
     let (measured, goal) = (format!("{:.1} ms", measured.as_secs_f64() * 1000.0), format!("{goal:?}"));
     println!("{:<44} {measured:>14} {goal:>12}{fits}", format!("{engine}: {what}"));
@@ -94,7 +94,7 @@ async fn fill(store: &Store, count: usize, due: impl Fn(usize) -> Timestamp) -> 
         let mut asked = Vec::new();
         for index in block {
             let (cluster, id) = (Uuid::now_v7(), Uuid::now_v7());
-            // Nobody asks whether they answer while the queue is measured.
+            // Clusters that the actuator does not probe during the measurement.
             let document = fixture::updating_cluster(&cluster.to_string());
             write = write.create::<Cluster>(cluster, &document, &by)?;
             asked.push((fixture::manifest(id, cluster, Uuid::from_u128(1), due(*index)), Vec::new()));
@@ -105,7 +105,7 @@ async fn fill(store: &Store, count: usize, due: impl Fn(usize) -> Timestamp) -> 
     Ok(())
 }
 
-/// An actuator whose manifests tell how late they begin.
+/// Actuator whose manifests report how late they start.
 fn start(
     store: &Store,
     clock: &SharedClock,
@@ -182,12 +182,12 @@ async fn raw(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
 
 /// Manifests a second that an actuator works, from the claim to the end.
 async fn end_to_end(store: &Store, clock: &SharedClock) -> anyhow::Result<f64> {
-    // Whoever measures is woken once, not by every manifest: that would be measured too.
+    // The measuring task is woken once, not by every manifest, which would distort the result.
     let (left, all) = (Arc::new(AtomicUsize::new(MANY)), Arc::new(Notify::new()));
-    let rung = all.clone();
+    let notifier = all.clone();
     let running = start(store, clock, SLOTS, move |_| {
         if left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            rung.notify_one();
+            notifier.notify_one();
         }
     });
     let due = clock.now() + AHEAD;

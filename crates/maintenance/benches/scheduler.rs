@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy};
+use api::doc::{Cluster, MissedPolicy, Schedule, ScheduleState, SpreadBy};
 use jiff::{SignedDuration, Timestamp};
+use maintenance::fixture;
 use maintenance::scheduler::{Fleet, ManifestChanges};
 use planner::schedule::{ManifestStatus, Window};
 use serde_json::{Map, json};
@@ -146,28 +147,21 @@ fn uuid_of(cluster: usize) -> Uuid {
 }
 
 fn cluster(number: usize, round: usize) -> Cluster {
-    let subscription = format!("00000000-0000-0000-0000-{:012}", number % 50);
+    let (name, subscription) =
+        (format!("cluster-{number}"), format!("00000000-0000-0000-0000-{:012}", number % 50));
     Cluster {
         id: format!(
             "/subscriptions/{subscription}/resourcegroups/group-{}/providers/microsoft.redhatopenshift/openshiftclusters/cluster-{number}",
             number % 500
         ),
         subscription_id: subscription,
-        name: format!("cluster-{number}"),
+        name: name.clone(),
         location: ["westeurope", "eastus", "japaneast"][number % 3].to_owned(),
         labels: BTreeMap::from([
             ("ring".to_owned(), (number % 4).to_string()),
             ("round".to_owned(), round.to_string()),
         ]),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
-        imported: true,
-        provisioned: None,
-        created_at: Timestamp::UNIX_EPOCH,
+        ..fixture::cluster(&name)
     }
 }
 

@@ -292,11 +292,11 @@ async fn kill_at_random(site: &Site, clusters: usize, manifests: usize) {
     let all = site.manifests().await;
     judge_schedules(&all, over);
     let ids: Vec<Uuid> = all.iter().map(|manifest| manifest.id).collect();
-    assert!(asked.iter().all(|id| ids.contains(id)), "a manifest is gone");
+    assert!(asked.iter().all(|id| ids.contains(id)), "a manifest is missing");
     judge(site, &ids, &killed).await;
 }
 
-/// Whoever was killed when, each schedule has one manifest for each of its periods and clusters, and not one is missing.
+/// Checks that each schedule has exactly one manifest for each period and cluster, whatever was killed.
 fn judge_schedules(all: &[Manifest], over: Timestamp) {
     for id in SCHEDULES {
         let mut made: BTreeMap<Timestamp, BTreeSet<Uuid>> = BTreeMap::new();
@@ -306,16 +306,16 @@ fn judge_schedules(all: &[Manifest], over: Timestamp) {
         }
         let due: Vec<i64> = made.keys().filter(|at| **at <= over).map(|at| at.as_second()).collect();
         assert!(due.len() >= 3, "{id} made only {due:?}");
-        assert!(due.windows(2).all(|pair| pair[1] - pair[0] == EVERY), "{id} passed periods over: {due:?}");
-        // Of a period that began while its manifests were made for the first time, only some may be there.
+        assert!(due.windows(2).all(|pair| pair[1] - pair[0] == EVERY), "{id} skipped periods: {due:?}");
+        // A period that started while its manifests were first created may have only some of them.
         for (at, of) in made.range(..=over).skip(1) {
             assert_eq!(of.len(), SCHEDULED, "{id} at {at} has not reached every cluster");
         }
     }
 }
 
-/// How many were at work at once, at most. Each is at work at least from its first line under a fence to the last.
-fn most_at_once(log: &[Line]) -> u32 {
+/// Largest number of concurrent runs. Each lasts at least from its first line under a fence to the last.
+fn most_concurrent(log: &[Line]) -> u32 {
     let mut spans: BTreeMap<(Uuid, i64), (usize, usize)> = BTreeMap::new();
     for (place, line) in log.iter().enumerate() {
         spans.entry((line.hold.work, line.hold.fence)).or_insert((place, place)).1 = place;
@@ -334,13 +334,16 @@ fn most_at_once(log: &[Line]) -> u32 {
 
 async fn judge(site: &Site, ids: &[Uuid], killed: &HashSet<u32>) {
     let log = lines(&std::fs::read_to_string(&site.log).unwrap());
-    // Whoever holds a lane later has a higher fence: a line of a lower one behind it would be work beside work.
+    // A later holder of a lane has a higher fence: a later line with a lower fence would be concurrent work.
     let mut fences: BTreeMap<Uuid, i64> = BTreeMap::new();
     let mut begun: BTreeMap<(Uuid, &str), Vec<&Line>> = BTreeMap::new();
     for line in &log {
         let WorkLease { lane, fence, work, .. } = line.hold;
         let last = fences.entry(lane).or_insert(fence);
-        assert!(*last <= fence, "{work} ran on {lane} under {fence} while somebody held it under {last}");
+        assert!(
+            *last <= fence,
+            "{work} ran on {lane} under {fence} while another worker held it under {last}"
+        );
         *last = fence;
         if line.what == "begin" {
             begun.entry((work, line.step.as_str())).or_default().push(line);
@@ -353,7 +356,7 @@ async fn judge(site: &Site, ids: &[Uuid], killed: &HashSet<u32>) {
         let by: HashSet<u32> = times.iter().map(|line| line.pid).collect();
         assert_eq!(by.len(), times.len(), "one and the same ran step {step} of {work} twice");
     }
-    let at_once = most_at_once(&log);
+    let at_once = most_concurrent(&log);
     assert!(at_once <= FLEET, "{at_once} ran at once");
     let mut again = 0;
     for block in ids.chunks(500) {

@@ -1,5 +1,5 @@
-//! What the plan says is what happens: worlds of clusters, schedules, orders and budgets are planned, and then run for real by
-//! a scheduler and an actuator under a virtual clock.
+//! The plan matches the runs: random fleets of clusters, schedules, manifests and budgets are planned, and then run by a
+//! scheduler and an actuator under a virtual clock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const HORIZON: Duration = Duration::from_secs(3600);
-/// Timers are as fine as a millisecond, and runs follow each other.
+/// Timers have a resolution of a millisecond, and errors of successive runs add up.
 const TOLERANCE: SignedDuration = SignedDuration::from_millis(500);
-/// How long the plan takes every operation to last.
+/// Duration that the plan assumes for an operation.
 const OPERATION_TIME: Duration = Duration::from_secs(30 * 60);
-/// How long each task takes. They have no common divisor, so that few runs end in the same instant.
+/// Duration of each task. They have no common divisor, so that few runs end at the same time.
 const TASKS: [u64; 4] = [31, 127, 419, 907];
 
 #[derive(Debug, Clone)]
@@ -40,8 +40,8 @@ struct Fleet {
     clusters: usize,
     schedules: Vec<Rule>,
     orders: Vec<Order>,
-    /// What is under way when the plan is made.
-    early: Vec<(Order, Fate)>,
+    /// Orders that exist when the plan is computed.
+    early: Vec<(Order, EarlyState)>,
     /// Operations: the cluster, and when they are due.
     operations: Vec<(usize, u16)>,
     fleet_limit: Option<u32>,
@@ -68,14 +68,14 @@ struct Order {
     priority: i32,
 }
 
-/// What has become of an order before the plan is made.
+/// State of an order before the plan is computed.
 #[derive(Debug, Clone, Copy)]
-enum Fate {
-    /// Somebody is at work on it, and will be for as long as its task takes.
+enum EarlyState {
+    /// Running, for the duration of its task.
     Runs,
-    /// It has begun and rests.
-    Begun,
-    /// It was parked before its first step, and may still be too late.
+    /// Started and released.
+    Started,
+    /// Released before its first step, so that it may still time out.
     Parked,
 }
 
@@ -93,10 +93,10 @@ fn fleets() -> impl Strategy<Value = Fleet> {
     );
     let order = (0_usize..5, 0_usize..4, 1_u16..3000, 30_u16..1800, -1_i32..2)
         .prop_map(|(cluster, task, due, window, priority)| Order { cluster, task, due, window, priority });
-    // A task's limit may be 0, which stops the task and nothing else.
+    // The limit of a task may be 0, which stops only this task.
     let limit = |least: u32| prop::option::of(least..3);
-    let fate = prop::sample::select(vec![Fate::Runs, Fate::Begun, Fate::Parked]);
-    let early = prop::collection::vec((order.clone(), fate), 0..4);
+    let state = prop::sample::select(vec![EarlyState::Runs, EarlyState::Started, EarlyState::Parked]);
+    let early = prop::collection::vec((order.clone(), state), 0..4);
     let operations = prop::collection::vec((0_usize..5, 1_u16..3000), 0..2);
     let rules = prop::collection::vec(rule, 0..3);
     let orders = prop::collection::vec(order, 0..8);
@@ -117,8 +117,8 @@ fn task(number: usize) -> Uuid {
     Uuid::from_u128(0x7a5c_0000 + number as u128)
 }
 
-/// The world as it is at the beginning.
-async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
+/// Store with the initial fleet.
+async fn open_store(fleet: &Fleet, clock: &SharedClock) -> Store {
     let location = Location::Sqlite(":memory:".into());
     let options = Options::new(location, Keyring::ephemeral().unwrap(), clock.clone());
     let store = Store::open(Options { write_mode: WriteMode::Inline, ..options }).await.unwrap();
@@ -146,7 +146,7 @@ async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
             store.set_budget(&key, limit, None).await.unwrap();
         }
     }
-    for (number, (order, fate)) in fleet.early.iter().enumerate() {
+    for (number, (order, state)) in fleet.early.iter().enumerate() {
         let cluster = clusters[order.cluster % clusters.len()];
         let manifest = Manifest {
             priority: order.priority,
@@ -155,16 +155,16 @@ async fn found(fleet: &Fleet, clock: &SharedClock) -> Store {
         };
         let budgets = vec!["fleet".to_owned(), format!("task/{}", manifest.task_id)];
         store.manifests().create(&[(manifest, budgets)], &by).await.unwrap();
-        // What finds no room stays as it is: due, and held up by a budget or by its cluster.
+        // A manifest without room stays due, blocked by a budget or by its cluster.
         let claimed = store.claim_for(WorkKind::Manifest, 1, Uuid::new_v4(), 2 * HORIZON).await.unwrap();
         for claimed in claimed {
-            let (checkpoint, begun) = match fate {
-                Fate::Runs => continue,
-                Fate::Begun => (
+            let (checkpoint, begun) = match state {
+                EarlyState::Runs => continue,
+                EarlyState::Started => (
                     json!({"step": {"name": "work", "index": 1, "of": 1, "since": now, "message": ""}}),
                     true,
                 ),
-                Fate::Parked => {
+                EarlyState::Parked => {
                     (json!({"waiting": {"code": "Precondition", "message": "not yet", "since": now}}), false)
                 }
             };
@@ -346,7 +346,7 @@ async fn run_for_real(store: &Store, clock: &SharedClock) -> HashMap<Key, WorkVi
 async fn compare(fleet: Fleet) -> Result<(), TestCaseError> {
     let start: Timestamp = "2026-03-02T00:00:07Z".parse().unwrap();
     let clock: SharedClock = Arc::new(VirtualClock::from(start));
-    let store = found(&fleet, &clock).await;
+    let store = open_store(&fleet, &clock).await;
     let question = PlanRequest {
         horizon: HORIZON,
         cluster: None,

@@ -16,7 +16,7 @@ use kubelink::Link;
 use planner::task::{Catalogue, check_parameters};
 use serde_json::{Value, json};
 
-use crate::real::{Errand, done, eventually, map, real};
+use crate::environment::{TestRun, eventually, map, real, run_builtin};
 
 pub(crate) async fn create<K>(api: &Api<K>, object: Value) -> K
 where
@@ -56,18 +56,18 @@ async fn cluster_health_names_every_trouble_and_changes_nothing() {
     let Some(real) = real() else { return };
     let link = real.link();
     real.nodes_are_ready(&link).await;
-    let well = done("cluster-health", &json!({}), &link).await;
+    let well = run_builtin("cluster-health", &json!({}), &link).await;
     assert_eq!(well.state, WorkState::Completed, "{}", well.message());
     assert_eq!(well.message(), "the cluster is healthy");
 
     let nodes: Api<Node> = Api::all(link.client());
     create(&nodes, json!({"metadata": {"name": "never-ready"}})).await;
-    let ill = done("cluster-health", &json!({}), &link).await;
+    let ill = run_builtin("cluster-health", &json!({}), &link).await;
     nodes.delete("never-ready", &DeleteParams::default()).await.unwrap();
     assert_eq!((ill.state, ill.code().as_str()), (WorkState::Failed, "Unhealthy"));
     let message = ill.message();
     assert!(message.contains("node never-ready is not ready"), "{message}");
-    assert!(ill.told().contains("the first certificate expires at"), "{}", ill.told());
+    assert!(ill.messages().contains("the first certificate expires at"), "{}", ill.messages());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,18 +78,18 @@ async fn restart_workload_replaces_the_pods_and_refuses_what_is_not_there_or_pau
     let names = |pods: Vec<Pod>| pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
     let before = names(pods(&link, &namespace).await);
     let parameters = json!({"kind": "Deployment", "namespace": namespace, "name": "web"});
-    let end = done("restart-workload", &parameters, &link).await;
+    let end = run_builtin("restart-workload", &parameters, &link).await;
     assert_eq!(end.state, WorkState::Completed, "{}", end.message());
     let after = names(pods(&link, &namespace).await);
     assert!(after.iter().filter(|name| !before.contains(name)).count() >= 2, "{before:?} {after:?}");
 
     let absent = json!({"kind": "Deployment", "namespace": namespace, "name": "wbe"});
-    let end = done("restart-workload", &absent, &link).await;
+    let end = run_builtin("restart-workload", &absent, &link).await;
     assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, "NotFound"));
     let paused = json!({"spec": {"paused": true}});
     let api: Api<Deployment> = Api::namespaced(link.client(), &namespace);
     api.patch("web", &PatchParams::default(), &Patch::Merge(paused)).await.unwrap();
-    let end = done("restart-workload", &parameters, &link).await;
+    let end = run_builtin("restart-workload", &parameters, &link).await;
     assert!(end.state == WorkState::Failed && end.message().contains("it is paused"), "{}", end.message());
 }
 
@@ -103,8 +103,9 @@ async fn cycle_nodes_empties_each_node_of_a_pool_in_turn_and_leaves_the_cordons_
     // A person has cordoned the second node.
     let nodes: Api<Node> = Api::all(link.client());
     nodes.cordon("cycle-2").await.unwrap();
-    let end = done("cycle-nodes", &json!({"selector": "pool=cycle", "nodeTimeout": "2m"}), &link).await;
-    assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+    let end =
+        run_builtin("cycle-nodes", &json!({"selector": "pool=cycle", "nodeTimeout": "2m"}), &link).await;
+    assert_eq!(end.state, WorkState::Completed, "{}", end.messages());
     assert_eq!(end.message(), "2 nodes cycled: cycle-1, cycle-2");
     assert!(
         !is_cordoned(&node(&link, "cycle-1").await),
@@ -118,7 +119,7 @@ async fn cycle_nodes_empties_each_node_of_a_pool_in_turn_and_leaves_the_cordons_
         .filter(|pod| before.contains(&pod.name_any()) && pod.metadata.deletion_timestamp.is_none());
     assert_eq!(left.count(), 0, "every pod was evicted once");
 
-    let end = done("cycle-nodes", &json!({"selector": "pool=none"}), &link).await;
+    let end = run_builtin("cycle-nodes", &json!({"selector": "pool=none"}), &link).await;
     assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, "NoNodes"));
 }
 
@@ -134,19 +135,19 @@ async fn a_drain_that_a_budget_blocks_says_so_and_ends_within_five_seconds_of_a_
         budgets.get("keep").await.unwrap().status.filter(|status| status.observed_generation == Some(1))
     })
     .await;
-    let errand = Errand::new().await;
+    let test = TestRun::new().await;
     let catalogue = Catalogue::builtin();
     let parameters = json!({"node": "held-1"});
-    let work = errand.carry_out(catalogue.find("cycle-nodes").unwrap(), &parameters, &link);
+    let work = test.run(catalogue.find("cycle-nodes").unwrap(), &parameters, &link);
     let cancel = async {
         eventually("the history shows what holds the drain", async || {
-            let work = errand.store.work(errand.work).await.unwrap().unwrap();
+            let work = test.store.work(test.work).await.unwrap().unwrap();
             let step = steps::engine::Journal::read(work.checkpoint.as_ref()).step?;
             Some(step.message).filter(|it| it.contains("PodDisruptionBudget") && it.contains("keep"))
         })
         .await;
         assert!(is_cordoned(&node(&link, "held-1").await));
-        errand.control.cancel.cancel();
+        test.control.cancel.cancel();
         std::time::Instant::now()
     };
     let (end, asked) = tokio::join!(work, cancel);
@@ -157,7 +158,7 @@ async fn a_drain_that_a_budget_blocks_says_so_and_ends_within_five_seconds_of_a_
     // A pod that nothing would start again is refused before anything is cordoned.
     let api: Api<Pod> = Api::namespaced(link.client(), &namespace);
     create(&api, json!({"metadata": {"name": "alone"}, "spec": {"nodeName": "held-1", "containers": [{"name": "c", "image": "example.invalid/c"}]}})).await;
-    let end = done("cycle-nodes", &parameters, &link).await;
+    let end = run_builtin("cycle-nodes", &parameters, &link).await;
     assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, "DrainRefused"));
     assert!(end.message().contains("allow it with force"), "{}", end.message());
     assert!(!is_cordoned(&node(&link, "held-1").await));
@@ -175,15 +176,23 @@ async fn apply_manifests_makes_changes_and_prunes_and_refuses_as_a_whole() {
     let api: Api<ConfigMap> = Api::namespaced(link.client(), &namespace);
     // A person's object with the same label is not ours to prune.
     create(&api, json!({"metadata": {"name": "theirs", "labels": {"set": namespace}}})).await;
-    let end =
-        done("apply-manifests", &json!({"manifests": [map_of("a"), map_of("b")], "prune": prune}), &link)
-            .await;
-    assert_eq!((end.state, end.message().as_str()), (WorkState::Completed, "2 created"), "{}", end.told());
+    let end = run_builtin(
+        "apply-manifests",
+        &json!({"manifests": [map_of("a"), map_of("b")], "prune": prune}),
+        &link,
+    )
+    .await;
+    assert_eq!(
+        (end.state, end.message().as_str()),
+        (WorkState::Completed, "2 created"),
+        "{}",
+        end.messages()
+    );
     let yaml = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: {namespace}\n  labels: {{set: {namespace}}}\ndata: {{a: '2'}}\n"
     );
-    let end = done("apply-manifests", &json!({"manifests": yaml, "prune": prune}), &link).await;
-    assert_eq!(end.message(), "1 configured, 1 pruned", "{}", end.told());
+    let end = run_builtin("apply-manifests", &json!({"manifests": yaml, "prune": prune}), &link).await;
+    assert_eq!(end.message(), "1 configured, 1 pruned", "{}", end.messages());
     let left: Vec<String> = api
         .list(&ListParams::default().labels(&prune))
         .await
@@ -196,7 +205,7 @@ async fn apply_manifests_makes_changes_and_prunes_and_refuses_as_a_whole() {
     assert_eq!(api.get("a").await.unwrap().data.unwrap()["a"], "2");
 
     let bad = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": namespace}, "dta": {}});
-    let end = done("apply-manifests", &json!({"manifests": [map_of("d"), bad]}), &link).await;
+    let end = run_builtin("apply-manifests", &json!({"manifests": [map_of("d"), bad]}), &link).await;
     assert_eq!(end.state, WorkState::Failed, "{}", end.message());
     assert!(end.message().starts_with("nothing was applied"), "{}", end.message());
     assert!(api.get_opt("d").await.unwrap().is_none());
@@ -208,8 +217,8 @@ async fn run_job_waits_for_the_end_and_fails_with_the_job() {
     let (link, namespace) = (real.link(), real.cluster.namespace("job").unwrap());
     real.nodes_are_ready(&link).await;
     let parameters = json!({"namespace": namespace, "image": "example.invalid/job", "command": ["run"], "env": {"LEVEL": "deep"}});
-    let end = done("run-job", &parameters, &link).await;
-    assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+    let end = run_builtin("run-job", &parameters, &link).await;
+    assert_eq!(end.state, WorkState::Completed, "{}", end.messages());
     let jobs: Api<Job> = Api::namespaced(link.client(), &namespace);
     let all = jobs.list(&ListParams::default()).await.unwrap().items;
     let pod = all[0].spec.as_ref().unwrap().template.spec.as_ref().unwrap();
@@ -220,8 +229,8 @@ async fn run_job_waits_for_the_end_and_fails_with_the_job() {
         "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.invalid/job"}]}});
     let manifest = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": namespace},
         "spec": {"backoffLimit": 0, "template": template}});
-    let end = done("run-job", &json!({"manifest": manifest}), &link).await;
-    assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, "JobFailed"), "{}", end.told());
+    let end = run_builtin("run-job", &json!({"manifest": manifest}), &link).await;
+    assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, "JobFailed"), "{}", end.messages());
     assert!(end.message().contains("BackoffLimitExceeded"), "{}", end.message());
 
     let task = Catalogue::builtin();
@@ -272,13 +281,13 @@ async fn approve_node_csrs_approves_a_nodes_own_request_and_leaves_a_strangers()
         })
         .await;
     }
-    let end = done("approve-node-csrs", &json!({}), &link).await;
+    let end = run_builtin("approve-node-csrs", &json!({}), &link).await;
     assert_eq!(end.state, WorkState::Completed);
-    assert!(end.told().contains("good approved"), "{}", end.told());
+    assert!(end.messages().contains("good approved"), "{}", end.messages());
     assert!(
-        end.told().contains("bad left: DNS name api.example is not one of node host-1"),
+        end.messages().contains("bad left: DNS name api.example is not one of node host-1"),
         "{}",
-        end.told()
+        end.messages()
     );
     let requests: Api<CertificateSigningRequest> = Api::all(link.client());
     let conditions = async |name: &str| {

@@ -8,8 +8,8 @@ use kube::api::ListParams;
 use planner::task::{Definition, Format, check, read};
 use serde_json::{Value, json};
 
-use crate::sim::{Look, Trying};
-use crate::trials::{SHOP, is, no_node_is_cordoned, nothing, web_was_restarted};
+use crate::fault_runs::{SHOP, is, no_node_is_cordoned, nothing, web_was_restarted};
+use crate::sim::{FaultRun, WorldCheck};
 
 fn example(name: &str) -> Definition {
     let path = format!("{}/../../examples/tasks/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
@@ -18,8 +18,8 @@ fn example(name: &str) -> Definition {
     check(&form).unwrap_or_else(|problem| panic!("{name}: {problem}"))
 }
 
-async fn tried(name: &str, parameters: Value, done: Look, undone: Look) {
-    Trying { task: example(name), parameters, objects: SHOP.to_owned(), done, undone, ours: false }
+async fn tried(name: &str, parameters: Value, done: WorldCheck, undone: WorldCheck) {
+    FaultRun { task: example(name), parameters, objects: SHOP.to_owned(), done, undone, ours: false }
         .all()
         .await;
 }
@@ -38,12 +38,12 @@ fn there_are_five_examples_and_all_are_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restart_when_steady_stands_every_mishap() {
+async fn restart_when_steady_survives_every_fault() {
     tried("restart-when-steady", json!({}), web_was_restarted, nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_setting_stands_every_mishap_and_changes_back() {
+async fn change_setting_survives_every_fault_and_changes_back() {
     fn level(
         wanted: &'static str,
     ) -> impl Fn(kubelink::Link) -> futures_util::future::BoxFuture<'static, Result<(), String>> {
@@ -66,19 +66,19 @@ async fn change_setting_stands_every_mishap_and_changes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hands_on_node_stands_every_mishap_and_leaves_no_cordon() {
+async fn hands_on_node_survives_every_fault_and_leaves_no_cordon() {
     let parameters = json!({"node": "node-2", "time": "10ms"});
     tried("drain-node", parameters, no_node_is_cordoned, no_node_is_cordoned).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn migrate_with_web_stopped_stands_every_mishap_and_starts_web_again() {
+async fn migrate_with_web_stopped_survives_every_fault_and_starts_web_again() {
     async fn replicas(link: &kubelink::Link) -> Result<(), String> {
         let web = Api::<Deployment>::namespaced(link.client(), "shop").get("web").await.unwrap();
         let replicas = web.spec.replicas;
         is(replicas == Some(3), format!("web has {replicas:?} replicas"))
     }
-    let done: Look = |link, _| {
+    let done: WorldCheck = |link, _| {
         Box::pin(async move {
             let jobs = Api::<Job>::namespaced(link.client(), "shop")
                 .list(&ListParams::default())
@@ -94,20 +94,20 @@ async fn migrate_with_web_stopped_stands_every_mishap_and_starts_web_again() {
             replicas(&link).await
         })
     };
-    let undone: Look = |link, _| Box::pin(async move { replicas(&link).await });
+    let undone: WorldCheck = |link, _| Box::pin(async move { replicas(&link).await });
     tried("migrate-with-web-stopped", json!({}), done, undone).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ship_agents_stands_every_mishap_and_takes_them_away_again() {
-    let done: Look = |link, _| {
+async fn ship_agents_survives_every_fault_and_takes_them_away_again() {
+    let done: WorldCheck = |link, _| {
         Box::pin(async move {
             let map = Api::<ConfigMap>::namespaced(link.client(), "agents").get("collector").await.unwrap();
             let data = map.data.unwrap_or_default();
             is(data["cluster"] == "c" && data["endpoint"] == "https://collector.example", format!("{data:?}"))
         })
     };
-    let undone: Look = |link, _| {
+    let undone: WorldCheck = |link, _| {
         Box::pin(async move {
             let map =
                 Api::<ConfigMap>::namespaced(link.client(), "agents").get_opt("collector").await.unwrap();

@@ -12,7 +12,7 @@ use planner::task::{Definition, check, from_value};
 use serde_json::{Value, json};
 
 use crate::effects::create;
-use crate::real::{End, Errand};
+use crate::environment::{RunResult, TestRun};
 
 const SECRET: &str = "correct-horse-battery";
 const SECRET_BASE64: &str = "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5";
@@ -56,18 +56,18 @@ async fn what_an_expression_says_of_a_secret_is_not_its_value() {
     .map(|until| {
         let link = &link;
         async move {
-            let errand = Errand::new().await;
-            (until, errand.carry_out(&waiting(until), &json!({}), link).await, errand)
+            let test = TestRun::new().await;
+            (until, test.run(&waiting(until), &json!({}), link).await, test)
         }
     });
-    for (until, end, errand) in join_all(ends).await {
-        let End { work, entries, .. } = &end;
+    for (until, end, test) in join_all(ends).await {
+        let RunResult { work, entries, .. } = &end;
         assert_ne!(end.state, WorkState::Completed, "{until}");
-        let told = format!("{work:?} {entries:?} {}", json!(entries));
-        assert!(told.contains(until) || told.contains(&until.replace('\'', "\\'")), "{until}: {told}");
-        let stored = std::fs::read(errand.database()).unwrap();
+        let text = format!("{work:?} {entries:?} {}", json!(entries));
+        assert!(text.contains(until) || text.contains(&until.replace('\'', "\\'")), "{until}: {text}");
+        let stored = std::fs::read(test.database()).unwrap();
         for value in [SECRET, SECRET_BASE64] {
-            assert!(!told.contains(value), "{until}: {told}");
+            assert!(!text.contains(value), "{until}: {text}");
             assert!(!stored.windows(value.len()).any(|window| window == value.as_bytes()), "{until}");
         }
     }
@@ -86,11 +86,11 @@ async fn a_condition_that_goes_beyond_a_limit_ends_the_step_with_its_name() {
             "it takes more than 20000000 units of work",
         ),
     ] {
-        let end = Errand::new().await.carry_out(&waiting(&until), &json!({}), &link).await;
-        assert_eq!(end.state, WorkState::Failed, "{}", end.told());
+        let end = TestRun::new().await.run(&waiting(&until), &json!({}), &link).await;
+        assert_eq!(end.state, WorkState::Failed, "{}", end.messages());
         assert!(end.message().contains(&format!("{until}: {limit}")), "{}", end.message());
         let asserted = task(json!({"uses": "assert", "with": {"that": until}}));
-        let end = Errand::new().await.carry_out(&asserted, &json!({}), &link).await;
+        let end = TestRun::new().await.run(&asserted, &json!({}), &link).await;
         assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, "AssertFailed"));
         assert!(end.message().contains(limit), "{}", end.message());
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use steps::engine::WaitingCode;
 use steps::engine::fault_harness::waiting_code;
 
-use crate::real::Errand;
+use crate::environment::TestRun;
 
 fn every_kind() -> Vec<Value> {
     let web = json!({"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web"});
@@ -53,9 +53,9 @@ async fn a_cluster_that_does_not_answer_parks_the_work_whatever_its_step() {
     let (cluster, link) = world().await;
     cluster.faults().always(Fault::Unreachable);
     for step in every_kind() {
-        let end = Errand::new().await.carry_out(&task(step.clone()), &json!({}), &link).await;
-        assert_eq!(end.state, WorkState::Pending, "{step}: {}", end.told());
-        assert_eq!(waiting_code(&end.work), Some(WaitingCode::Unreachable), "{step}: {}", end.told());
+        let end = TestRun::new().await.run(&task(step.clone()), &json!({}), &link).await;
+        assert_eq!(end.state, WorkState::Pending, "{step}: {}", end.messages());
+        assert_eq!(waiting_code(&end.work), Some(WaitingCode::Unreachable), "{step}: {}", end.messages());
         assert_eq!(end.work.attempt, 0, "{step}: no attempt is spent");
     }
 }
@@ -65,8 +65,8 @@ async fn an_api_server_that_fails_costs_an_attempt_and_another_follows() {
     let (cluster, link) = world().await;
     cluster.faults().always(Fault::InternalError);
     for step in every_kind() {
-        let end = Errand::new().await.carry_out(&task(step.clone()), &json!({}), &link).await;
-        assert_eq!(waiting_code(&end.work), Some(WaitingCode::BackingOff), "{step}: {}", end.told());
+        let end = TestRun::new().await.run(&task(step.clone()), &json!({}), &link).await;
+        assert_eq!(waiting_code(&end.work), Some(WaitingCode::BackingOff), "{step}: {}", end.messages());
         assert_eq!(end.work.attempt, 1, "{step}");
     }
 }
@@ -80,8 +80,8 @@ async fn what_is_not_there_ends_the_work() {
         if !gone.contains(&uses.as_str()) {
             continue;
         }
-        let end = Errand::new().await.carry_out(&task(step), &json!({}), &link).await;
-        assert_eq!(end.state, WorkState::Failed, "{uses}: {}", end.told());
+        let end = TestRun::new().await.run(&task(step), &json!({}), &link).await;
+        assert_eq!(end.state, WorkState::Failed, "{uses}: {}", end.messages());
         assert!(["NotFound", "NoNodes"].contains(&end.code().as_str()), "{uses}: {}", end.code());
     }
 }

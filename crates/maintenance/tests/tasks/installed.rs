@@ -21,20 +21,20 @@ use steps::ClusterContext;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::ours::{OURS, certificate_of, in_cloud, object};
-use crate::real::{End, Errand, eventually, facts, link_to};
+use crate::environment::{RunResult, TestRun, eventually, facts, link_to};
+use crate::managed::{CLUSTER, certificate_of, managed_cluster_in, object};
 
 const LOCATION: &str = "westeurope";
 
 async fn put(cloud: &SimClient, id: &ResourceId, properties: Properties) {
-    let wish = ResourceRequest {
+    let request = ResourceRequest {
         id: id.clone(),
         location: LOCATION.to_owned(),
         tags: BTreeMap::new(),
         properties,
         token: None,
     };
-    cloud.put(wish).await.unwrap();
+    cloud.put(request).await.unwrap();
 }
 
 /// What a customer and the backend have made when the installer is called, and its order.
@@ -74,7 +74,7 @@ async fn prepared(cloud: &SimClient) -> InstallRequest {
         subnet: subnet.clone(),
     };
     InstallRequest {
-        cluster: OURS,
+        cluster: CLUSTER,
         name: "harbour".to_owned(),
         infra_id: "harbour-x7k2p".to_owned(),
         location: LOCATION.to_owned(),
@@ -121,30 +121,31 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
     let installer = cloud.installer();
     installer.install(&order).await.unwrap();
     eventually("the cluster is installed", async || {
-        let found = installer.installation(OURS).await.unwrap()?;
+        let found = installer.installation(CLUSTER).await.unwrap()?;
         assert_eq!(found.failure, None);
         (found.stage == InstallStage::Complete).then_some(())
     })
     .await;
-    let link = link_to(installer.credentials(OURS).await.unwrap().kubeconfig.expose());
+    let link = link_to(installer.credentials(CLUSTER).await.unwrap().kubeconfig.expose());
 
-    let (api, ingress) = (format!("{OURS}-apiserver"), format!("{OURS}-ingress"));
+    let (api, ingress) = (format!("{CLUSTER}-apiserver"), format!("{CLUSTER}-ingress"));
     for (name, dns) in [(&api, "api.harbour.example.test"), (&ingress, "*.apps.harbour.example.test")] {
-        let wish = CertificateSpec { name: name.clone(), dns_names: vec![dns.to_owned()] };
-        cloud.ensure_certificate(&wish).await.unwrap();
+        let request = CertificateSpec { name: name.clone(), dns_names: vec![dns.to_owned()] };
+        cloud.ensure_certificate(&request).await.unwrap();
     }
     let first = issued(&cloud, &api, None).await;
     issued(&cloud, &ingress, None).await;
 
-    let errand = Errand::new().await;
-    let ours = in_cloud(&errand.store, Arc::new(cloud.clone()), Arc::new(cloud.clone()), |_| {}).await;
+    let test = TestRun::new().await;
+    let ours =
+        managed_cluster_in(&test.store, Arc::new(cloud.clone()), Arc::new(cloud.clone()), |_| {}).await;
     let context =
         Arc::new(ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock)).with_managed(ours));
-    let rotate = async || -> End {
+    let rotate = async || -> RunResult {
         let catalogue = Catalogue::builtin();
         let task = catalogue.find("rotate-certificates").unwrap();
-        let end = errand.another().await.carry_out_with(task, &json!({}), context.clone()).await;
-        assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+        let end = test.another().await.run_with(task, &json!({}), context.clone()).await;
+        assert_eq!(end.state, WorkState::Completed, "{}", end.messages());
         end
     };
     let end = rotate().await;
@@ -156,12 +157,12 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
     cloud.renew_certificate(&api, first.certificate.version.as_deref()).await.unwrap();
     let second = issued(&cloud, &api, first.certificate.version.as_deref()).await;
     let end = rotate().await;
-    assert!(end.told().contains(&format!("certificate {api} replaced")), "{}", end.told());
-    assert!(end.told().contains(&format!("certificate {ingress} is up to date")), "{}", end.told());
+    assert!(end.messages().contains(&format!("certificate {api} replaced")), "{}", end.messages());
+    assert!(end.messages().contains(&format!("certificate {ingress} is up to date")), "{}", end.messages());
     assert_eq!(certificate_of(&link, "openshift-config", &api).await, Some(second.chain_pem));
     until_rolled_out(&link, "kube-apiserver", "openshift-config", &api).await;
     let record =
-        errand.store.clusters().get(OURS).await.unwrap().unwrap().document.provisioned.unwrap().record;
+        test.store.clusters().get(CLUSTER).await.unwrap().unwrap().document.provisioned.unwrap().record;
     assert_eq!(record.api_certificate_expires, second.certificate.not_after);
     serving.shutdown().await;
 }

@@ -8,7 +8,7 @@ use rcgen::{CertificateParams, KeyPair};
 use serde_json::json;
 
 use crate::effects::{create, deployment};
-use crate::real::{done, real};
+use crate::environment::{real, run_builtin};
 
 /// A certificate and its key.
 pub(crate) fn pair(name: &str) -> (String, String) {
@@ -39,8 +39,8 @@ async fn rotate_tls_secret_takes_the_new_pair_over_and_tells_nobody_the_key() {
     deployment(&link, &namespace, "web", 1, "host").await;
     let parameters = json!({"source": {"namespace": namespace, "name": "incoming"}, "target": {"namespace": namespace, "name": "web"},
         "dnsNames": ["web.example"], "restart": [{"kind": "Deployment", "namespace": namespace, "name": "web"}]});
-    let end = done("rotate-tls-secret", &parameters, &link).await;
-    assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+    let end = run_builtin("rotate-tls-secret", &parameters, &link).await;
+    assert_eq!(end.state, WorkState::Completed, "{}", end.messages());
     assert_eq!(certificate_in(&api, "web").await, new.0);
     assert!(api.get_opt("web-before-rotation").await.unwrap().is_none(), "what was kept is forgotten");
     let all = format!("{:?} {:?}", end.work, end.entries);
@@ -53,7 +53,7 @@ async fn rotate_tls_secret_takes_the_new_pair_over_and_tells_nobody_the_key() {
         let mut given = parameters.clone();
         given["source"]["name"] = json!(source);
         given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let end = done("rotate-tls-secret", &given, &link).await;
+        let end = run_builtin("rotate-tls-secret", &given, &link).await;
         assert_eq!(end.state, WorkState::Failed);
         end.message()
     };

@@ -23,21 +23,21 @@ use steps::engine::fault_harness::{FaultHarness, StepFault};
 use store::{Keyring, Location, Options, Store};
 
 use crate::effects::{create, deployment};
-use crate::real::{Errand, eventually, facts, map};
+use crate::environment::{TestRun, eventually, facts, map};
 
 pub(crate) const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
 /// Looks whether a world is as it should be, knowing which step was struck.
-pub(crate) type Look = fn(Link, String) -> BoxFuture<'static, Result<(), String>>;
+pub(crate) type WorldCheck = fn(Link, String) -> BoxFuture<'static, Result<(), String>>;
 
 /// A task, its parameters, and what it promises.
-pub(crate) struct Trying {
+pub(crate) struct FaultRun {
     pub(crate) task: Definition,
     pub(crate) parameters: Value,
     /// Objects in YAML that are there before.
     pub(crate) objects: String,
-    pub(crate) done: Look,
-    pub(crate) undone: Look,
+    pub(crate) done: WorldCheck,
+    pub(crate) undone: WorldCheck,
     /// Whether it is a cluster that we made.
     pub(crate) ours: bool,
 }
@@ -75,13 +75,13 @@ impl World {
             .unwrap();
         let mut context = ClusterContext::new(link, facts(), Arc::new(SystemClock));
         if let Some(store) = ours {
-            context = context.with_managed(crate::ours::in_trial(store).await);
+            context = context.with_managed(crate::managed::managed_cluster(store).await);
         }
         World { _cluster: cluster, _kubelets: life, context: Arc::new(context) }
     }
 }
 
-impl Trying {
+impl FaultRun {
     /// Every mishap at every step, in a fresh world each.
     pub(crate) async fn all(self) {
         let names = self.task.step_names();
@@ -93,7 +93,7 @@ impl Trying {
         let fresh = Arc::new(AtomicBool::new(true));
         let world: Arc<tokio::sync::Mutex<Option<World>>> = Arc::default();
         let struck = Arc::new(Mutex::new(String::new()));
-        let Trying { task, parameters, objects, done, undone, ours } = self;
+        let FaultRun { task, parameters, objects, done, undone, ours } = self;
         let (making, want_fresh) = (world.clone(), fresh.clone());
         let theirs = ours.then(|| store.clone());
         let make = move || -> BoxFuture<'static, _> {
@@ -101,7 +101,7 @@ impl Trying {
             let (world, fresh, ours) = (making.clone(), want_fresh.clone(), theirs.clone());
             Box::pin(async move {
                 let mut world = world.lock().await;
-                // A new plan for the same world, as whoever takes over makes one, or a new world.
+                // A new plan for the same world, as after a takeover, or a new world.
                 if fresh.swap(false, Ordering::SeqCst) {
                     *world = Some(World::new(&objects, ours.as_ref()).await);
                 }
@@ -109,7 +109,7 @@ impl Trying {
                 (tasks::plan(&task, &map(&parameters), &context.cluster).unwrap(), context)
             })
         };
-        let checked = |look: Look| {
+        let checked = |look: WorldCheck| {
             let struck = struck.clone();
             Box::new(move |context: Arc<ClusterContext>| {
                 look(context.link.clone(), struck.lock().unwrap().clone())
@@ -129,7 +129,7 @@ impl Trying {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_loses_its_label_while_it_is_cycled_does_not_stay_cordoned() {
-    let world = World::new(crate::trials::SHOP, None).await;
+    let world = World::new(crate::fault_runs::SHOP, None).await;
     let link = world.context.link.clone();
     let nodes: Api<Node> = Api::all(link.client());
     let label = async |node: &str, pool: Value| {
@@ -149,12 +149,12 @@ async fn a_node_that_loses_its_label_while_it_is_cycled_does_not_stay_cordoned()
             all.into_iter().find(|node| node.spec.as_ref().and_then(|it| it.unschedulable) == Some(true));
         found.map(|node| node.name_any())
     };
-    let (errand, catalogue) = (Errand::new().await, Catalogue::builtin());
+    let (test, catalogue) = (TestRun::new().await, Catalogue::builtin());
     let parameters = json!({"selector": "pool=a"});
-    let work = errand.carry_out(catalogue.find("cycle-nodes").unwrap(), &parameters, &link);
+    let work = test.run(catalogue.find("cycle-nodes").unwrap(), &parameters, &link);
     let meanwhile = async {
         let held = eventually("a drain is held up", async || {
-            let work = errand.store.work(errand.work).await.unwrap().unwrap();
+            let work = test.store.work(test.work).await.unwrap().unwrap();
             let step = steps::engine::Journal::read(work.checkpoint.as_ref()).step?;
             if step.message.contains("held") { cordoned().await } else { None }
         })
@@ -163,6 +163,6 @@ async fn a_node_that_loses_its_label_while_it_is_cycled_does_not_stay_cordoned()
         budgets.delete("held", &DeleteParams::default()).await.unwrap();
     };
     let (end, ()) = tokio::join!(work, meanwhile);
-    assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+    assert_eq!(end.state, WorkState::Completed, "{}", end.messages());
     assert_eq!(cordoned().await, None);
 }

@@ -1,7 +1,7 @@
 //! Simulation of lanes, budgets and slots by the rules of the queue and the actuators, with the estimated duration of every
 //! run. Nothing here reads a clock or a store.
 //!
-//! A lane runs one run of work at a time, in the order class, due time, priority, id. Of the free lanes whose head is due, the
+//! A lane runs one manifest or operation at a time, in the order class, due time, priority, id. Of the free lanes whose head is due, the
 //! longest due goes first. A lane whose head is blocked by budgets is parked on the first full one; when runs end, as many lanes
 //! are unparked as the budget has room for. The budget of a task does not block the lane: its fresh work is set aside, and the
 //! next work of the lane runs. A run that cannot start before its `run_before` is missed.

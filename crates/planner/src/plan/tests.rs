@@ -27,14 +27,14 @@ fn lane(id: u128, queue: Vec<QueuedRun>) -> Lane {
     Lane { id: Uuid::from_u128(id), queue, ..Lane::default() }
 }
 
-fn told(placed: &[PlannedRun]) -> Vec<(u128, Micros, Micros, bool, WaitCause)> {
-    placed.iter().map(|it| (it.run.id.as_u128(), it.start, it.end, it.runs, it.cause)).collect()
+fn outcomes(planned: &[PlannedRun]) -> Vec<(u128, Micros, Micros, bool, WaitCause)> {
+    planned.iter().map(|it| (it.run.id.as_u128(), it.start, it.end, it.runs, it.cause)).collect()
 }
 
 #[test]
-fn a_cluster_runs_one_run_after_another_by_due_time_priority_and_id() {
+fn a_cluster_runs_one_manifest_at_a_time_by_due_time_priority_and_id() {
     let urgent = QueuedRun { priority: -1, ..run(3, 10, 5) };
-    let world = FleetModel {
+    let fleet_model = FleetModel {
         lanes: vec![lane(1, vec![run(2, 10, 5), run(1, 10, 5), urgent, run(4, 0, 12)])],
         budgets: vec![],
         slots: 10,
@@ -45,13 +45,13 @@ fn a_cluster_runs_one_run_after_another_by_due_time_priority_and_id() {
         (1, 17, 22, true, WaitCause::Lane),
         (2, 22, 27, true, WaitCause::Lane),
     ];
-    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 1000)), expected);
 }
 
 #[test]
-fn what_cannot_begin_in_its_window_is_a_miss_and_lets_the_next_one_go() {
+fn a_run_that_cannot_start_in_its_window_is_missed_and_the_next_one_starts() {
     let narrow = QueuedRun { before: 12, ..run(2, 10, 5) };
-    let world = FleetModel {
+    let fleet_model = FleetModel {
         lanes: vec![lane(1, vec![run(1, 0, 20), narrow, run(3, 15, 5)])],
         budgets: vec![],
         slots: 1,
@@ -61,40 +61,44 @@ fn what_cannot_begin_in_its_window_is_a_miss_and_lets_the_next_one_go() {
         (2, 12, 12, false, WaitCause::Lane),
         (3, 20, 25, true, WaitCause::Lane),
     ];
-    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 1000)), expected);
 }
 
 #[test]
-fn begun_work_goes_first_and_has_no_window() {
+fn started_work_goes_first_and_has_no_window() {
     let begun = QueuedRun { phase: RunPhase::Started, before: 5, ..run(9, 20, 5) };
-    let world = FleetModel { lanes: vec![lane(1, vec![run(1, 10, 5), begun])], budgets: vec![], slots: 1 };
+    let fleet_model =
+        FleetModel { lanes: vec![lane(1, vec![run(1, 10, 5), begun])], budgets: vec![], slots: 1 };
     let expected = [(9, 20, 25, true, WaitCause::Nothing), (1, 25, 30, true, WaitCause::Lane)];
-    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 1000)), expected);
 }
 
 #[test]
-fn a_budget_lets_as_many_run_as_it_has_room_for() {
+fn a_budget_limits_concurrent_runs() {
     let key = BudgetKeys::default().with(0);
     let of = |id: u128| lane(id, vec![QueuedRun { keys: key, ..run(id, 0, 10) }]);
-    let world = FleetModel { lanes: vec![of(1), of(2), of(3)], budgets: vec![2], slots: 10 };
+    let fleet_model = FleetModel { lanes: vec![of(1), of(2), of(3)], budgets: vec![2], slots: 10 };
     let expected = [
         (1, 0, 10, true, WaitCause::Nothing),
         (2, 0, 10, true, WaitCause::Nothing),
         (3, 10, 20, true, WaitCause::Budget(0)),
     ];
-    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 1000)), expected);
 }
 
 #[test]
-fn a_stopped_budget_makes_misses_of_what_must_begin_within_the_time() {
+fn runs_of_a_budget_of_zero_are_missed() {
     let stopped = QueuedRun { keys: BudgetKeys::default().with(0), ..run(1, 0, 10) };
-    let world = FleetModel { lanes: vec![lane(1, vec![stopped])], budgets: vec![0], slots: 10 };
-    assert_eq!(told(&simulate(world.clone(), 0, 2 * HOUR)), [(1, HOUR, HOUR, false, WaitCause::Budget(0))]);
-    assert_eq!(told(&simulate(world, 0, HOUR / 2)), []);
+    let fleet_model = FleetModel { lanes: vec![lane(1, vec![stopped])], budgets: vec![0], slots: 10 };
+    assert_eq!(
+        outcomes(&simulate(fleet_model.clone(), 0, 2 * HOUR)),
+        [(1, HOUR, HOUR, false, WaitCause::Budget(0))]
+    );
+    assert_eq!(outcomes(&simulate(fleet_model, 0, HOUR / 2)), []);
 }
 
 #[test]
-fn what_runs_now_holds_its_lane_and_its_budget_until_its_end() {
+fn a_current_run_occupies_its_lane_and_budget_until_its_end() {
     let key = BudgetKeys::default().with(0);
     let busy = Lane {
         id: Uuid::from_u128(1),
@@ -103,104 +107,104 @@ fn what_runs_now_holds_its_lane_and_its_budget_until_its_end() {
         ..Lane::default()
     };
     let other = lane(2, vec![QueuedRun { keys: key, ..run(2, 5, 10) }]);
-    let world = FleetModel { lanes: vec![busy, other], budgets: vec![1], slots: 10 };
+    let fleet_model = FleetModel { lanes: vec![busy, other], budgets: vec![1], slots: 10 };
     // Both may begin at 30; the longest due goes first.
     let expected = [(1, 30, 40, true, WaitCause::Lane), (2, 40, 50, true, WaitCause::Budget(0))];
-    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 1000)), expected);
 }
 
 #[test]
-fn few_slots_make_the_rest_wait() {
+fn runs_wait_for_free_slots() {
     let of = |id: u128| lane(id, vec![run(id, 0, 10)]);
-    let world = FleetModel { lanes: vec![of(1), of(2)], budgets: vec![], slots: 1 };
+    let fleet_model = FleetModel { lanes: vec![of(1), of(2)], budgets: vec![], slots: 1 };
     assert_eq!(
-        told(&simulate(world, 0, 1000)),
+        outcomes(&simulate(fleet_model, 0, 1000)),
         [(1, 0, 10, true, WaitCause::Nothing), (2, 10, 20, true, WaitCause::Slots)]
     );
 }
 
 #[test]
-fn operations_take_no_slot_of_an_actuator() {
+fn operations_need_no_slot_of_an_actuator() {
     let operation = QueuedRun { phase: RunPhase::Operation, before: Micros::MAX, ..run(1, 0, 10) };
     let running = Some(Running { end: 30, keys: BudgetKeys::default(), is_operation: true });
     let busy = Lane { id: Uuid::from_u128(3), running, ..Lane::default() };
     let lanes =
         vec![lane(1, vec![operation]), lane(2, vec![run(2, 0, 10)]), busy, lane(4, vec![run(4, 0, 10)])];
-    let world = FleetModel { lanes, budgets: vec![], slots: 1 };
+    let fleet_model = FleetModel { lanes, budgets: vec![], slots: 1 };
     let expected = [
         (1, 0, 10, true, WaitCause::Nothing),
         (2, 0, 10, true, WaitCause::Nothing),
         (4, 10, 20, true, WaitCause::Slots),
     ];
-    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 1000)), expected);
 }
 
 #[test]
-fn what_is_on_its_way_to_its_end_passes_a_full_budget_and_counts_in_it() {
+fn work_that_is_ending_ignores_a_full_budget_and_counts_in_it() {
     let keys = BudgetKeys::default().with(0);
     let ending = QueuedRun { phase: RunPhase::Ending, keys, ..run(1, 0, 10) };
     let begun = QueuedRun { phase: RunPhase::Started, keys, ..run(2, 0, 10) };
-    let world =
+    let fleet_model =
         FleetModel { lanes: vec![lane(1, vec![ending]), lane(2, vec![begun])], budgets: vec![0], slots: 9 };
-    assert_eq!(told(&simulate(world.clone(), 0, 1000)), [(1, 0, 10, true, WaitCause::Nothing)]);
-    let world = FleetModel { budgets: vec![1], ..world };
+    assert_eq!(outcomes(&simulate(fleet_model.clone(), 0, 1000)), [(1, 0, 10, true, WaitCause::Nothing)]);
+    let fleet_model = FleetModel { budgets: vec![1], ..fleet_model };
     let expected = [(1, 0, 10, true, WaitCause::Nothing), (2, 10, 20, true, WaitCause::Budget(0))];
-    assert_eq!(told(&simulate(world, 0, 1000)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 1000)), expected);
 }
 
 #[test]
-fn a_full_budget_of_a_task_holds_up_only_the_tasks_work() {
+fn a_full_budget_of_a_task_blocks_only_that_task() {
     let own = BudgetKeys::default().with_own(0);
     let stopped = |id, due| QueuedRun { keys: own, ..run(id, due, 10) };
     let others = |id, due| run(id, due, 10);
     let queue = vec![stopped(1, 0), others(2, 1), stopped(3, 2), others(4, 3)];
-    let world = FleetModel { lanes: vec![lane(1, queue.clone())], budgets: vec![0], slots: 9 };
+    let fleet_model = FleetModel { lanes: vec![lane(1, queue.clone())], budgets: vec![0], slots: 9 };
     let expected = [(2, 1, 11, true, WaitCause::Nothing), (4, 11, 21, true, WaitCause::Lane)];
-    let placed = simulate(world.clone(), 0, 50);
-    assert_eq!(told(&placed), expected);
+    let planned = simulate(fleet_model.clone(), 0, 50);
+    assert_eq!(outcomes(&planned), expected);
     // Room that another lane frees goes to the longest waiting, which has its place before younger work.
     let running = Some(Running { end: 5, keys: own, is_operation: false });
     let busy = Lane { id: Uuid::from_u128(2), running, ..Lane::default() };
-    let world = FleetModel { lanes: vec![lane(1, queue), busy], budgets: vec![1], slots: 9 };
+    let fleet_model = FleetModel { lanes: vec![lane(1, queue), busy], budgets: vec![1], slots: 9 };
     let expected = [
         (2, 1, 11, true, WaitCause::Nothing),
         (1, 11, 21, true, WaitCause::Budget(0)),
         (3, 21, 31, true, WaitCause::Lane),
         (4, 31, 41, true, WaitCause::Lane),
     ];
-    assert_eq!(told(&simulate(world, 0, 50)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 50)), expected);
 }
 
 #[test]
-fn what_became_too_late_in_a_side_queue_does_not_keep_its_lanes_turn() {
+fn a_late_run_in_a_side_queue_does_not_keep_the_order_of_its_lane() {
     let keys = BudgetKeys::default().with_own(0);
     let own = |id, due, before| QueuedRun { keys, before, ..run(id, due, 10) };
     let running = Some(Running { end: 20, keys, is_operation: false });
     let busy = Lane { id: Uuid::from_u128(3), running, ..Lane::default() };
     let lanes = vec![lane(1, vec![own(1, 0, 15), own(2, 5, 99)]), lane(2, vec![own(3, 3, 99)]), busy];
-    let world = FleetModel { lanes, budgets: vec![1], slots: 9 };
+    let fleet_model = FleetModel { lanes, budgets: vec![1], slots: 9 };
     let expected = [
         (1, 15, 15, false, WaitCause::Budget(0)),
         (3, 20, 30, true, WaitCause::Budget(0)),
         (2, 30, 40, true, WaitCause::Budget(0)),
     ];
-    assert_eq!(told(&simulate(world, 0, 50)), expected);
+    assert_eq!(outcomes(&simulate(fleet_model, 0, 50)), expected);
 }
 
 #[test]
-fn a_budget_of_the_fleet_holds_the_lane_and_so_does_begun_work() {
+fn a_budget_of_the_fleet_blocks_the_lane_and_so_does_started_work() {
     let (fleet, own) = (BudgetKeys::default().with(0), BudgetKeys::default().with_own(0));
     for keys in [
         QueuedRun { keys: fleet, ..run(1, 0, 10) },
         QueuedRun { keys: own, phase: RunPhase::Started, ..run(1, 0, 10) },
     ] {
-        let world =
+        let fleet_model =
             FleetModel { lanes: vec![lane(1, vec![keys, run(2, 1, 10)])], budgets: vec![0], slots: 9 };
-        assert_eq!(told(&simulate(world, 0, 50)), []);
+        assert_eq!(outcomes(&simulate(fleet_model, 0, 50)), []);
     }
 }
 
-fn worlds() -> impl Strategy<Value = FleetModel> {
+fn fleet_models() -> impl Strategy<Value = FleetModel> {
     let phase = prop::sample::select(vec![
         RunPhase::Fresh,
         RunPhase::Fresh,
@@ -237,12 +241,12 @@ fn worlds() -> impl Strategy<Value = FleetModel> {
 
 proptest! {
     #[test]
-    fn no_promise_of_the_queue_is_broken_in_any_world(world in worlds()) {
+    fn no_promise_of_the_queue_is_broken_in_any_world(fleet_model in fleet_models()) {
         let until = 400;
-        let placed = simulate(world.clone(), 0, until);
-        let all: usize = world.lanes.iter().map(|it| it.queue.len()).sum();
-        prop_assert!(placed.len() <= all);
-        for one in &placed {
+        let planned = simulate(fleet_model.clone(), 0, until);
+        let all: usize = fleet_model.lanes.iter().map(|it| it.queue.len()).sum();
+        prop_assert!(planned.len() <= all);
+        for one in &planned {
             let run = one.run;
             prop_assert!(one.start >= run.due);
             prop_assert_eq!(one.runs, one.end > one.start);
@@ -252,42 +256,45 @@ proptest! {
         }
         for time in 0..until {
             let running: Vec<&PlannedRun> =
-                placed.iter().filter(|it| it.runs && it.start <= time && time < it.end).collect();
+                planned.iter().filter(|it| it.runs && it.start <= time && time < it.end).collect();
             let by_actuators = running.iter().filter(|it| it.run.phase != RunPhase::Operation).count();
-            prop_assert!(by_actuators <= world.slots);
-            for (lane, _) in (0_u32..).zip(&world.lanes) {
+            prop_assert!(by_actuators <= fleet_model.slots);
+            for (lane, _) in (0_u32..).zip(&fleet_model.lanes) {
                 prop_assert!(running.iter().filter(|it| it.lane == lane).count() <= 1);
             }
-            for (key, limit) in (0_u16..).zip(&world.budgets) {
+            for (key, limit) in (0_u16..).zip(&fleet_model.budgets) {
                 let of_key = |it: &&&PlannedRun| it.run.keys.has(key) && it.run.phase != RunPhase::Ending;
                 prop_assert!(running.iter().filter(of_key).count() <= *limit as usize);
             }
         }
         // Whatever has no stopped budget and no end of time comes to its end or is missed.
-        let stopped = world.budgets.contains(&0);
+        let stopped = fleet_model.budgets.contains(&0);
         if !stopped {
-            prop_assert_eq!(placed.len(), all);
+            prop_assert_eq!(planned.len(), all);
         }
     }
 }
 
 #[test]
-fn a_simulation_is_given_up_in_the_middle() {
+fn a_simulation_can_be_stopped() {
     use std::cell::Cell;
 
     let queue = |lane: u128| {
         (0_u8..100).map(move |number| run(lane * 1000 + u128::from(number), i64::from(number) * 10, 5))
     };
-    let world = FleetModel {
+    let fleet_model = FleetModel {
         lanes: (1..4).map(|id| lane(id, queue(id).collect())).collect(),
         budgets: vec![],
         slots: 9,
     };
     let looks = Cell::new(0);
-    let stopped = simulate_unless(world.clone(), 0, 10_000, || {
+    let stopped = simulate_unless(fleet_model.clone(), 0, 10_000, || {
         looks.set(looks.get() + 1);
         looks.get() > 10
     });
     assert_eq!((stopped, looks.get()), (None, 11));
-    assert_eq!(simulate_unless(world.clone(), 0, 10_000, || false), Some(simulate(world, 0, 10_000)));
+    assert_eq!(
+        simulate_unless(fleet_model.clone(), 0, 10_000, || false),
+        Some(simulate(fleet_model, 0, 10_000))
+    );
 }

@@ -13,7 +13,7 @@ mod slots;
 mod spread;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use check::{Check, FindTask, LOOK_FORWARD_MAX, Limits, ScheduleError, ScheduleErrorCode, check, form};
 pub use decide::{Changes, ManifestStatus, Window, decide};

@@ -76,7 +76,7 @@ pub(super) fn check_schema(schema: &Value) -> Result<(), TaskProblem> {
     }
     let checker = Checker::new(schema)?;
     checker.costs.check_any(schema).map_err(too_costly)?;
-    // A default that its own schema refuses would make every manifest fail.
+    // A default that does not match its own schema would make every manifest fail.
     let defaults = Value::Object(with_defaults(Some(schema), &Map::new()));
     checker.costs.check(schema, &defaults).map_err(too_costly)?;
     on_a_large_stack(|| {

@@ -157,7 +157,7 @@ fn due_time(facts: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
         Some(waiting) if waiting.code == WaitingCode::Precondition && facts.unmet.is_some() => None,
         Some(waiting) if waiting.code != WaitingCode::BackingOff => Some(Blocker {
             code: BlockerCode::BackingOff,
-            message: format!("it is taken up again at {}: {}", second(facts.work.due_at), waiting.message),
+            message: format!("it continues at {}: {}", second(facts.work.due_at), waiting.message),
             owner: Owner::System,
             since: Some(waiting.since),
             until: Some(facts.work.due_at),
@@ -165,7 +165,7 @@ fn due_time(facts: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
         Some(waiting) => Some(Blocker {
             code: BlockerCode::BackingOff,
             message: format!(
-                "attempt {} failed ({}); the next begins at {}",
+                "attempt {} failed ({}); the next starts at {}",
                 facts.work.attempt,
                 waiting.message,
                 second(facts.work.due_at)
@@ -176,7 +176,7 @@ fn due_time(facts: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
         }),
         None => Some(Blocker {
             code: BlockerCode::NotDue,
-            message: format!("it may begin at {} at the earliest", second(facts.work.due_at)),
+            message: format!("it is due at {}", second(facts.work.due_at)),
             owner: match facts.manifest.created_by_schedule {
                 Some(_) => Owner::Schedule,
                 None => Owner::Operator,
@@ -193,16 +193,16 @@ fn busy(facts: &ManifestFacts, now: Timestamp) -> Option<Blocker> {
         Some(running) => (format!("{} {} runs on the cluster", running.kind, running.id), running.started),
         None => {
             let first = ahead(facts).find(|it| it.due_at <= now)?;
-            (format!("{} {} goes before it on the cluster", first.kind, first.id), None)
+            (format!("{} {} is ahead of it on the cluster", first.kind, first.id), None)
         }
     };
     let others = ahead(facts).count();
     let others = others - usize::from(facts.running.is_none() && others > 0);
     let message = match others {
         0 => text,
-        _ if facts.more_ahead => format!("{text}, and at least {others} more manifests go before it"),
-        1 => format!("{text}, and 1 more manifest goes before it"),
-        _ => format!("{text}, and {others} more manifests go before it"),
+        _ if facts.more_ahead => format!("{text}, and at least {others} more manifests are ahead of it"),
+        1 => format!("{text}, and 1 more manifest is ahead of it"),
+        _ => format!("{text}, and {others} more manifests are ahead of it"),
     };
     Some(Blocker { code: BlockerCode::ClusterBusy, message, owner: Owner::System, since, until: None })
 }
@@ -235,7 +235,7 @@ fn budgets(facts: &ManifestFacts) -> Vec<Blocker> {
     full.map(|budget| Blocker {
         code: BlockerCode::BudgetFull,
         message: match budget.limit {
-            0 => format!("budget {} is 0: new starts are stopped", name(budget)),
+            0 => format!("budget {} is 0: no new run starts", name(budget)),
             limit => format!("budget {} is full: {} of {limit} run", name(budget), budget.used),
         },
         owner: if budget.limit == 0 { Owner::Operator } else { Owner::System },
@@ -247,10 +247,12 @@ fn budgets(facts: &ManifestFacts) -> Vec<Blocker> {
 
 fn unreachable(facts: &ManifestFacts) -> Option<Blocker> {
     let health = facts.health.as_ref().filter(|it| !it.reachable)?;
-    let why = health.details.message.as_deref().unwrap_or_default();
-    let message = match why {
-        "" => format!("the cluster's API server has not answered since {}", second(health.since)),
-        why => format!("the cluster's API server has not answered since {}: {why}", second(health.since)),
+    let cause = health.details.message.as_deref().unwrap_or_default();
+    let message = match cause {
+        "" => format!("the cluster's API server has been unreachable since {}", second(health.since)),
+        cause => {
+            format!("the cluster's API server has been unreachable since {}: {cause}", second(health.since))
+        }
     };
     let (owner, since) = (Owner::Customer, Some(health.since));
     Some(Blocker { code: BlockerCode::Unreachable, message, owner, since, until: None })

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::fixture::{TestScheduler, by, calendar_at, cluster, daily, on_both_engines, reconcile};
 
 on_both_engines! {
-    async fn manifests_are_made_for_the_selected_clusters_and_nothing_is_written_twice(test: &TestScheduler) {
+    async fn manifests_are_created_for_the_selected_clusters_and_written_once(test: &TestScheduler) {
         let (one, two) = (test.import(&cluster("one")).await, test.import(&cluster("two")).await);
         let mut other = cluster("other");
         other.labels.clear();
@@ -24,18 +24,18 @@ on_both_engines! {
         assert_eq!(reconcile(&mut scheduler).await, (0, 0));
         // One that begins anew finds all in order.
         assert_eq!(reconcile(&mut test.scheduler().await).await, (0, 0));
-        let told = test.store.schedule_status("nightly").await.unwrap().unwrap();
-        assert_eq!((told.matched, told.created, told.cancelled, told.errors.len()), (2, 2, 0, 0));
-        assert_eq!(told.next_periods.len(), 5);
+        let status = test.store.schedule_status("nightly").await.unwrap().unwrap();
+        assert_eq!((status.matched, status.created, status.cancelled, status.errors.len()), (2, 2, 0, 0));
+        assert_eq!(status.next_periods.len(), 5);
         let work = &test.pending("nightly").await[0];
-        assert_eq!(work.run_after, told.next_periods[0]);
+        assert_eq!(work.run_after, status.next_periods[0]);
         assert_eq!(work.budgets[..2], ["fleet".to_owned(), "region/here".to_owned()]);
         assert_eq!(test.schedule("nightly").await.etag.to_string(), "\"1\"");
     }
 }
 
 on_both_engines! {
-    async fn a_new_cluster_a_label_and_a_forgotten_one_are_met_at_once(test: &TestScheduler) {
+    async fn a_new_a_relabelled_and_a_removed_cluster_take_effect_at_once(test: &TestScheduler) {
         test.put(&daily("nightly", test.now())).await;
         let mut scheduler = test.scheduler().await;
         assert_eq!(reconcile(&mut scheduler).await, (0, 0));
@@ -63,7 +63,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn another_time_another_priority_and_other_parameters_replace_what_is_pending(test: &TestScheduler) {
+    async fn changed_times_priorities_and_parameters_replace_pending_manifests(test: &TestScheduler) {
         test.import(&cluster("one")).await;
         let mut schedule = daily("nightly", test.now());
         test.put(&schedule).await;
@@ -104,7 +104,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_disabled_schedules_work_is_withdrawn_and_comes_back(test: &TestScheduler) {
+    async fn manifests_of_a_disabled_schedule_are_withdrawn_and_restored(test: &TestScheduler) {
         test.import(&cluster("one")).await;
         let two = test.import(&cluster("two")).await;
         let mut schedule = daily("nightly", test.now());
@@ -133,7 +133,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_deleted_schedules_work_is_withdrawn_unless_it_is_kept(test: &TestScheduler) {
+    async fn manifests_of_a_deleted_schedule_are_withdrawn_unless_kept(test: &TestScheduler) {
         test.import(&cluster("one")).await;
         for id in ["first", "second", "third"] {
             test.put(&daily(id, test.now())).await;
@@ -160,7 +160,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn the_next_period_is_made_when_one_begins(test: &TestScheduler) {
+    async fn manifests_of_the_next_period_are_created_when_one_starts(test: &TestScheduler) {
         test.import(&cluster("one")).await;
         test.put(&daily("nightly", test.now())).await;
         let mut scheduler = test.scheduler().await;
@@ -188,7 +188,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_missed_period_is_made_up_for_once_when_that_is_wanted(test: &TestScheduler) {
+    async fn a_missed_period_is_made_up_for_once_by_policy(test: &TestScheduler) {
         let one = test.import(&cluster("one")).await;
         for (id, missed_policy) in [("skips", MissedPolicy::Skip), ("catches-up", MissedPolicy::RunOnce)] {
             let schedule = api::doc::Schedule { missed_policy, ..daily(id, test.now()) };
@@ -211,7 +211,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn what_has_begun_or_was_expedited_is_left_alone(test: &TestScheduler) {
+    async fn started_and_expedited_manifests_stay(test: &TestScheduler) {
         let one = test.import(&cluster("one")).await;
         test.import(&cluster("two")).await;
         let mut schedule = daily("nightly", test.now());
@@ -242,7 +242,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn the_state_of_a_subscription_is_met_when_it_changes(test: &TestScheduler) {
+    async fn a_changed_subscription_state_takes_effect(test: &TestScheduler) {
         let one = test.import(&cluster("one")).await;
         let mut schedule = daily("nightly", test.now());
         schedule.selectors = vec![json!({ "key": "subscriptionState", "operator": "in", "values": ["Registered", "Warned"] })];
@@ -270,7 +270,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn the_version_that_was_seen_in_a_cluster_selects_it(test: &TestScheduler) {
+    async fn a_schedule_selects_by_observed_version(test: &TestScheduler) {
         let one = test.import(&cluster("one")).await;
         let mut schedule = daily("nightly", test.now());
         schedule.selectors = vec![json!({ "key": "version", "operator": "lt", "value": "1.38" })];
@@ -293,7 +293,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn a_schedule_that_cannot_be_read_says_so_and_keeps_its_work(test: &TestScheduler) {
+    async fn an_invalid_schedule_has_an_error_and_keeps_its_manifests(test: &TestScheduler) {
         test.import(&cluster("one")).await;
         let mut schedule = daily("nightly", test.now());
         test.put(&schedule).await;
@@ -303,8 +303,8 @@ on_both_engines! {
         test.put(&schedule).await;
         assert_eq!(reconcile(&mut scheduler).await, (0, 0));
         assert_eq!(test.pending("nightly").await.len(), 1);
-        let told = test.store.schedule_status("nightly").await.unwrap().unwrap();
-        assert!(told.errors[0].starts_with("schedule: \"every morning\" is no calendar"), "{:?}", told.errors);
+        let status = test.store.schedule_status("nightly").await.unwrap().unwrap();
+        assert!(status.errors[0].starts_with("schedule: \"every morning\" is no calendar"), "{:?}", status.errors);
         assert_eq!(reconcile(&mut test.scheduler().await).await, (0, 0));
         schedule.calendars = vec![calendar_at(test.now() + 2.hours())];
         test.put(&schedule).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::{Clock as _, ManualClock, SharedClock, SystemClock};
-use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy};
+use api::doc::{Cluster, MissedPolicy, Schedule, ScheduleState, SpreadBy};
 use api::secret::Secret;
 use api::work::WorkState;
 use jiff::{Timestamp, ToSpan};
@@ -156,25 +156,12 @@ pub(super) fn by() -> AuditContext {
     AuditContext { actor: "tester".to_owned(), reason: String::new(), correlation_id: None }
 }
 
+/// Imported cluster of ring 1 that existed before every test.
 pub(super) fn cluster(name: &str) -> Cluster {
-    let subscription = "00000000-0000-0000-0000-000000000000";
     Cluster {
-        id: format!(
-            "/subscriptions/{subscription}/resourcegroups/imported/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
-        ),
-        subscription_id: subscription.to_owned(),
-        name: name.to_owned(),
-        location: "here".to_owned(),
         labels: BTreeMap::from([("ring".to_owned(), "1".to_owned())]),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
-        imported: true,
-        provisioned: None,
         created_at: SystemClock.now() - 1000.hours(),
+        ..crate::fixture::cluster(name)
     }
 }
 

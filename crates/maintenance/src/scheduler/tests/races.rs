@@ -11,7 +11,7 @@ use super::fixture::{
 };
 
 on_both_engines! {
-    async fn two_that_race_make_one_manifest_for_each_schedule_period_and_cluster(test: &TestScheduler) {
+    async fn two_concurrent_schedulers_create_one_manifest_of_each(test: &TestScheduler) {
         const CLUSTERS: usize = 15;
         for number in 0..CLUSTERS {
             test.import(&cluster(&format!("cluster-{number}"))).await;

@@ -24,7 +24,7 @@ async fn pending(test: &TestScheduler, schedule: &str, count: usize) {
 }
 
 on_both_engines! {
-    async fn it_follows_changes_and_the_clock_and_another_takes_over(test: &TestScheduler) {
+    async fn the_service_follows_changes_and_the_clock_and_another_takes_over(test: &TestScheduler) {
         let (first, second) = (CancellationToken::new(), CancellationToken::new());
         let mut services = tokio::task::JoinSet::new();
         let deps = test.deps(test.store.clone());
@@ -39,8 +39,8 @@ on_both_engines! {
         // The next period begins: the service looks at the clock at least every few seconds.
         test.clock.advance(SignedDuration::from_hours(2));
         pending(test, "nightly", 4).await;
-        // It is told when all of the pass is done.
-        while test.store.schedule_status("nightly").await.unwrap().is_none_or(|told| told.created != 2) {
+        // The status is written at the end of the pass.
+        while test.store.schedule_status("nightly").await.unwrap().is_none_or(|status| status.created != 2) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         // The first ends and gives its lease back; the second goes on.
@@ -61,7 +61,7 @@ on_both_engines! {
 }
 
 on_both_engines! {
-    async fn one_that_fell_out_of_the_feed_lists_everything_again(test: &TestScheduler) {
+    async fn a_scheduler_without_a_feed_position_lists_everything_again(test: &TestScheduler) {
         let deps = test.deps(test.store.clone());
         test.import(&cluster("one")).await;
         test.put(&daily("nightly", test.now())).await;

@@ -87,7 +87,7 @@ impl World {
                 seen.begun.entry((hold.work, cx.step.clone())).or_default().entry(hold.fence).or_default();
             *times += 1;
         }
-        // What is taken back passes a full budget.
+        // An undo ignores a full budget.
         self.at_work(hold, !undo)
     }
 

@@ -40,7 +40,7 @@ fn mimo() -> ScheduleForm {
 }
 
 #[test]
-fn what_a_client_of_mimo_sends_is_taken() {
+fn a_schedule_of_a_mimo_client_is_accepted() {
     let stored = sent(&mimo(), None).unwrap();
     assert_eq!(stored.id, Uuid::from_u128(0xfeed).to_string());
     assert_eq!((stored.state, stored.task_id), (ScheduleState::Enabled, TASK));
@@ -56,7 +56,7 @@ fn what_a_client_of_mimo_sends_is_taken() {
 }
 
 #[test]
-fn what_is_answered_can_be_sent_again_and_is_the_same() {
+fn a_returned_schedule_can_be_sent_again_unchanged() {
     let mut full = mimo();
     full.id = "weekly-restart".to_owned();
     full.schedule.clear();
@@ -81,14 +81,14 @@ fn what_is_answered_can_be_sent_again_and_is_the_same() {
 }
 
 #[test]
-fn a_zone_in_the_expression_becomes_the_schedules() {
+fn a_time_zone_in_the_expression_becomes_that_of_the_schedule() {
     let stored = sent(&ScheduleForm { schedule: "daily Europe/Berlin".to_owned(), ..mimo() }, None).unwrap();
     assert_eq!(stored.time_zone, "Europe/Berlin");
     Rule::read(&stored, at("2026-03-01T12:00:00Z")).unwrap();
 }
 
 #[test]
-fn refusals_name_the_member_and_say_one_sentence() {
+fn errors_name_the_member_and_have_a_message() {
     let refused = |target: &str, begins: &str, change: &dyn Fn(&mut ScheduleForm)| {
         let mut form = mimo();
         change(&mut form);
@@ -166,7 +166,7 @@ fn refusals_name_the_member_and_say_one_sentence() {
 }
 
 #[test]
-fn a_schedule_that_has_had_its_day_can_still_be_disabled() {
+fn a_schedule_that_never_fires_again_can_still_be_disabled() {
     let done = Schedule { calendars: vec!["2025-1-1".into()], ..schedule() };
     let disabled = ScheduleForm { state: "Disabled".into(), priority: 7, ..form(&done, None) };
     assert_eq!(sent(&disabled, Some(&done)).unwrap().priority, 7);
@@ -177,7 +177,7 @@ fn a_schedule_that_has_had_its_day_can_still_be_disabled() {
 }
 
 #[test]
-fn a_date_that_is_past_may_stay_beside_one_that_is_still_to_come() {
+fn a_past_date_may_stay_beside_a_future_one() {
     let both = vec!["2026-2-28".to_owned(), "2026-12-24".to_owned()];
     let stored = Schedule { calendars: both, ..schedule() };
     let edited = ScheduleForm { priority: 7, ..form(&stored, None) };
@@ -186,7 +186,7 @@ fn a_date_that_is_past_may_stay_beside_one_that_is_still_to_come() {
 }
 
 #[test]
-fn a_stored_schedule_that_never_fires_again_is_read_and_makes_nothing() {
+fn a_stored_schedule_that_never_fires_again_is_valid_and_creates_nothing() {
     let now = at("2026-03-01T12:00:00Z");
     for calendars in [vec!["2025-*-* 00:00".to_owned()], vec!["*-2-30".to_owned(), "2025-1-1".to_owned()]] {
         let rule = Rule::read(&Schedule { calendars, ..schedule() }, now).unwrap();
@@ -199,7 +199,7 @@ fn a_stored_schedule_that_never_fires_again_is_read_and_makes_nothing() {
 }
 
 #[test]
-fn durations_are_stored_and_answered_as_they_were_given_and_count_by_their_length() {
+fn durations_are_stored_and_returned_unchanged_and_compared_by_value() {
     let of = |across: &str, within: &str| {
         let given = ScheduleForm { schedule_across: across.into(), start_within: within.into(), ..mimo() };
         let stored = sent(&given, None).unwrap();

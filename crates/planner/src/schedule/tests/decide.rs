@@ -26,7 +26,7 @@ fn check(known: &[(Uuid, ManifestStatus)], wanted: &[Slot], create: &[Uuid], wit
 }
 
 #[test]
-fn what_is_missing_is_made_and_what_is_there_is_left() {
+fn missing_manifests_are_created_and_existing_ones_stay() {
     let slot = slot();
     let id = slot.id;
     check(&[], &[slot], &[id], &[]);
@@ -37,7 +37,7 @@ fn what_is_missing_is_made_and_what_is_there_is_left() {
 }
 
 #[test]
-fn what_is_only_kept_is_never_made_but_comes_back() {
+fn manifests_of_open_periods_are_never_created_but_restored() {
     let slot = Slot { create: false, ..slot() };
     check(&[], &[slot], &[], &[]);
     check(&[(slot.id, ManifestStatus::Fresh(fresh(&slot)))], &[slot], &[], &[]);
@@ -45,7 +45,7 @@ fn what_is_only_kept_is_never_made_but_comes_back() {
 }
 
 #[test]
-fn what_is_no_longer_wanted_is_withdrawn_unless_it_has_begun_or_is_about_to_time_out() {
+fn obsolete_manifests_are_withdrawn_unless_started_or_past_their_window() {
     let slot = slot();
     let other = Uuid::from_u128(9);
     let window = fresh(&slot);
@@ -60,7 +60,7 @@ fn what_is_no_longer_wanted_is_withdrawn_unless_it_has_begun_or_is_about_to_time
 }
 
 #[test]
-fn what_is_wanted_otherwise_is_withdrawn_and_brought_back() {
+fn changed_manifests_are_withdrawn_and_restored() {
     let slot = slot();
     let window = fresh(&slot);
     let replaced = |window: Window| {

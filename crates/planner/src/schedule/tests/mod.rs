@@ -43,7 +43,7 @@ fn rule(schedule: &Schedule) -> Rule {
     Rule::read(schedule, at("2026-01-01T00:00:00Z")).unwrap()
 }
 
-fn cluster(name: &str) -> Cluster {
+pub(crate) fn cluster(name: &str) -> Cluster {
     Cluster {
         id: format!(
             "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg1/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"

@@ -4,7 +4,7 @@ use api::doc::{MissedPolicy, ScheduleState};
 use uuid::Uuid;
 
 #[test]
-fn a_preview_shows_what_the_scheduler_makes() {
+fn a_preview_shows_the_manifests_of_the_scheduler() {
     let mut schedule = schedule();
     schedule.schedule_across = "1h".to_owned();
     schedule.look_forward_count = 3;
@@ -32,7 +32,7 @@ fn a_preview_shows_what_the_scheduler_makes() {
 }
 
 #[test]
-fn a_preview_warns_of_what_its_author_may_not_have_meant() {
+fn a_preview_warns_of_probable_mistakes() {
     let warns = |expect: &[&str], change: &dyn Fn(&mut api::doc::Schedule)| {
         let mut schedule = schedule();
         change(&mut schedule);
@@ -68,7 +68,7 @@ fn a_preview_warns_of_what_its_author_may_not_have_meant() {
 }
 
 #[test]
-fn a_disabled_schedule_shows_what_it_would_make() {
+fn a_disabled_schedule_shows_its_potential_manifests() {
     let mut schedule = schedule();
     schedule.state = ScheduleState::Disabled;
     let shown = preview(&rule(&schedule), &[member("cluster1")], at("2026-03-01T12:00:00Z"), 2, 10);

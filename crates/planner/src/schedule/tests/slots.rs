@@ -4,7 +4,7 @@ use api::doc::{MissedPolicy, ProvisioningState, Schedule, ScheduleState};
 use jiff::Timestamp;
 use uuid::Uuid;
 
-fn wanted(schedule: &Schedule, now: &str) -> Vec<Slot> {
+fn slots_of(schedule: &Schedule, now: &str) -> Vec<Slot> {
     let rule = rule(schedule);
     rule.desired_slots(&rule.horizon(at(now)), &member("cluster1"))
 }
@@ -15,41 +15,41 @@ fn times(slots: &[Slot]) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn the_next_periods_are_made_and_open_ones_are_kept() {
+fn manifests_of_next_periods_are_created_and_those_of_open_ones_stay() {
     let mut schedule = schedule();
     schedule.look_forward_count = 3;
     let ahead = |day: u32| (format!("2026-03-0{day}T02:00:00Z"), true);
-    assert_eq!(times(&wanted(&schedule, "2026-03-01T12:00:00Z")), [ahead(2), ahead(3), ahead(4)]);
+    assert_eq!(times(&slots_of(&schedule, "2026-03-01T12:00:00Z")), [ahead(2), ahead(3), ahead(4)]);
     // At its very beginning a period is open, and the next ones are those behind it.
     let kept = ("2026-03-02T02:00:00Z".to_owned(), false);
     assert_eq!(
-        times(&wanted(&schedule, "2026-03-02T02:00:00Z")),
+        times(&slots_of(&schedule, "2026-03-02T02:00:00Z")),
         [kept.clone(), ahead(3), ahead(4), ahead(5)]
     );
-    assert_eq!(times(&wanted(&schedule, "2026-03-02T02:59:59Z"))[0], kept);
-    assert_eq!(times(&wanted(&schedule, "2026-03-02T03:00:00Z")).len(), 3);
+    assert_eq!(times(&slots_of(&schedule, "2026-03-02T02:59:59Z"))[0], kept);
+    assert_eq!(times(&slots_of(&schedule, "2026-03-02T03:00:00Z")).len(), 3);
     schedule.look_forward_count = 0;
-    assert_eq!(times(&wanted(&schedule, "2026-03-01T12:00:00Z")), [ahead(2)]);
+    assert_eq!(times(&slots_of(&schedule, "2026-03-01T12:00:00Z")), [ahead(2)]);
 }
 
 #[test]
-fn a_slot_has_mimos_window_unless_the_schedule_says_otherwise() {
+fn the_default_window_of_a_slot_is_that_of_mimo() {
     let mut schedule = schedule();
-    let slot = wanted(&schedule, "2026-03-01T12:00:00Z")[0];
+    let slot = slots_of(&schedule, "2026-03-01T12:00:00Z")[0];
     assert_eq!(slot.run_before, at("2026-03-02T03:00:00Z"));
     schedule.start_within = Some("90m".to_owned());
     schedule.schedule_across = "1h".to_owned();
-    let slot = wanted(&schedule, "2026-03-01T12:00:00Z")[0];
+    let slot = slots_of(&schedule, "2026-03-01T12:00:00Z")[0];
     assert_eq!(slot.run_after, at("2026-03-02T02:10:13Z")); // 613 s, as the table of offsets says
     assert_eq!(slot.run_before, at("2026-03-02T03:40:13Z"));
 }
 
 #[test]
-fn every_period_that_is_still_open_is_kept_however_many_have_begun_since() {
+fn every_open_period_stays_however_many_have_started_since() {
     let mut schedule = schedule();
     schedule.calendars = vec!["hourly".to_owned()];
     schedule.schedule_across = "5h".to_owned(); // stored long ago, before that was refused
-    let slots = wanted(&schedule, "2026-03-01T12:30:00Z");
+    let slots = slots_of(&schedule, "2026-03-01T12:30:00Z");
     // 5 h spread puts this cluster 51 minutes behind; it may begin an hour late.
     let offset = slots[0].run_after.duration_since(slots[0].period).as_secs();
     assert_eq!(offset, 3067);
@@ -61,11 +61,11 @@ fn every_period_that_is_still_open_is_kept_however_many_have_begun_since() {
 }
 
 #[test]
-fn a_missed_period_is_made_up_for_once_by_those_who_were_there() {
+fn a_missed_period_is_made_up_for_once_by_clusters_that_existed() {
     let mut schedule = schedule();
     schedule.missed_policy = MissedPolicy::RunOnce;
     let now = "2026-03-05T12:00:00Z";
-    let slots = wanted(&schedule, now);
+    let slots = slots_of(&schedule, now);
     assert_eq!(
         times(&slots),
         [("2026-03-05T02:00:00Z".to_owned(), true), ("2026-03-06T02:00:00Z".to_owned(), true)]
@@ -81,13 +81,13 @@ fn a_missed_period_is_made_up_for_once_by_those_who_were_there() {
     assert!(!changed.desired_slots(&changed.horizon(at(now)), &member("cluster1"))[0].create);
     // Rare calendars are looked for far back, but not beyond the time for which it is known what was made.
     schedule.calendars = vec!["*-2-10".to_owned()];
-    assert_eq!(times(&wanted(&schedule, now))[0], ("2026-02-10T00:00:00Z".to_owned(), true));
+    assert_eq!(times(&slots_of(&schedule, now))[0], ("2026-02-10T00:00:00Z".to_owned(), true));
     schedule.calendars = vec!["*-2-1".to_owned()];
-    assert_eq!(times(&wanted(&schedule, now))[0], ("2027-02-01T00:00:00Z".to_owned(), true));
+    assert_eq!(times(&slots_of(&schedule, now))[0], ("2027-02-01T00:00:00Z".to_owned(), true));
 }
 
 #[test]
-fn nothing_is_wanted_of_clusters_that_are_not_selected_or_not_there() {
+fn clusters_that_are_not_selected_or_incomplete_have_no_slots() {
     let rule = rule(&schedule());
     let horizon = rule.horizon(at("2026-03-01T12:00:00Z"));
     let count = |change: &dyn Fn(&mut api::doc::Cluster)| {
@@ -110,15 +110,15 @@ fn nothing_is_wanted_of_clusters_that_are_not_selected_or_not_there() {
     );
     let mut disabled = schedule();
     disabled.state = ScheduleState::Disabled;
-    assert!(wanted(&disabled, "2026-03-01T12:00:00Z").is_empty());
+    assert!(slots_of(&disabled, "2026-03-01T12:00:00Z").is_empty());
 }
 
 #[test]
-fn ids_depend_on_schedule_period_and_cluster_and_on_nothing_else() {
+fn ids_depend_only_on_schedule_period_and_cluster() {
     let id = |change: &dyn Fn(&mut Schedule), now: &str| {
         let mut schedule = schedule();
         change(&mut schedule);
-        wanted(&schedule, now)[0].id
+        slots_of(&schedule, now)[0].id
     };
     let now = "2026-03-01T12:00:00Z";
     let one = id(&|_| {}, now);
@@ -154,7 +154,7 @@ fn a_manifest_names_its_schedule_and_the_budgets_that_count_it() {
 }
 
 #[test]
-fn the_boundary_is_the_beginning_of_the_next_period() {
+fn the_boundary_is_the_start_of_the_next_period() {
     let rule = rule(&schedule());
     assert_eq!(rule.horizon(at("2026-03-01T01:59:59.9Z")).boundary, Some(at("2026-03-01T02:00:00Z")));
     assert_eq!(rule.horizon(at("2026-03-01T02:00:00Z")).boundary, Some(at("2026-03-02T02:00:00Z")));

@@ -8,7 +8,7 @@ use api::doc::SpreadBy;
 use uuid::Uuid;
 
 #[test]
-fn mimos_table_of_offsets_holds() {
+fn offsets_match_the_table_of_mimo() {
     let check = |subscription: &str, group: &str, name: &str, crc: u32, offsets: [u64; 4]| {
         let id = format!(
             "/subscriptions/{subscription}/resourcegroups/{group}/providers/microsoft.redhatopenshift/openshiftclusters/{name}"
@@ -39,7 +39,7 @@ fn mimos_table_of_offsets_holds() {
 }
 
 #[test]
-fn the_last_place_is_one_second_before_the_end() {
+fn the_last_position_is_one_second_before_the_end() {
     for seconds in [2, 60, 3600, 86_400, 604_800] {
         assert_eq!(offset(u32::MAX, Duration::from_secs(seconds)).as_secs(), seconds - 1);
         assert_eq!(offset(0, Duration::from_secs(seconds)).as_secs(), 0);
@@ -47,7 +47,7 @@ fn the_last_place_is_one_second_before_the_end() {
 }
 
 #[test]
-fn spread_by_schedule_gives_a_cluster_another_place_in_each() {
+fn spread_by_schedule_gives_a_cluster_another_position_in_each() {
     let cluster = Uuid::from_u128(7);
     let places: HashSet<u32> =
         (0..50).map(|number| position_in(&format!("schedule-{number}"), cluster)).collect();

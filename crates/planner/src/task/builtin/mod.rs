@@ -1,8 +1,8 @@
 //! Definitions of the tasks that are part of Shipshape, one file each. Their ids never change.
 //!
 //! A built-in task is either a list of step forms, like a task that a team writes as data, or code. The steps of the latter
-//! do I/O, so they are in the layer that may: a definition here names them ([`CodedTask`]), says what parameters it takes
-//! and reads these parameters into types.
+//! do I/O, so they are in crate `maintenance`: a definition here names them ([`CodedTask`]), declares its parameters and
+//! parses them into types.
 
 mod apply_manifests;
 pub mod approve_node_csrs;

@@ -34,11 +34,11 @@ fn chain(levels: usize, word: &str) -> Value {
 const OFTEN: &str = "parts of the schema refer to each other so often";
 
 #[test]
-fn a_schema_whose_work_doubles_with_every_level_is_refused_when_it_is_stored() {
+fn a_schema_whose_work_doubles_with_every_level_is_rejected() {
     for word in ["anyOf", "allOf", "oneOf"] {
         assert!(stored(&chain(19, word)).is_err());
-        let refused = stored(&chain(25, word)).unwrap_err();
-        assert!(refused.starts_with("parameters: ") && refused.contains(OFTEN), "{refused}");
+        let exceeded = stored(&chain(25, word)).unwrap_err();
+        assert!(exceeded.starts_with("parameters: ") && exceeded.contains(OFTEN), "{exceeded}");
     }
     // Few levels cost little, and stay.
     assert_eq!(stored(&chain(5, "anyOf")), Ok(()));
@@ -47,7 +47,7 @@ fn a_schema_whose_work_doubles_with_every_level_is_refused_when_it_is_stored() {
 }
 
 #[test]
-fn other_ways_to_refer_are_counted_too() {
+fn other_kinds_of_references_are_counted_too() {
     let doubled = |name: &str, target: &str| {
         let mut schema = chain(25, "anyOf");
         let text = schema.to_string().replace("#/$defs/", target).replace("\"$ref\"", &format!("\"{name}\""));
@@ -66,20 +66,20 @@ fn other_ways_to_refer_are_counted_too() {
         ("$ref", "https://example.com/s#/$defs/"),
         ("$ref", "s#/$defs/"),
     ] {
-        let refused = stored(&doubled(name, target)).unwrap_err();
-        assert!(refused.contains(OFTEN), "{name} {target}: {refused}");
+        let exceeded = stored(&doubled(name, target)).unwrap_err();
+        assert!(exceeded.contains(OFTEN), "{name} {target}: {exceeded}");
     }
     let mut unevaluated = json!({"type": "integer"});
     for _ in 0..30 {
         unevaluated = json!({"allOf": [unevaluated], "unevaluatedProperties": false});
     }
-    let refused = stored(&json!({"type": "object", "properties": {"p": unevaluated}})).unwrap_err();
-    assert!(refused.contains(OFTEN), "{refused}");
+    let exceeded = stored(&json!({"type": "object", "properties": {"p": unevaluated}})).unwrap_err();
+    assert!(exceeded.contains(OFTEN), "{exceeded}");
 }
 
 /// A schema that leads into itself is only as deep as what it is held against.
 #[test]
-fn a_schema_that_refers_to_itself_is_refused_with_what_it_would_take_too_long_for() {
+fn a_recursive_schema_is_rejected_for_parameters_that_would_take_too_long() {
     let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"next": inner}));
     let once = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/n"}},
         "$defs": {"n": {"type": "object", "properties": {"next": {"$ref": "#/$defs/n"}}}}});
@@ -88,14 +88,14 @@ fn a_schema_that_refers_to_itself_is_refused_with_what_it_would_take_too_long_fo
     let twice = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/n"}},
         "$defs": {"n": {"anyOf": [next, next]}}});
     assert_eq!(given(&twice, &json!({"p": nested(5)})), Ok(()));
-    let refused = given(&twice, &json!({"p": nested(60)})).unwrap_err();
-    assert_eq!(refused.target, "parameters");
-    assert!(refused.message.contains(OFTEN), "{refused}");
+    let exceeded = given(&twice, &json!({"p": nested(60)})).unwrap_err();
+    assert_eq!(exceeded.target, "parameters");
+    assert!(exceeded.message.contains(OFTEN), "{exceeded}");
 }
 
 /// Every part applies all parts to the same value: the validator would walk each of the paths among them.
 #[test]
-fn a_schema_that_refers_to_itself_for_the_same_value_is_refused() {
+fn a_schema_that_refers_to_itself_for_the_same_value_is_rejected() {
     let all: Vec<Value> = (0..15).map(|n| json!({"$ref": format!("#/$defs/d{n}")})).collect();
     let parts: Map<String, Value> = (0..15).map(|n| (format!("d{n}"), json!({"allOf": all}))).collect();
     let dense = json!({"type": "object", "$defs": parts,
@@ -107,9 +107,9 @@ fn a_schema_that_refers_to_itself_for_the_same_value_is_refused() {
     for (schema, reference) in
         [(dense, "#/$defs/d0"), (itself, "#/properties/p"), (whole, "#"), (anchors, "#/%24defs/a")]
     {
-        let Err(refused) = Costs::new(&schema) else { panic!("{schema} is accepted") };
+        let Err(exceeded) = Costs::new(&schema) else { panic!("{schema} is accepted") };
         let expect = format!("the reference {reference:?} leads back to itself for the same value");
-        assert!(refused.message.starts_with(&expect), "{}", refused.message);
+        assert!(exceeded.message.starts_with(&expect), "{}", exceeded.message);
         assert!(stored(&schema).unwrap_err().contains("leads back to itself"));
     }
 }
@@ -191,7 +191,7 @@ proptest! {
 }
 
 #[test]
-fn a_schema_that_is_too_deep_or_too_large_is_refused() {
+fn a_schema_that_is_too_deep_or_too_large_is_rejected() {
     let mut parts = Map::new();
     for level in 0..1500 {
         parts.insert(format!("l{level}"), json!({"$ref": format!("#/$defs/l{}", level + 1)}));
@@ -224,9 +224,9 @@ fn patterns_are_small_and_take_linear_time() {
     assert!(stored(&with("\\pL{1000}")).is_err());
     let several: Map<String, Value> =
         (0..20).map(|n| (format!("p{n}"), json!({"pattern": format!("{n}\\pL{{15}}")}))).collect();
-    let refused = stored(&json!({"type": "object", "properties": several})).unwrap_err();
-    assert!(refused.contains("together take more than 8 MiB"), "{refused}");
-    // A value that a large pattern would take long for is refused before it is tried.
+    let exceeded = stored(&json!({"type": "object", "properties": several})).unwrap_err();
+    assert!(exceeded.contains("together take more than 8 MiB"), "{exceeded}");
+    // A value that a large pattern would take long for is exceeded before it is tried.
     let heavy = given(&with("^(\\w{1,10})x$"), &json!({"p": "w".repeat(200_000)})).unwrap_err();
     assert!(heavy.message.contains(OFTEN), "{heavy}");
 }

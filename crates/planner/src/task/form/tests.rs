@@ -7,7 +7,7 @@ fn task(steps: Value) -> Value {
         "parameters": {"type": "object", "properties": {"wait": {"type": "string"}, "count": {"type": "integer", "default": 3}}}})
 }
 
-fn refused(value: Value) -> String {
+fn error_of(value: Value) -> String {
     let form = match read(value.to_string().as_bytes(), Format::Json) {
         Ok(form) => form,
         Err(problem) => return problem.to_string(),
@@ -15,12 +15,12 @@ fn refused(value: Value) -> String {
     check(&form).expect_err(&value.to_string()).to_string()
 }
 
-fn of_step(step: Value) -> String {
-    refused(task(json!([{"uses": "pause", "with": {"duration": "1s"}}, step])))
+fn error_of_step(step: Value) -> String {
+    error_of(task(json!([{"uses": "pause", "with": {"duration": "1s"}}, step])))
 }
 
 #[test]
-fn a_good_task_is_taken_and_shows_its_steps_by_name() {
+fn a_valid_task_is_accepted_and_names_its_steps() {
     let form = task(json!([
         {"uses": "pause", "with": {"duration": "${{ parameters.wait }}"}},
         {"name": "steady", "uses": "assert", "with": {"that": "nodes.all(n, n.ready) && parameters.count > 2"}},
@@ -37,9 +37,9 @@ fn a_good_task_is_taken_and_shows_its_steps_by_name() {
 }
 
 #[test]
-fn what_is_wrong_with_a_step_is_told_with_its_place() {
+fn errors_of_a_step_name_the_invalid_member() {
     let check = |step: Value, expect: &str| {
-        let found = of_step(step.clone());
+        let found = error_of_step(step.clone());
         assert!(found.starts_with(expect), "{step}: {found}");
     };
     check(
@@ -161,11 +161,11 @@ fn what_is_wrong_with_a_step_is_told_with_its_place() {
 }
 
 #[test]
-fn what_is_wrong_with_a_task_is_told_with_its_place() {
+fn errors_of_a_task_name_the_invalid_member() {
     let check = |member: &str, value: Value, expect: &str| {
         let mut given = task(json!([{"uses": "pause", "with": {"duration": "1s"}}]));
         given[member] = value;
-        let found = refused(given);
+        let found = error_of(given);
         assert!(found.starts_with(expect), "{member}: {found}");
     };
     check("name", json!("My Task"), "name: \"My Task\" is not a name such as");
@@ -212,17 +212,17 @@ fn what_is_wrong_with_a_task_is_told_with_its_place() {
     );
     check("requires", json!({"minimumVersion": "new"}), "requires.minimumVersion: \"new\" is not a version");
     check("requires", json!({"minimum": "1"}), "requires.minimum: unknown field");
-    assert_eq!(refused(json!(null)), "a task is an object with name, title and steps");
+    assert_eq!(error_of(json!(null)), "a task is an object with name, title and steps");
 }
 
 #[test]
-fn ten_thousand_steps_are_counted_and_refused() {
+fn ten_thousand_steps_are_rejected() {
     let steps: Vec<Value> = (0..10_000).map(|n| json!({"name": format!("s-{n}"), "uses": "pause"})).collect();
-    assert_eq!(refused(task(json!(steps))), "steps: the task has 10000 steps, and at most 100 are accepted");
+    assert_eq!(error_of(task(json!(steps))), "steps: the task has 10000 steps, and at most 100 are accepted");
 }
 
 #[test]
-fn what_is_too_large_too_deep_or_not_text_is_refused() {
+fn tasks_that_are_too_large_too_deep_or_not_text_are_rejected() {
     let found = |body: &[u8], format| read(body, format).unwrap_err().to_string();
     assert_eq!(
         found(&vec![b' '; BODY_MAX + 1], Format::Json),
@@ -236,13 +236,13 @@ fn what_is_too_large_too_deep_or_not_text_is_refused() {
         deep = json!([deep]);
     }
     let deep = task(json!([{"uses": "pause", "with": {"duration": deep}}]));
-    assert_eq!(refused(deep), "steps: the task is nested more than 64 deep");
+    assert_eq!(error_of(deep), "steps: the task is nested more than 64 deep");
     let flow = format!("name: {}{}", "[".repeat(5000), "]".repeat(5000));
     assert!(found(flow.as_bytes(), Format::Yaml).starts_with("the task is not valid YAML"));
 }
 
 #[test]
-fn anchors_that_multiply_are_refused() {
+fn exponential_anchors_are_rejected() {
     let mut bomb = "name: demo\ntitle: t\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {
         let alias = format!("*a{}", level - 1);

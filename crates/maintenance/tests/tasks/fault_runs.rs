@@ -1,4 +1,4 @@
-//! Every built-in task goes through the engine's trial: each step twice, interrupted, failed, cancelled, pre-empted.
+//! Runs every built-in task through the fault harness of the engine: each step twice, interrupted, failed, cancelled, preempted.
 
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -13,16 +13,16 @@ use planner::task::Catalogue;
 use serde_json::{Value, json};
 
 use crate::secrets::pair;
-use crate::sim::{Look, Trying};
+use crate::sim::{FaultRun, WorldCheck};
 
 pub(crate) const SHOP: &str = include_str!("../../../../examples/objects/shop.yaml");
 
-fn trying(name: &str, parameters: Value, objects: &str, done: Look, undone: Look) -> Trying {
+fn fault_run(name: &str, parameters: Value, objects: &str, done: WorldCheck, undone: WorldCheck) -> FaultRun {
     let task = Catalogue::builtin().find(name).unwrap().clone();
-    Trying { task, parameters, objects: objects.to_owned(), done, undone, ours: false }
+    FaultRun { task, parameters, objects: objects.to_owned(), done, undone, ours: false }
 }
 
-/// A task that promises nothing about the world.
+/// Check of a task without effects.
 pub(crate) fn nothing(_: Link, _: String) -> BoxFuture<'static, Result<(), String>> {
     Box::pin(async { Ok(()) })
 }
@@ -53,24 +53,24 @@ pub(crate) fn no_node_is_cordoned(link: Link, _: String) -> BoxFuture<'static, R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cluster_health_stands_every_mishap() {
-    trying("cluster-health", json!({}), SHOP, nothing, nothing).all().await;
+async fn cluster_health_survives_every_fault() {
+    fault_run("cluster-health", json!({}), SHOP, nothing, nothing).all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn approve_node_csrs_stands_every_mishap() {
-    trying("approve-node-csrs", json!({}), "", nothing, nothing).all().await;
+async fn approve_node_csrs_survives_every_fault() {
+    fault_run("approve-node-csrs", json!({}), "", nothing, nothing).all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restart_workload_stands_every_mishap() {
+async fn restart_workload_survives_every_fault() {
     let parameters = json!({"kind": "Deployment", "namespace": "shop", "name": "web"});
-    trying("restart-workload", parameters, SHOP, web_was_restarted, nothing).all().await;
+    fault_run("restart-workload", parameters, SHOP, web_was_restarted, nothing).all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cycle_nodes_stands_every_mishap() {
-    let done: Look = |link, step| {
+async fn cycle_nodes_survives_every_fault() {
+    let done: WorldCheck = |link, step| {
         Box::pin(async move {
             no_node_is_cordoned(link.clone(), step).await?;
             let marks: Vec<Option<String>> =
@@ -82,12 +82,12 @@ async fn cycle_nodes_stands_every_mishap() {
         })
     };
     let parameters = json!({"selector": "node-role.kubernetes.io/worker"});
-    trying("cycle-nodes", parameters, SHOP, done, no_node_is_cordoned).all().await;
+    fault_run("cycle-nodes", parameters, SHOP, done, no_node_is_cordoned).all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn apply_manifests_stands_every_mishap() {
-    let done: Look = |link, _| {
+async fn apply_manifests_survives_every_fault() {
+    let done: WorldCheck = |link, _| {
         Box::pin(async move {
             let maps: Api<ConfigMap> = Api::default_namespaced(link.client());
             let left = maps.list(&ListParams::default().labels("set=x")).await.unwrap().items;
@@ -99,25 +99,25 @@ async fn apply_manifests_stands_every_mishap() {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  labels: {{set: x}}\n")
     };
     let parameters = json!({"manifests": map("new"), "prune": "set=x"});
-    trying("apply-manifests", parameters, &map("old"), done, nothing).all().await;
+    fault_run("apply-manifests", parameters, &map("old"), done, nothing).all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_job_stands_every_mishap_and_runs_once() {
-    let done: Look = |link, _| {
+async fn run_job_survives_every_fault_and_runs_once() {
+    let done: WorldCheck = |link, _| {
         Box::pin(async move {
             let jobs: Api<Job> = Api::default_namespaced(link.client());
             let ran = jobs.list(&ListParams::default()).await.unwrap().items;
             is(ran.len() == 1, format!("{} jobs ran", ran.len()))
         })
     };
-    trying("run-job", json!({"namespace": "default", "image": "example.invalid/job"}), "", done, nothing)
+    fault_run("run-job", json!({"namespace": "default", "image": "example.invalid/job"}), "", done, nothing)
         .all()
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rotate_tls_secret_stands_every_mishap_and_puts_the_previous_certificate_back() {
+async fn rotate_tls_secret_survives_every_fault_and_puts_the_previous_certificate_back() {
     async fn state(link: &Link) -> (String, bool) {
         let secrets: Api<Secret> = Api::default_namespaced(link.client());
         let text = async |name: &str| {
@@ -128,13 +128,13 @@ async fn rotate_tls_secret_stands_every_mishap_and_puts_the_previous_certificate
         let which = if web == new { "new" } else { "old" };
         (which.to_owned(), secrets.get_opt("web-before-rotation").await.unwrap().is_some())
     }
-    let done: Look = |link, _| {
+    let done: WorldCheck = |link, _| {
         Box::pin(async move {
             let found = state(&link).await;
             is(found == ("new".to_owned(), false), format!("{found:?}"))
         })
     };
-    let undone: Look = |link, step| {
+    let undone: WorldCheck = |link, step| {
         Box::pin(async move {
             let found = state(&link).await;
             // Once what was kept is forgotten there is no way back, and nothing left to do.
@@ -150,5 +150,5 @@ async fn rotate_tls_secret_stands_every_mishap_and_puts_the_previous_certificate
     let objects = format!("{}\n---\n{}\n---\n{SHOP}", secret("web"), secret("incoming"));
     let parameters = json!({"source": {"namespace": "default", "name": "incoming"}, "target": {"namespace": "default", "name": "web"},
         "restart": [{"kind": "Deployment", "namespace": "shop", "name": "web"}]});
-    trying("rotate-tls-secret", parameters, &objects, done, undone).all().await;
+    fault_run("rotate-tls-secret", parameters, &objects, done, undone).all().await;
 }

@@ -28,25 +28,25 @@ use steps::lifecycle::ClusterRecords;
 use store::{AuditContext, Store, Transaction};
 use uuid::Uuid;
 
-use crate::real::{End, Errand, facts, real};
+use crate::environment::{RunResult, TestRun, facts, real};
+use crate::fault_runs::is;
 use crate::secrets::pair;
-use crate::sim::{Look, Trying};
-use crate::trials::is;
+use crate::sim::{FaultRun, WorldCheck};
 
-/// OpenShift's kinds that the tasks configure, with the objects that an installation leaves.
+/// OpenShift kinds that the tasks configure, with the objects of an installation.
 pub(crate) const OPENSHIFT: &str = include_str!("openshift.yaml");
 
-/// The cluster in every test: its certificates are called after it.
-pub(crate) const OURS: Uuid = Uuid::from_u128(0x0e5);
+/// Cluster of every test; the names of its certificates contain its uuid.
+pub(crate) const CLUSTER: Uuid = Uuid::from_u128(0x0e5);
 
-/// A vault and an identity service in memory.
+/// Vault and identity service in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Vault {
     certificates: Mutex<BTreeMap<String, IssuedCertificate>>,
     secrets: Mutex<BTreeMap<String, VaultSecret>>,
     clock: Mutex<Option<SharedClock>>,
-    /// Everything fails from now on.
-    pub(crate) away: AtomicBool,
+    /// Whether every call fails.
+    pub(crate) unavailable: AtomicBool,
 }
 
 impl Vault {
@@ -59,7 +59,7 @@ impl Vault {
     }
 
     fn here(&self, what: &str) -> Result<(), CloudError> {
-        match self.away.load(Ordering::SeqCst) {
+        match self.unavailable.load(Ordering::SeqCst) {
             true => Err(CloudError::Unavailable { what: what.to_owned(), source: None }),
             false => Ok(()),
         }
@@ -167,7 +167,7 @@ impl Identities for Vault {
 const IDENTITY: &str = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/g/providers/\
                         Microsoft.ManagedIdentity/userAssignedIdentities/one";
 
-/// A cluster of ours as its document tells of it.
+/// Document of a managed cluster.
 fn document() -> Cluster {
     let group = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/g";
     let spec = Spec {
@@ -228,20 +228,20 @@ fn document() -> Cluster {
     }
 }
 
-/// Puts a cluster of ours into a store, changed as a test wants it; what its tasks are given.
-async fn placed(
+/// Stores a managed cluster, changed by `change`, with a vault that has its certificates.
+async fn managed_cluster_with_vault(
     store: &Store,
     clock: SharedClock,
     change: impl FnOnce(&mut Provisioned),
 ) -> (ManagedCluster, Arc<Vault>) {
     let vault = Arc::new(Vault::at(clock));
-    vault.issue(&format!("{OURS}-apiserver"), "api.harbour.example");
-    vault.issue(&format!("{OURS}-ingress"), "*.apps.harbour.example");
-    (in_cloud(store, vault.clone(), vault.clone(), change).await, vault)
+    vault.issue(&format!("{CLUSTER}-apiserver"), "api.harbour.example");
+    vault.issue(&format!("{CLUSTER}-ingress"), "*.apps.harbour.example");
+    (managed_cluster_in(store, vault.clone(), vault.clone(), change).await, vault)
 }
 
-/// The same in whatever cloud.
-pub(crate) async fn in_cloud(
+/// Stores a managed cluster with any vault and identity service.
+pub(crate) async fn managed_cluster_in(
     store: &Store,
     vault: Arc<dyn cloud::Vault>,
     identities: Arc<dyn Identities>,
@@ -249,17 +249,17 @@ pub(crate) async fn in_cloud(
 ) -> ManagedCluster {
     let mut cluster = document();
     change(cluster.provisioned.as_mut().unwrap());
-    if store.clusters().get(OURS).await.unwrap().is_none() {
-        let write = Transaction::new().create(OURS, &cluster, &AuditContext::service("test")).unwrap();
+    if store.clusters().get(CLUSTER).await.unwrap().is_none() {
+        let write = Transaction::new().create(CLUSTER, &cluster, &AuditContext::service("test")).unwrap();
         store.commit(write).await.unwrap();
     }
     let provisioned = cluster.provisioned.unwrap();
-    let records = ClusterRecords { store: store.clone(), cluster: OURS, service: "test" };
+    let records = ClusterRecords { store: store.clone(), cluster: CLUSTER, service: "test" };
     ManagedCluster { records, provisioned, vault, identities }
 }
 
-/// A cluster of ours in the store of a trial: everything that a task looks after is there and good.
-pub(crate) async fn in_trial(store: &Store) -> ManagedCluster {
+/// Stores a managed cluster with everything valid that a task checks.
+pub(crate) async fn managed_cluster(store: &Store) -> ManagedCluster {
     let good = |it: &mut Provisioned| {
         it.record.registry_token = Some(RegistryToken {
             registry: "registry.example".to_owned(),
@@ -268,12 +268,12 @@ pub(crate) async fn in_trial(store: &Store) -> ManagedCluster {
             expires: None,
         });
     };
-    placed(store, Arc::new(SystemClock), good).await.0
+    managed_cluster_with_vault(store, Arc::new(SystemClock), good).await.0
 }
 
-/// One cluster of ours in a store of its own, and the tasks that are run on it.
+/// Managed cluster in a store of its own.
 struct Site {
-    errand: Errand,
+    test: TestRun,
     vault: Arc<Vault>,
     clock: Arc<ManualClock>,
     context: Arc<ClusterContext>,
@@ -281,27 +281,27 @@ struct Site {
 
 impl Site {
     async fn new(link: Link, change: impl FnOnce(&mut Provisioned)) -> Site {
-        let errand = Errand::new().await;
+        let test = TestRun::new().await;
         let clock = ManualClock::at(SystemClock.now());
-        let (ours, vault) = placed(&errand.store, clock.clone(), change).await;
+        let (ours, vault) = managed_cluster_with_vault(&test.store, clock.clone(), change).await;
         let context = ClusterContext::new(link, facts(), clock.clone()).with_managed(ours);
-        Site { errand, vault, clock, context: Arc::new(context) }
+        Site { test, vault, clock, context: Arc::new(context) }
     }
 
-    /// Carries out a task once, as a manifest of its own.
-    async fn run(&self, name: &str) -> End {
-        let errand = self.errand.another().await;
+    /// Runs a task once, as a manifest of its own.
+    async fn run(&self, name: &str) -> RunResult {
+        let test = self.test.another().await;
         let catalogue = Catalogue::builtin();
-        errand.carry_out_with(catalogue.find(name).unwrap(), &json!({}), self.context.clone()).await
+        test.run_with(catalogue.find(name).unwrap(), &json!({}), self.context.clone()).await
     }
 
     async fn record(&self) -> Record {
-        let read = self.errand.store.clusters().get(OURS).await.unwrap().unwrap();
+        let read = self.test.store.clusters().get(CLUSTER).await.unwrap().unwrap();
         read.document.provisioned.unwrap().record
     }
 }
 
-async fn furnish(link: &Link, objects: &str) {
+async fn apply_objects(link: &Link, objects: &str) {
     let documents = Documents::parse(objects).unwrap();
     apply(link, &documents, &ApplyOptions::default(), &kubelink::ProgressSink::disabled()).await.unwrap();
 }
@@ -325,9 +325,9 @@ pub(crate) async fn certificate_of(link: &Link, namespace: &str, name: &str) -> 
     String::from_utf8(data["tls.crt"].0.clone()).ok()
 }
 
-/// Whether the cluster shows the certificates that are called after it.
-async fn shows_ours(link: &Link) -> Result<(), String> {
-    let (api, ingress) = (format!("{OURS}-apiserver"), format!("{OURS}-ingress"));
+/// Whether the cluster uses the certificates with its uuid.
+async fn uses_certificates(link: &Link) -> Result<(), String> {
+    let (api, ingress) = (format!("{CLUSTER}-apiserver"), format!("{CLUSTER}-ingress"));
     is(certificate_of(link, "openshift-config", &api).await.is_some(), "the API server's Secret is missing")?;
     is(
         certificate_of(link, "openshift-ingress", &ingress).await.is_some(),
@@ -343,34 +343,36 @@ async fn shows_ours(link: &Link) -> Result<(), String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rotate_certificates_carries_the_newest_ones_into_the_cluster_and_names_them() {
+async fn rotate_certificates_copies_the_newest_ones_into_the_cluster_and_configures_them() {
     let Some(real) = real() else { return };
     let link = real.link();
-    furnish(&link, OPENSHIFT).await;
+    apply_objects(&link, OPENSHIFT).await;
     let site = Site::new(link.clone(), |_| {}).await;
     let end = site.run("9b741734-6505-447f-8510-85eb0ae561a2").await;
-    assert_eq!(end.state, WorkState::Completed, "{}", end.told());
-    shows_ours(&link).await.unwrap();
+    assert_eq!(end.state, WorkState::Completed, "{}", end.messages());
+    uses_certificates(&link).await.unwrap();
     let record = site.record().await;
     assert!(record.api_certificate_expires.is_some() && record.ingress_certificate_expires.is_some());
 
-    let renewed = site.vault.issue(&format!("{OURS}-apiserver"), "api.harbour.example");
+    let renewed = site.vault.issue(&format!("{CLUSTER}-apiserver"), "api.harbour.example");
     let end = site.run("rotate-certificates").await;
-    let told = end.message();
+    let message = end.message();
     assert!(
-        end.told().contains("replaced") && end.told().contains("is up to date") && told.contains("already"),
-        "{told}"
+        end.messages().contains("replaced")
+            && end.messages().contains("is up to date")
+            && message.contains("already"),
+        "{message}"
     );
-    let shown = certificate_of(&link, "openshift-config", &format!("{OURS}-apiserver")).await;
+    let shown = certificate_of(&link, "openshift-config", &format!("{CLUSTER}-apiserver")).await;
     assert_eq!(shown.as_deref(), Some(renewed.as_str()));
     let all = format!("{:?} {:?} {:?}", end.work, end.entries, site.record().await);
-    assert!(!all.contains("PRIVATE KEY"), "no key is told");
+    assert!(!all.contains("PRIVATE KEY"), "no key is shown");
 
     // For now: the vault does not answer. For good: what should be configured is not there. Nothing to do: the customer's own.
-    site.vault.away.store(true, Ordering::SeqCst);
+    site.vault.unavailable.store(true, Ordering::SeqCst);
     let end = site.run("rotate-certificates").await;
-    assert_eq!(end.state, WorkState::Pending, "{}", end.told());
-    assert!(end.told().matches("did not respond").count() >= 2, "both were tried: {}", end.told());
+    assert_eq!(end.state, WorkState::Pending, "{}", end.messages());
+    assert!(end.messages().matches("did not respond").count() >= 2, "both were tried: {}", end.messages());
     let own = Site::new(link.clone(), |it| {
         it.spec.domain = "shop.customer.example".to_owned();
     })
@@ -381,29 +383,29 @@ async fn rotate_certificates_carries_the_newest_ones_into_the_cluster_and_names_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_openshifts_kinds_is_refused_for_good() {
+async fn a_cluster_without_openshift_kinds_is_a_terminal_error() {
     let sim = kubesim::SimulatedCluster::start("plain", kubesim::ClusterOptions::default()).await.unwrap();
     let link = Link::from_client("plain", sim.client(), Arc::new(SystemClock));
-    furnish(&link, "apiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-config}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-ingress}\n").await;
+    apply_objects(&link, "apiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-config}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: openshift-ingress}\n").await;
     let site = Site::new(link, |_| {}).await;
     let end = site.run("rotate-certificates").await;
-    assert_eq!(end.state, WorkState::Failed, "{}", end.told());
+    assert_eq!(end.state, WorkState::Failed, "{}", end.messages());
     assert!(end.message().contains("APIServer"), "{}", end.message());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_imported_cluster_is_refused_in_a_sentence() {
+async fn an_imported_cluster_is_rejected_with_a_message() {
     let sim = kubesim::SimulatedCluster::start("imported", kubesim::ClusterOptions::default()).await.unwrap();
     let link = Link::from_client("imported", sim.client(), Arc::new(SystemClock));
     for name in ["rotate-certificates", "check-registry-token", "renew-identity-certificate"] {
-        let end = crate::real::done(name, &json!({}), &link).await;
+        let end = crate::environment::run_builtin(name, &json!({}), &link).await;
         assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, "NotOurs"), "{name}");
         assert!(end.message().contains("was not provisioned by Shipshape"), "{name}: {}", end.message());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_registry_token_tells_how_long_it_is_good_and_fails_when_it_is_due() {
+async fn check_registry_token_reports_the_validity_and_fails_when_rotation_is_due() {
     let sim = kubesim::SimulatedCluster::start("token", kubesim::ClusterOptions::default()).await.unwrap();
     let link = Link::from_client("token", sim.client(), Arc::new(SystemClock));
     let issued = SystemClock.now();
@@ -418,12 +420,12 @@ async fn check_registry_token_tells_how_long_it_is_good_and_fails_when_it_is_due
     .await;
     let before = site.record().await;
     let end = site.run("082978ce-3700-4972-835f-53d48658d291").await;
-    assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+    assert_eq!(end.state, WorkState::Completed, "{}", end.messages());
     assert!(end.message().contains("good for 180 more days"), "{}", end.message());
     for (days, code) in [(150, "RotationDue"), (50, "TokenExpired")] {
         site.clock.advance(SignedDuration::from_hours(24 * days));
         let end = site.run("check-registry-token").await;
-        assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, code), "{}", end.told());
+        assert_eq!((end.state, end.code().as_str()), (WorkState::Failed, code), "{}", end.messages());
     }
     assert_eq!(site.record().await, before, "it only looks");
 }
@@ -435,9 +437,9 @@ async fn renew_identity_certificate_creates_verifies_and_renews() {
     let site = Site::new(link.clone(), |_| {}).await;
     let run = async |word: &str| {
         let end = site.run("7c3f8e2d-9a4b-4f1e-8c5d-2b6a9e7f3d1c").await;
-        assert_eq!(end.state, WorkState::Completed, "{}", end.told());
+        assert_eq!(end.state, WorkState::Completed, "{}", end.messages());
         assert!(end.message().contains(word), "{word} in {}", end.message());
-        assert!(!format!("{:?} {:?}", end.work, end.entries).contains("PRIVATE KEY"), "no key is told");
+        assert!(!format!("{:?} {:?}", end.work, end.entries).contains("PRIVATE KEY"), "no key is shown");
         (site.vault.versions_of_secrets(), site.record().await.identity_certificate_expires.unwrap())
     };
     let created = run("was created").await;
@@ -446,7 +448,7 @@ async fn renew_identity_certificate_creates_verifies_and_renews() {
     let renewed = run("was renewed").await;
     assert!(renewed.0 != created.0 && renewed.1 > created.1);
     site.clock.advance(SignedDuration::from_hours(24 * 46));
-    site.vault.away.store(true, Ordering::SeqCst);
+    site.vault.unavailable.store(true, Ordering::SeqCst);
     assert_eq!(site.run("renew-identity-certificate").await.state, WorkState::Pending, "it may be back");
 
     let principal = Site::new(link, |it| {
@@ -459,25 +461,25 @@ async fn renew_identity_certificate_creates_verifies_and_renews() {
     assert!(principal.vault.versions_of_secrets().is_empty());
 }
 
-/// A task on a cluster of ours, in a simulated world.
-fn trying(name: &str, done: Look) -> Trying {
+/// Task on a managed cluster in a simulated world.
+fn fault_run(name: &str, done: WorldCheck) -> FaultRun {
     let task = Catalogue::builtin().find(name).unwrap().clone();
-    let undone = crate::trials::nothing;
-    Trying { task, parameters: json!({}), objects: OPENSHIFT.to_owned(), done, undone, ours: true }
+    let undone = crate::fault_runs::nothing;
+    FaultRun { task, parameters: json!({}), objects: OPENSHIFT.to_owned(), done, undone, ours: true }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rotate_certificates_stands_every_mishap() {
-    let done: Look = |link, _| Box::pin(async move { shows_ours(&link).await });
-    trying("rotate-certificates", done).all().await;
+async fn rotate_certificates_survives_every_fault() {
+    let done: WorldCheck = |link, _| Box::pin(async move { uses_certificates(&link).await });
+    fault_run("rotate-certificates", done).all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_registry_token_stands_every_mishap() {
-    trying("check-registry-token", crate::trials::nothing).all().await;
+async fn check_registry_token_survives_every_fault() {
+    fault_run("check-registry-token", crate::fault_runs::nothing).all().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renew_identity_certificate_stands_every_mishap() {
-    trying("renew-identity-certificate", crate::trials::nothing).all().await;
+async fn renew_identity_certificate_survives_every_fault() {
+    fault_run("renew-identity-certificate", crate::fault_runs::nothing).all().await;
 }

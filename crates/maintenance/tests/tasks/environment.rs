@@ -13,7 +13,7 @@ use kubesim::kubelet::{KubeletOptions, Kubelets, NodeTemplate};
 use maintenance::tasks;
 use planner::task::Definition;
 use serde_json::{Map, Value, json};
-use steps::engine::{ATTEMPTS_MAX, Journal, RunControl, RunOutcome, RunRequest, run};
+use steps::engine::{ATTEMPTS_MAX, Journal, RunControl, RunOutcome, RunRequest};
 use steps::{ClusterContext, ClusterFacts};
 use store::{Keyring, Location, NewWork, Options, Store, Transaction, WorkView};
 use testkit::kube::{PrivateTestCluster, private};
@@ -73,14 +73,14 @@ pub(crate) fn link_to(kubeconfig: &str) -> Link {
     Link::open("real", &kubeconfig, Timeouts::default(), Arc::new(SystemClock)).unwrap()
 }
 
-/// Asks again until there is an answer.
-pub(crate) async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let begun = tokio::time::Instant::now();
+/// Polls until there is a result.
+pub(crate) async fn eventually<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
+    let started = tokio::time::Instant::now();
     loop {
-        if let Some(answer) = ask().await {
-            return answer;
+        if let Some(result) = poll().await {
+            return result;
         }
-        assert!(begun.elapsed() < PATIENCE, "it never came true that {what}");
+        assert!(started.elapsed() < PATIENCE, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -113,23 +113,23 @@ pub(crate) fn facts() -> ClusterFacts {
     }
 }
 
-/// A manifest on its way, in a store of its own.
-pub(crate) struct Errand {
+/// Manifest in a store of its own.
+pub(crate) struct TestRun {
     pub(crate) store: Store,
     pub(crate) work: Uuid,
     pub(crate) control: RunControl,
     directory: Arc<tempfile::TempDir>,
 }
 
-/// What became of a manifest.
+/// Result of running a manifest.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct RunResult {
     pub(crate) state: WorkState,
     pub(crate) work: WorkView,
     pub(crate) entries: Vec<Entry>,
 }
 
-impl End {
+impl RunResult {
     pub(crate) fn message(&self) -> String {
         self.work.result.as_ref().map(|it| it.message().to_owned()).unwrap_or_default()
     }
@@ -139,60 +139,60 @@ impl End {
         code.map(ToString::to_string).unwrap_or_default()
     }
 
-    /// All sentences of the history.
-    pub(crate) fn told(&self) -> String {
+    /// All messages of the history.
+    pub(crate) fn messages(&self) -> String {
         self.entries.iter().filter_map(|entry| entry.message.clone()).collect::<Vec<_>>().join("\n")
     }
 }
 
-impl Errand {
-    pub(crate) async fn new() -> Errand {
+impl TestRun {
+    pub(crate) async fn new() -> TestRun {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::Sqlite(directory.path().join("store.db"));
         let options = Options::new(location, Keyring::ephemeral().unwrap(), Arc::new(SystemClock));
         let store = Store::open(options).await.unwrap();
-        Errand::within(store, Arc::new(directory)).await
+        TestRun::enqueue(store, Arc::new(directory)).await
     }
 
-    async fn within(store: Store, directory: Arc<tempfile::TempDir>) -> Errand {
+    async fn enqueue(store: Store, directory: Arc<tempfile::TempDir>) -> TestRun {
         let work = Uuid::now_v7();
-        // In a lane that nobody else has.
+        // In a lane of its own.
         store.enqueue(vec![NewWork::new(work, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
-        Errand { store, work, control: RunControl::new(), directory }
+        TestRun { store, work, control: RunControl::new(), directory }
     }
 
-    /// Another manifest in the same store, once nothing of this one can be claimed.
-    pub(crate) async fn another(&self) -> Errand {
+    /// Another manifest in the same store; withdraws this one if it is pending.
+    pub(crate) async fn another(&self) -> TestRun {
         if let Some(rest) = self.store.work(self.work).await.unwrap()
             && rest.state == WorkState::Pending
         {
             self.store.commit(Transaction::new().withdraw(self.work, json!({}))).await.unwrap();
         }
-        Errand::within(self.store.clone(), self.directory.clone()).await
+        TestRun::enqueue(self.store.clone(), self.directory.clone()).await
     }
 
-    /// The file that everything is stored in.
+    /// File of the store.
     pub(crate) fn database(&self) -> std::path::PathBuf {
         self.directory.path().join("store.db")
     }
 
-    /// One attempt, at most.
-    pub(crate) async fn carry_out(&self, task: &Definition, parameters: &Value, link: &Link) -> End {
+    /// Runs at most one attempt.
+    pub(crate) async fn run(&self, task: &Definition, parameters: &Value, link: &Link) -> RunResult {
         let context = ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock));
-        self.carry_out_with(task, parameters, Arc::new(context)).await
+        self.run_with(task, parameters, Arc::new(context)).await
     }
 
-    /// The same with a context of the caller's making.
-    pub(crate) async fn carry_out_with(
+    /// Like [`TestRun::run`], with the context of the caller.
+    pub(crate) async fn run_with(
         &self,
         task: &Definition,
         parameters: &Value,
         context: Arc<ClusterContext>,
-    ) -> End {
+    ) -> RunResult {
         let plan = tasks::plan(task, &map(parameters), &context.cluster).unwrap();
         let clock: SharedClock = Arc::new(SystemClock);
         let claimed = self.store.claim(WorkKind::Manifest, 1, Uuid::now_v7()).await.unwrap().pop().unwrap();
-        let order = RunRequest {
+        let request = RunRequest {
             store: &self.store,
             claimed: &claimed,
             plan: &plan,
@@ -203,14 +203,14 @@ impl Errand {
             actor: "service:test",
             attempts_max: ATTEMPTS_MAX,
         };
-        match run(order).await {
+        match steps::engine::run(request).await {
             RunOutcome::Finished(completion) => drop(self.store.complete(&[completion]).await.unwrap()),
             RunOutcome::Released { yielding, .. } => self.store.release(yielding).await.unwrap(),
-            RunOutcome::LeaseLost => panic!("the work was lost"),
+            RunOutcome::LeaseLost => panic!("the lease was lost"),
         }
         let work = self.store.work(self.work).await.unwrap().unwrap();
         let entries = self.store.entries(self.work, None, 500).await.unwrap();
-        End { state: work.state, work, entries: entries.into_iter().map(|(_, entry)| entry).collect() }
+        RunResult { state: work.state, work, entries: entries.into_iter().map(|(_, entry)| entry).collect() }
     }
 }
 
@@ -218,8 +218,8 @@ pub(crate) fn map(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
-/// Carries out a built-in task once.
-pub(crate) async fn done(name: &str, parameters: &Value, link: &Link) -> End {
+/// Runs a built-in task once.
+pub(crate) async fn run_builtin(name: &str, parameters: &Value, link: &Link) -> RunResult {
     let catalogue = planner::task::Catalogue::builtin();
-    Errand::new().await.carry_out(catalogue.find(name).unwrap(), parameters, link).await
+    TestRun::new().await.run(catalogue.find(name).unwrap(), parameters, link).await
 }
