@@ -141,7 +141,7 @@ pub fn example_path(name: &str) -> anyhow::Result<PathBuf> {
     let example = profile.join("examples").join(name);
     ensure!(
         example.is_file(),
-        "{} is missing; cargo build --examples (with -p and the profile of the test) makes it",
+        "{} is missing; run cargo build --examples with -p and the profile of the test",
         example.display()
     );
     Ok(example)

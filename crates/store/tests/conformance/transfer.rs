@@ -302,7 +302,7 @@ on_both_engines! {
         rejected(lines[..3].join("\n"), "import: truncated: the last line is missing").await;
         let without: Vec<&str> = lines.iter().enumerate().filter(|(at, _)| *at != 2).map(|(_, line)| *line).collect();
         let rows = lines.len() - 2;
-        rejected(without.join("\n"), &format!("import: holds {} rows, {rows} were exported", rows - 1)).await;
+        rejected(without.join("\n"), &format!("import: {} rows found, {rows} were exported", rows - 1)).await;
         // A value of another type, a missing value, an unknown column: reported by line as well.
         let changed = |from: &str, to: &str| with(2, &lines[1].replacen(from, to, 1));
         assert!(lines[1].contains("\"etag\":1,"), "{}", lines[1]);
