@@ -16,7 +16,7 @@ const VIA: &str = " via ";
 
 /// Reason why a name cannot be an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotAnIdentity {
+pub enum IdentityError {
     /// It has no visible characters.
     #[error("it is empty")]
     Empty,
@@ -43,14 +43,14 @@ pub fn normalize(name: &str) -> String {
 }
 
 /// Normalise an authenticated name; it is never truncated.
-pub fn identity(name: &str) -> Result<String, NotAnIdentity> {
+pub fn identity(name: &str) -> Result<String, IdentityError> {
     let plain = normalize(name);
     if plain.is_empty() {
-        Err(NotAnIdentity::Empty)
+        Err(IdentityError::Empty)
     } else if plain.len() > IDENTITY_BYTES_MAX {
-        Err(NotAnIdentity::TooLong)
+        Err(IdentityError::TooLong)
     } else if plain.contains(VIA) {
-        Err(NotAnIdentity::Via)
+        Err(IdentityError::Via)
     } else {
         Ok(plain)
     }
@@ -103,10 +103,10 @@ mod tests {
     fn an_identity_is_whole_or_none() {
         assert_eq!(identity(" jo  doe "), Ok("jo doe".to_owned()));
         assert_eq!(identity(&"ä".repeat(100)), Ok("ä".repeat(100)));
-        assert_eq!(identity(&"ä".repeat(101)), Err(NotAnIdentity::TooLong));
+        assert_eq!(identity(&"ä".repeat(101)), Err(IdentityError::TooLong));
         assert_eq!(identity(&format!("jo{}", " ".repeat(10_000))), Ok("jo".to_owned()));
-        assert_eq!(identity(" \t"), Err(NotAnIdentity::Empty));
-        assert_eq!(identity("jo  via portal"), Err(NotAnIdentity::Via));
+        assert_eq!(identity(" \t"), Err(IdentityError::Empty));
+        assert_eq!(identity("jo  via portal"), Err(IdentityError::Via));
         assert_eq!(identity("via@example"), Ok("via@example".to_owned()));
     }
 

@@ -134,9 +134,9 @@ impl From<TimeSpan> for DurationText {
 }
 
 impl FromStr for DurationText {
-    type Err = NotADuration;
+    type Err = DurationError;
 
-    fn from_str(text: &str) -> Result<DurationText, NotADuration> {
+    fn from_str(text: &str) -> Result<DurationText, DurationError> {
         Ok(DurationText { span: text.parse()?, text: text.into() })
     }
 }
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for DurationText {
 /// Reason why a text is not a duration. The message names the text and the accepted form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a duration: {problem}; {ACCEPTED}")]
-pub struct NotADuration {
+pub struct DurationError {
     text: String,
     problem: Problem,
 }
@@ -199,10 +199,10 @@ enum Problem {
 }
 
 impl FromStr for TimeSpan {
-    type Err = NotADuration;
+    type Err = DurationError;
 
-    fn from_str(text: &str) -> Result<TimeSpan, NotADuration> {
-        parse(text).map_err(|problem| NotADuration { text: shown(text), problem })
+    fn from_str(text: &str) -> Result<TimeSpan, DurationError> {
+        parse(text).map_err(|problem| DurationError { text: shown(text), problem })
     }
 }
 
@@ -294,7 +294,7 @@ impl<'de> Deserialize<'de> for TimeSpan {
 
 struct Visitor<T>(PhantomData<T>);
 
-impl<T: FromStr<Err = NotADuration>> serde::de::Visitor<'_> for Visitor<T> {
+impl<T: FromStr<Err = DurationError>> serde::de::Visitor<'_> for Visitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

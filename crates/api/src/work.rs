@@ -36,13 +36,13 @@ impl fmt::Display for WorkKind {
 }
 
 impl FromStr for WorkKind {
-    type Err = UnknownWord;
+    type Err = UnknownValue;
 
-    fn from_str(text: &str) -> Result<WorkKind, UnknownWord> {
+    fn from_str(text: &str) -> Result<WorkKind, UnknownValue> {
         match text {
             "operation" => Ok(WorkKind::Operation),
             "manifest" => Ok(WorkKind::Manifest),
-            other => Err(UnknownWord {
+            other => Err(UnknownValue {
                 what: "kind of work",
                 word: other.to_owned(),
                 accepted: "operation, manifest",
@@ -152,10 +152,10 @@ impl fmt::Display for WorkState {
 }
 
 impl FromStr for WorkState {
-    type Err = UnknownWord;
+    type Err = UnknownValue;
 
-    fn from_str(text: &str) -> Result<WorkState, UnknownWord> {
-        WorkState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownWord {
+    fn from_str(text: &str) -> Result<WorkState, UnknownValue> {
+        WorkState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownValue {
             what: "state",
             word: text.to_owned(),
             accepted: "Pending, InProgress, Completed, Failed, RetriesExceeded, TimedOut, Cancelled",
@@ -222,7 +222,7 @@ pub struct IllegalTransition {
 /// A text from a request or the store that names no value of an enumeration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{word}\" is no {what}; accepted: {accepted}")]
-pub struct UnknownWord {
+pub struct UnknownValue {
     /// What the text should have named.
     pub what: &'static str,
     /// The text.

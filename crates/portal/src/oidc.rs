@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-use api::actor::{self, NotAnIdentity};
+use api::actor::{self, IdentityError};
 use api::secret::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -258,8 +258,8 @@ impl Provider {
         for name in [self.config.user_claim.as_str(), "email", "sub"] {
             match actor::identity(claims[name].as_str().unwrap_or_default()) {
                 Ok(user) => return Ok(user),
-                Err(NotAnIdentity::Empty) => {}
-                Err(why @ (NotAnIdentity::TooLong | NotAnIdentity::Via)) => {
+                Err(IdentityError::Empty) => {}
+                Err(why @ (IdentityError::TooLong | IdentityError::Via)) => {
                     return Err(LoginError::Rejected(format!(
                         "the claim {name:?} is not a valid name: {why}"
                     )));

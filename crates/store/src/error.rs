@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use api::error::{Class, Classify};
-use api::work::{UnknownWord, WorkState};
+use api::work::{UnknownValue, WorkState};
 use uuid::Uuid;
 
 use crate::Etag;
@@ -166,10 +166,10 @@ impl fmt::Display for RequiredState {
 }
 
 impl FromStr for RequiredState {
-    type Err = UnknownWord;
+    type Err = UnknownValue;
 
-    fn from_str(text: &str) -> Result<RequiredState, UnknownWord> {
-        RequiredState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownWord {
+    fn from_str(text: &str) -> Result<RequiredState, UnknownValue> {
+        RequiredState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownValue {
             what: "required state",
             word: text.to_owned(),
             accepted: "Pending, fresh, InProgress, uncancelled, ended, Superseded",

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Wrong;
+use super::FieldError;
 
 /// Mutability of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ fn rule(pattern: &str) -> Option<Rule> {
 
 /// Reject the first immutable member that differs. `stored` is the resource in the form of this version, `proposed` the resource after
 /// the request, with read-only members only where the request has them.
-pub fn check_unchanged(stored: &Value, proposed: &Value) -> Result<(), Wrong> {
+pub fn check_unchanged(stored: &Value, proposed: &Value) -> Result<(), FieldError> {
     walk(&Place::default(), stored, proposed)
 }
 
@@ -92,8 +92,8 @@ impl Place {
     }
 }
 
-fn walk(place: &Place, stored: &Value, proposed: &Value) -> Result<(), Wrong> {
-    let refused = || Err(Wrong::unchangeable(&place.shown));
+fn walk(place: &Place, stored: &Value, proposed: &Value) -> Result<(), FieldError> {
+    let refused = || Err(FieldError::unchangeable(&place.shown));
     match rule(&place.pattern) {
         Some(Rule::Mutable | Rule::Secret) => return Ok(()),
         Some(Rule::ReadOnly) => return if is_empty(proposed) { Ok(()) } else { refused() },

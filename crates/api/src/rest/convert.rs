@@ -11,7 +11,7 @@ use crate::doc::{
 
 /// Apply a validated draft to a cluster. A cluster without properties gets them, with the defaults of
 /// the contract. Secrets are stored beside the document and not changed here.
-pub fn lay_over(draft: &Draft<'_>, cluster: &mut Cluster) {
+pub fn apply_draft(draft: &Draft<'_>, cluster: &mut Cluster) {
     if let Some(location) = draft.location {
         cluster.location = location.to_lowercase();
     }

@@ -9,6 +9,7 @@ mod change;
 mod cidr;
 mod convert;
 mod draft;
+mod field_error;
 mod form;
 mod hidden;
 mod merge;
@@ -21,14 +22,14 @@ pub mod v2023_11_22;
 pub mod v2025_07_25;
 mod validate;
 mod version;
-mod wrong;
 
 #[cfg(test)]
 mod tests;
 
 pub use change::check_unchanged;
-pub use convert::lay_over;
+pub use convert::apply_draft;
 pub use draft::{Draft, DraftProperties};
+pub use field_error::{FieldError, FieldErrorCode};
 pub use form::{
     ApiserverProfile, ConsoleProfile, EffectiveOutboundIp, IngressProfile, LoadBalancerProfile,
     ManagedIdentity, ManagedOutboundIps, MasterProfile, NetworkProfile, PlatformWorkloadIdentity,
@@ -44,9 +45,8 @@ pub use small::{
     AdminKubeconfig, ArmPage, Credentials, OpenShiftVersion, OpenShiftVersionProperties, OperationDisplay,
     OperationForm, OperationStatus, OperationStep, PreflightStatus, RoleForm, RoleSetForm, RoleSetProperties,
 };
-pub use validate::{Ground, match_roles, validate, version_of_draft};
-pub use version::{ApiVersion, External};
-pub use wrong::{Wrong, WrongCode};
+pub use validate::{ValidationContext, match_roles, validate, version_of_draft};
+pub use version::{ApiVersion, ExternalCluster};
 
 /// The resource type of clusters.
 pub const CLUSTER_TYPE: &str = "Microsoft.RedHatOpenShift/openShiftClusters";

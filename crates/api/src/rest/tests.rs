@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    ApiVersion, External, Ground, WrongCode, check_unchanged, lay_over, patched, replaced, validate,
+    ApiVersion, ExternalCluster, FieldErrorCode, ValidationContext, apply_draft, check_unchanged, patched,
+    replaced, validate,
 };
 use crate::doc::{Cluster, ProvisioningState, Record};
 
@@ -37,8 +38,8 @@ fn blank() -> Cluster {
     }
 }
 
-fn ground<'a>(locations: &'a [String], path: &'a str, stored: Option<&'a Cluster>) -> Ground<'a> {
-    Ground { path, locations, zone: None, small_workers: false, stored }
+fn context<'a>(locations: &'a [String], path: &'a str, stored: Option<&'a Cluster>) -> ValidationContext<'a> {
+    ValidationContext { path, locations, zone: None, small_workers: false, stored }
 }
 
 fn identity(name: &str) -> String {
@@ -118,9 +119,9 @@ const BLANKS: [(&str, &str); 7] = [
 fn made(body: &Value) -> Cluster {
     let locations = ["local".to_owned()];
     let external = ApiVersion::V2025_07_25.read(body.clone()).unwrap();
-    validate(&external.draft(), &ground(&locations, &path(), None)).unwrap();
+    validate(&external.draft(), &context(&locations, &path(), None)).unwrap();
     let mut cluster = blank();
-    lay_over(&external.draft(), &mut cluster);
+    apply_draft(&external.draft(), &mut cluster);
     cluster
 }
 
@@ -165,10 +166,10 @@ proptest! {
                 };
                 let external = version.read(merged).unwrap();
                 let locations = ["local".to_owned()];
-                validate(&external.draft(), &ground(&locations, &path(), Some(&cluster))).unwrap();
+                validate(&external.draft(), &context(&locations, &path(), Some(&cluster))).unwrap();
                 check_unchanged(&version.show(&cluster).value(), &external.value()).unwrap();
                 let mut after = cluster.clone();
-                lay_over(&external.draft(), &mut after);
+                apply_draft(&external.draft(), &mut after);
                 // The running version is in responses, and clients send it back.
                 after.provisioned.as_mut().unwrap().spec.version = "4.20.3".to_owned();
                 prop_assert_eq!(&after, &cluster);
@@ -194,10 +195,10 @@ proptest! {
         for version in ApiVersion::ALL {
             let external = version.read(replaced(version.skeleton(&cluster, &sent), &sent)).unwrap();
             let locations = ["local".to_owned()];
-            validate(&external.draft(), &ground(&locations, &path(), Some(&cluster))).unwrap();
+            validate(&external.draft(), &context(&locations, &path(), Some(&cluster))).unwrap();
             check_unchanged(&version.show(&cluster).value(), &external.value()).unwrap();
             let mut after = cluster.clone();
-            lay_over(&external.draft(), &mut after);
+            apply_draft(&external.draft(), &mut after);
             prop_assert_eq!(&after, &cluster);
         }
     }
@@ -214,7 +215,7 @@ proptest! {
             for version in ApiVersion::ALL {
                 let Ok(external) = version.read(body.clone()) else { continue };
                 let locations = ["local".to_owned()];
-                let _ = validate(&external.draft(), &ground(&locations, &path(), None));
+                let _ = validate(&external.draft(), &context(&locations, &path(), None));
                 let _ = check_unchanged(&external.value(), &body);
             }
         }
@@ -235,10 +236,10 @@ fn an_old_version_shows_less_and_wipes_nothing() {
     });
     let external = ApiVersion::V2025_07_25.read(body).unwrap();
     let mut cluster = blank();
-    lay_over(&external.draft(), &mut cluster);
-    let External::V2023_11_22(old) = ApiVersion::V2023_11_22.show(&cluster) else { panic!() };
+    apply_draft(&external.draft(), &mut cluster);
+    let ExternalCluster::V2023_11_22(old) = ApiVersion::V2023_11_22.show(&cluster) else { panic!() };
     let mut after = cluster.clone();
-    lay_over(&old.draft(), &mut after);
+    apply_draft(&old.draft(), &mut after);
     assert_eq!(after, cluster);
     let text = serde_json::to_string(&old).unwrap();
     assert!(
@@ -252,7 +253,7 @@ fn a_list_is_no_object() {
     let check = |body: Value, target: &str| {
         for version in ApiVersion::ALL {
             let wrong = version.read(body.clone()).unwrap_err();
-            assert_eq!(wrong.code, WrongCode::InvalidRequestContent, "{body}");
+            assert_eq!(wrong.code, FieldErrorCode::InvalidRequestContent, "{body}");
             assert_eq!(wrong.target, target, "{body}");
             assert!(!wrong.message.contains("hunter2"), "{}", wrong.message);
         }

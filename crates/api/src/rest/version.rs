@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{Draft, Wrong, WrongCode, v2023_11_22, v2025_07_25};
+use super::{Draft, FieldError, FieldErrorCode, v2023_11_22, v2025_07_25};
 use crate::doc::Cluster;
 
 /// A supported api-version.
@@ -42,22 +42,22 @@ impl ApiVersion {
     }
 
     /// Render a cluster in the form of this version, without secrets.
-    pub fn show(self, cluster: &Cluster) -> External {
+    pub fn show(self, cluster: &Cluster) -> ExternalCluster {
         match self {
             ApiVersion::V2023_11_22 => {
-                External::V2023_11_22(Box::new(v2023_11_22::OpenShiftCluster::of(cluster)))
+                ExternalCluster::V2023_11_22(Box::new(v2023_11_22::OpenShiftCluster::of(cluster)))
             }
             ApiVersion::V2025_07_25 => {
-                External::V2025_07_25(Box::new(v2025_07_25::OpenShiftCluster::of(cluster)))
+                ExternalCluster::V2025_07_25(Box::new(v2025_07_25::OpenShiftCluster::of(cluster)))
             }
         }
     }
 
     /// Parse a body in the form of this version. The error names the member and never shows a value: it might be a secret.
-    pub fn read(self, body: Value) -> Result<External, Wrong> {
+    pub fn read(self, body: Value) -> Result<ExternalCluster, FieldError> {
         match self {
-            ApiVersion::V2023_11_22 => typed(body).map(|it| External::V2023_11_22(Box::new(it))),
-            ApiVersion::V2025_07_25 => typed(body).map(|it| External::V2025_07_25(Box::new(it))),
+            ApiVersion::V2023_11_22 => typed(body).map(|it| ExternalCluster::V2023_11_22(Box::new(it))),
+            ApiVersion::V2025_07_25 => typed(body).map(|it| ExternalCluster::V2025_07_25(Box::new(it))),
         }
     }
 
@@ -100,10 +100,10 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-fn typed<T: DeserializeOwned + Serialize>(body: Value) -> Result<T, Wrong> {
+fn typed<T: DeserializeOwned + Serialize>(body: Value) -> Result<T, FieldError> {
     let wrong = |path: String| {
         let message = format!("The member {path} is not of the type that it must be.");
-        Wrong::new(WrongCode::InvalidRequestContent, path, message)
+        FieldError::new(FieldErrorCode::InvalidRequestContent, path, message)
     };
     let read: T = serde_path_to_error::deserialize(&body).map_err(|error| wrong(error.path().to_string()))?;
     if !has_odd_list(&body) {
@@ -152,19 +152,19 @@ fn list_for_object(path: &str, body: &Value, read: &Value) -> Option<String> {
 /// A cluster in the form of one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum External {
+pub enum ExternalCluster {
     /// Of 2023-11-22.
     V2023_11_22(Box<v2023_11_22::OpenShiftCluster>),
     /// Of 2025-07-25.
     V2025_07_25(Box<v2025_07_25::OpenShiftCluster>),
 }
 
-impl External {
+impl ExternalCluster {
     /// The cluster as a draft.
     pub fn draft(&self) -> Draft<'_> {
         match self {
-            External::V2023_11_22(it) => it.draft(),
-            External::V2025_07_25(it) => it.draft(),
+            ExternalCluster::V2023_11_22(it) => it.draft(),
+            ExternalCluster::V2025_07_25(it) => it.draft(),
         }
     }
 
@@ -176,22 +176,22 @@ impl External {
 
     /// Without read-only members.
     #[must_use]
-    pub fn stripped(mut self) -> External {
+    pub fn stripped(mut self) -> ExternalCluster {
         match &mut self {
-            External::V2023_11_22(it) => it.strip_read_only(),
-            External::V2025_07_25(it) => it.strip_read_only(),
+            ExternalCluster::V2023_11_22(it) => it.strip_read_only(),
+            ExternalCluster::V2025_07_25(it) => it.strip_read_only(),
         }
         self
     }
 
     /// Without the observed workers: the form of responses to changes.
     #[must_use]
-    pub fn without_status(mut self) -> External {
+    pub fn without_status(mut self) -> ExternalCluster {
         match &mut self {
-            External::V2023_11_22(it) => {
+            ExternalCluster::V2023_11_22(it) => {
                 it.properties.iter_mut().for_each(|properties| properties.worker_profiles_status = None);
             }
-            External::V2025_07_25(it) => {
+            ExternalCluster::V2025_07_25(it) => {
                 it.properties.iter_mut().for_each(|properties| properties.worker_profiles_status = None);
             }
         }

@@ -2,7 +2,7 @@
 
 use api::doc::Cluster;
 use api::rest::v2025_07_25::OpenShiftCluster;
-use api::rest::{ArmPage, External};
+use api::rest::{ArmPage, ExternalCluster};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
@@ -97,7 +97,7 @@ async fn page(
     let from = from.map(|token| opened(state, &token)).transpose()?;
     let selection = ListOptions { scope: Some(scope), prefix: Some(prefix), from, limit };
     let page = state.reader().documents::<Cluster>().list(selection).await?;
-    let value: Vec<External> = page.items.iter().map(|read| version.show(&read.document)).collect();
+    let value: Vec<ExternalCluster> = page.items.iter().map(|read| version.show(&read.document)).collect();
     let next_link = match page.next {
         Some(next) => {
             let token = state.reader().seal_text(PAGES, &next.to_string())?;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::SharedClock;
-use api::rest::{ApiVersion, Ground};
+use api::rest::{ApiVersion, ValidationContext};
 use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, StatusCode, header};
 use store::{Reader, Store};
@@ -92,8 +92,8 @@ impl ArmState {
     }
 
     /// The context of the validation rules.
-    fn ground<'a>(&'a self, path: &'a str, stored: Option<&'a api::doc::Cluster>) -> Ground<'a> {
-        Ground {
+    fn ground<'a>(&'a self, path: &'a str, stored: Option<&'a api::doc::Cluster>) -> ValidationContext<'a> {
+        ValidationContext {
             path,
             locations: &self.settings.locations,
             zone: self.settings.zone.as_deref(),

@@ -4,8 +4,8 @@ use api::admin::ErrorBody;
 use api::doc::Cluster;
 use api::doc::secrets::PULL_SECRET;
 use api::rest::{
-    ApiVersion, CLUSTER_TYPE, PreflightStatus, Wrong, WrongCode, check_unchanged, lay_over, match_roles,
-    validate,
+    ApiVersion, CLUSTER_TYPE, FieldError, FieldErrorCode, PreflightStatus, apply_draft, check_unchanged,
+    match_roles, validate,
 };
 use api::secret::Secret;
 use axum::extract::State;
@@ -34,19 +34,23 @@ pub(super) async fn preflight(
     };
     let (status, error) = match outcome {
         Ok(()) => ("Succeeded", None),
-        Err(Wrong { code, target, message }) => {
+        Err(FieldError { code, target, message }) => {
             ("Failed", Some(ErrorBody { code: code.as_str().to_owned(), message, target }))
         }
     };
     Ok(ApiResponse::ok(&PreflightStatus { status: status.to_owned(), error }))
 }
 
-fn content(message: &str) -> Wrong {
-    Wrong::new(WrongCode::InvalidRequestContent, "", message)
+fn content(message: &str) -> FieldError {
+    FieldError::new(FieldErrorCode::InvalidRequestContent, "", message)
 }
 
 /// The first error in the resources.
-async fn look(state: &ArmState, request: &ApiRequest, body: &Value) -> Result<Result<(), Wrong>, ApiError> {
+async fn look(
+    state: &ArmState,
+    request: &ApiRequest,
+    body: &Value,
+) -> Result<Result<(), FieldError>, ApiError> {
     let Some(resources) = body["resources"].as_array() else {
         return Ok(Err(content("The member resources must be a list.")));
     };
@@ -69,7 +73,7 @@ async fn one(
     state: &ArmState,
     request: &ApiRequest,
     members: &Map<String, Value>,
-) -> Result<Result<(), Wrong>, ApiError> {
+) -> Result<Result<(), FieldError>, ApiError> {
     let word = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
     let Some(version) = ApiVersion::named(word("apiVersion")) else {
         return Ok(Err(content("The member apiVersion of a cluster must name a version of this provider.")));
@@ -100,13 +104,13 @@ async fn one(
 }
 
 /// The validation of a PUT that creates this cluster, in the same order.
-fn creation(state: &ArmState, version: ApiVersion, id: &ResourceId, body: Value) -> Result<(), Wrong> {
+fn creation(state: &ArmState, version: ApiVersion, id: &ResourceId, body: Value) -> Result<(), FieldError> {
     let known = state.install_catalog.current();
     let external = version.read(write::with_default_version(body, &known))?;
     let draft = external.draft();
     validate(&draft, &state.ground(&id.spelled, None))?;
     let mut cluster = write::blank(id, state.clock.now());
-    lay_over(&draft, &mut cluster);
+    apply_draft(&draft, &mut cluster);
     let Some(spec) = cluster.provisioned.as_deref().map(|it| &it.spec) else { return Ok(()) };
     match_roles(&spec.identity, &spec.version, &known.role_sets)?;
     write::check_enabled(&spec.version, &known)
@@ -120,14 +124,14 @@ fn change(
     stored: &Cluster,
     pull_secret: Option<&Secret<Vec<u8>>>,
     body: &Value,
-) -> Result<(), Wrong> {
+) -> Result<(), FieldError> {
     let external = write::proposal(version, stored, body)?;
     let draft = external.draft();
     validate(&draft, &state.ground(&id.spelled, Some(stored)))?;
     check_unchanged(&version.show(stored).value(), &external.value())?;
     write::same_pull_secret(&draft, pull_secret)?;
     let mut cluster = stored.clone();
-    lay_over(&draft, &mut cluster);
+    apply_draft(&draft, &mut cluster);
     let Some(spec) = cluster.provisioned.as_deref().map(|it| &it.spec) else { return Ok(()) };
     let running = stored.installed_version().unwrap_or_default();
     match_roles(&spec.identity, running, &state.install_catalog.current().role_sets)

@@ -9,8 +9,8 @@ use api::doc::{Cluster, Identity, ProvisioningState, Subscription, Verb};
 use api::domain;
 use api::rest::v2025_07_25::OpenShiftCluster;
 use api::rest::{
-    ApiVersion, Draft, External, HiddenText, Semver, Wrong, check_unchanged, lay_over, match_roles, patched,
-    replaced, validate,
+    ApiVersion, Draft, ExternalCluster, FieldError, HiddenText, Semver, apply_draft, check_unchanged,
+    match_roles, patched, replaced, validate,
 };
 use api::secret::Secret;
 use axum::extract::State;
@@ -110,8 +110,8 @@ impl From<ApiError> for WriteError {
     }
 }
 
-impl From<Wrong> for WriteError {
-    fn from(wrong: Wrong) -> WriteError {
+impl From<FieldError> for WriteError {
+    fn from(wrong: FieldError) -> WriteError {
         ApiError::from(wrong).into()
     }
 }
@@ -172,7 +172,7 @@ async fn create(
         cloud_checks::run(cloud, &draft, &id.subscription).await?;
     }
     let mut cluster = blank(id, state.clock.now());
-    lay_over(&draft, &mut cluster);
+    apply_draft(&draft, &mut cluster);
     let provisioned = cluster.provisioned.as_deref_mut().ok_or_else(no_properties)?;
     let zone = domain::zone_in(&cluster.location, state.settings.zone.as_deref());
     provisioned.managed_domain = domain::managed(&provisioned.spec.domain, &zone);
@@ -236,14 +236,14 @@ fn lacks_version(body: &Value) -> bool {
 }
 
 /// Checks that customers may choose a version.
-pub(super) fn check_enabled(version: &str, known: &InstallOptions) -> Result<(), Wrong> {
+pub(super) fn check_enabled(version: &str, known: &InstallOptions) -> Result<(), FieldError> {
     let is_version = version.parse::<Semver>().is_ok();
     if is_version && known.enabled().any(|it| it.version == version) {
         return Ok(());
     }
     let shown: String = version.chars().filter(|letter| !letter.is_control()).take(100).collect();
     let message = format!("The requested OpenShift version '{shown}' is not supported.");
-    Err(Wrong::parameter("properties.clusterProfile.version", message))
+    Err(FieldError::parameter("properties.clusterProfile.version", message))
 }
 
 async fn update(
@@ -262,7 +262,7 @@ async fn update(
     check_unchanged(&version.show(&read.document).value(), &external.value())?;
     check_pull_secret(state, read.uuid, &draft).await?;
     let mut cluster = read.document.clone();
-    lay_over(&draft, &mut cluster);
+    apply_draft(&draft, &mut cluster);
     let installed = read.document.provisioned.as_deref().map(|it| it.spec.version.clone());
     let provisioned = cluster.provisioned.as_deref_mut().ok_or_else(no_properties)?;
     // Responses show the running version; the requested version stays unchanged.
@@ -279,7 +279,11 @@ async fn update(
 }
 
 /// The cluster after a PUT, in the form of the request's version.
-pub(super) fn proposal(version: ApiVersion, stored: &Cluster, body: &Value) -> Result<External, Wrong> {
+pub(super) fn proposal(
+    version: ApiVersion,
+    stored: &Cluster,
+    body: &Value,
+) -> Result<ExternalCluster, FieldError> {
     proposed(version, stored, body, WriteMode::Replace)
 }
 
@@ -288,7 +292,7 @@ fn proposed(
     stored: &Cluster,
     body: &Value,
     manner: WriteMode,
-) -> Result<External, Wrong> {
+) -> Result<ExternalCluster, FieldError> {
     let mut merged = match manner {
         WriteMode::Replace => replaced(version.skeleton(stored, body), body),
         WriteMode::Merge => patched(version.show(stored).stripped().value(), body),
@@ -313,11 +317,14 @@ async fn check_pull_secret(state: &ArmState, cluster: Uuid, draft: &Draft<'_>) -
 }
 
 /// A pull secret in a request must be the stored one.
-pub(super) fn same_pull_secret(draft: &Draft<'_>, stored: Option<&Secret<Vec<u8>>>) -> Result<(), Wrong> {
+pub(super) fn same_pull_secret(
+    draft: &Draft<'_>,
+    stored: Option<&Secret<Vec<u8>>>,
+) -> Result<(), FieldError> {
     match (sent_pull_secret(draft), stored) {
         (None, _) => Ok(()),
         (Some(sent), Some(stored)) if stored.expose() == sent.as_bytes() => Ok(()),
-        (Some(_), _) => Err(Wrong::unchangeable("properties.clusterProfile.pullSecret")),
+        (Some(_), _) => Err(FieldError::unchangeable("properties.clusterProfile.pullSecret")),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use api::admin::{ErrorBody, ErrorEnvelope};
-use api::rest::{Wrong, WrongCode};
+use api::rest::{FieldError, FieldErrorCode};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use store::StoreError;
@@ -200,24 +200,24 @@ impl From<StoreError> for ApiError {
     }
 }
 
-impl From<WrongCode> for Code {
-    fn from(code: WrongCode) -> Code {
+impl From<FieldErrorCode> for Code {
+    fn from(code: FieldErrorCode) -> Code {
         match code {
-            WrongCode::InvalidCIDRRange => Code::InvalidCIDRRange,
-            WrongCode::InvalidNetworkAddress => Code::InvalidNetworkAddress,
-            WrongCode::InvalidParameter => Code::InvalidParameter,
-            WrongCode::InvalidRequestContent => Code::InvalidRequestContent,
-            WrongCode::MismatchingResourceID => Code::MismatchingResourceID,
-            WrongCode::MismatchingResourceName => Code::MismatchingResourceName,
-            WrongCode::MismatchingResourceType => Code::MismatchingResourceType,
-            WrongCode::PlatformWorkloadIdentityMismatch => Code::PlatformWorkloadIdentityMismatch,
-            WrongCode::PropertyChangeNotAllowed => Code::PropertyChangeNotAllowed,
+            FieldErrorCode::InvalidCIDRRange => Code::InvalidCIDRRange,
+            FieldErrorCode::InvalidNetworkAddress => Code::InvalidNetworkAddress,
+            FieldErrorCode::InvalidParameter => Code::InvalidParameter,
+            FieldErrorCode::InvalidRequestContent => Code::InvalidRequestContent,
+            FieldErrorCode::MismatchingResourceID => Code::MismatchingResourceID,
+            FieldErrorCode::MismatchingResourceName => Code::MismatchingResourceName,
+            FieldErrorCode::MismatchingResourceType => Code::MismatchingResourceType,
+            FieldErrorCode::PlatformWorkloadIdentityMismatch => Code::PlatformWorkloadIdentityMismatch,
+            FieldErrorCode::PropertyChangeNotAllowed => Code::PropertyChangeNotAllowed,
         }
     }
 }
 
-impl From<Wrong> for ApiError {
-    fn from(wrong: Wrong) -> ApiError {
+impl From<FieldError> for ApiError {
+    fn from(wrong: FieldError) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, wrong.code.into(), wrong.message).with_target(wrong.target)
     }
 }

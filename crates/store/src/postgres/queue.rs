@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::admin::Entry;
 use api::doc::WorkResult;
-use api::work::{Cancellation, UnknownWord, WorkKind, WorkState};
+use api::work::{Cancellation, UnknownValue, WorkKind, WorkState};
 use serde_json::Value;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -336,8 +336,8 @@ impl Postgres {
     }
 }
 
-fn parse_word<T: std::str::FromStr<Err = UnknownWord>>(text: &str) -> Result<T, StoreError> {
-    text.parse().map_err(|error: UnknownWord| StoreError::broken(error.to_string()))
+fn parse_word<T: std::str::FromStr<Err = UnknownValue>>(text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|error: UnknownValue| StoreError::broken(error.to_string()))
 }
 
 fn at(micros: Option<i64>) -> Result<Option<jiff::Timestamp>, StoreError> {

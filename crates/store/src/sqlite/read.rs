@@ -578,10 +578,10 @@ fn sealed(row: &Row<'_>) -> Result<SealedSecret, StoreError> {
     Ok(SealedSecret { owner: row.get(0)?, name: row.get(1)?, key_id: row.get(2)?, bytes: row.get(3)? })
 }
 
-pub(super) fn parse_word<T: std::str::FromStr<Err = api::work::UnknownWord>>(
+pub(super) fn parse_word<T: std::str::FromStr<Err = api::work::UnknownValue>>(
     text: &str,
 ) -> Result<T, StoreError> {
-    text.parse().map_err(|error: api::work::UnknownWord| StoreError::broken(error.to_string()))
+    text.parse().map_err(|error: api::work::UnknownValue| StoreError::broken(error.to_string()))
 }
 
 fn work(row: &Row<'_>) -> Result<WorkView, StoreError> {

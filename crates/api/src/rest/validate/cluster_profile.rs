@@ -2,23 +2,27 @@
 
 use serde_json::Value;
 
+use super::super::field_error::shown;
 use super::super::names::{group_id, is_domain};
-use super::super::wrong::shown;
-use super::super::{Semver, Wrong};
-use super::{Draft, DraftProperties, Ground, SWITCH, given, one_of};
+use super::super::{FieldError, Semver};
+use super::{Draft, DraftProperties, SWITCH, ValidationContext, given, one_of};
 
-pub(super) fn present(_: &Draft<'_>, properties: &DraftProperties<'_>, _: &Ground<'_>) -> Result<(), Wrong> {
+pub(super) fn present(
+    _: &Draft<'_>,
+    properties: &DraftProperties<'_>,
+    _: &ValidationContext<'_>,
+) -> Result<(), FieldError> {
     if properties.has_cluster_profile {
         return Ok(());
     }
-    Err(Wrong::required("properties.clusterProfile"))
+    Err(FieldError::required("properties.clusterProfile"))
 }
 
 pub(super) fn pull_secret(
     _: &Draft<'_>,
     properties: &DraftProperties<'_>,
-    _: &Ground<'_>,
-) -> Result<(), Wrong> {
+    _: &ValidationContext<'_>,
+) -> Result<(), FieldError> {
     let Some(secret) =
         properties.pull_secret.map(super::super::HiddenText::expose).filter(|it| !it.is_empty())
     else {
@@ -29,25 +33,25 @@ pub(super) fn pull_secret(
         return Ok(());
     }
     let message = "The provided pull secret is invalid: it must be JSON of the form {\"auths\": {...}}.";
-    Err(Wrong::parameter("properties.clusterProfile.pullSecret", message))
+    Err(FieldError::parameter("properties.clusterProfile.pullSecret", message))
 }
 
 pub(super) fn domain(
     draft: &Draft<'_>,
     properties: &DraftProperties<'_>,
-    ground: &Ground<'_>,
-) -> Result<(), Wrong> {
+    context: &ValidationContext<'_>,
+) -> Result<(), FieldError> {
     const TARGET: &str = "properties.clusterProfile.domain";
-    let domain = given(properties.domain).ok_or_else(|| Wrong::required(TARGET))?;
-    let refused = |why: String| Err(Wrong::parameter(TARGET, why));
-    if !is_domain(domain, !ground.is_create()) {
+    let domain = given(properties.domain).ok_or_else(|| FieldError::required(TARGET))?;
+    let refused = |why: String| Err(FieldError::parameter(TARGET, why));
+    if !is_domain(domain, !context.is_create()) {
         return refused(format!(
             "The provided domain {} is invalid: it must be labels of small letters, digits and hyphens, the first of two \
              characters or more beginning with a letter.",
             shown(domain)
         ));
     }
-    let Some(zone) = ground.zone else { return Ok(()) };
+    let Some(zone) = context.zone else { return Ok(()) };
     if !domain.ends_with(&format!(".{zone}")) {
         return Ok(());
     }
@@ -64,26 +68,33 @@ pub(super) fn domain(
 pub(super) fn resource_group(
     _: &Draft<'_>,
     properties: &DraftProperties<'_>,
-    ground: &Ground<'_>,
-) -> Result<(), Wrong> {
+    context: &ValidationContext<'_>,
+) -> Result<(), FieldError> {
     const TARGET: &str = "properties.clusterProfile.resourceGroupId";
-    let id = given(properties.resource_group_id).ok_or_else(|| Wrong::required(TARGET))?;
+    let id = given(properties.resource_group_id).ok_or_else(|| FieldError::required(TARGET))?;
     let refused = |why: &str| {
-        Err(Wrong::parameter(TARGET, format!("The provided resource group {} is invalid: {why}.", shown(id))))
+        Err(FieldError::parameter(
+            TARGET,
+            format!("The provided resource group {} is invalid: {why}.", shown(id)),
+        ))
     };
     let Some(group) = group_id(id) else {
         return refused("it must have the form /subscriptions/ID/resourceGroups/NAME");
     };
-    if !group.subscription.eq_ignore_ascii_case(ground.subscription()) {
+    if !group.subscription.eq_ignore_ascii_case(context.subscription()) {
         return refused("it must be in the cluster's own subscription");
     }
-    if group.group.eq_ignore_ascii_case(ground.resource_group()) {
+    if group.group.eq_ignore_ascii_case(context.resource_group()) {
         return refused("it must be another than the one that the cluster is in");
     }
     Ok(())
 }
 
-pub(super) fn fips(_: &Draft<'_>, properties: &DraftProperties<'_>, _: &Ground<'_>) -> Result<(), Wrong> {
+pub(super) fn fips(
+    _: &Draft<'_>,
+    properties: &DraftProperties<'_>,
+    _: &ValidationContext<'_>,
+) -> Result<(), FieldError> {
     one_of(properties.fips, &SWITCH, "properties.clusterProfile.fipsValidatedModules")
 }
 

@@ -9,15 +9,15 @@ mod resource;
 mod servers;
 
 use super::draft::{Draft, DraftProperties};
-use super::wrong::shown;
-use super::{Semver, Wrong};
+use super::field_error::shown;
+use super::{FieldError, Semver};
 use crate::doc::{Cluster, Identity};
 
 pub use identity::match_roles;
 
 /// Input of the rules besides the draft.
 #[derive(Debug, Clone, Copy)]
-pub struct Ground<'a> {
+pub struct ValidationContext<'a> {
     /// The cluster's path, as the URL spells it.
     pub path: &'a str,
     /// The configured locations.
@@ -30,7 +30,7 @@ pub struct Ground<'a> {
     pub stored: Option<&'a Cluster>,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> ValidationContext<'a> {
     fn is_create(&self) -> bool {
         self.stored.is_none()
     }
@@ -54,8 +54,8 @@ impl<'a> Ground<'a> {
     }
 }
 
-type Rule = fn(&Draft<'_>, &Ground<'_>) -> Result<(), Wrong>;
-type PropertyRule = fn(&Draft<'_>, &DraftProperties<'_>, &Ground<'_>) -> Result<(), Wrong>;
+type Rule = fn(&Draft<'_>, &ValidationContext<'_>) -> Result<(), FieldError>;
+type PropertyRule = fn(&Draft<'_>, &DraftProperties<'_>, &ValidationContext<'_>) -> Result<(), FieldError>;
 
 /// Rules of the resource, evaluated first.
 const RULES: [Rule; 5] = [resource::id, resource::name, resource::kind, resource::location, resource::tags];
@@ -83,10 +83,10 @@ const PROPERTY_RULES: [PropertyRule; 17] = [
 
 /// Reject the first value that violates a rule. The version is not validated here: it is compared with the enabled versions,
 /// after everything else.
-pub fn validate(draft: &Draft<'_>, ground: &Ground<'_>) -> Result<(), Wrong> {
-    RULES.iter().try_for_each(|rule| rule(draft, ground))?;
-    let properties = draft.properties.as_ref().ok_or_else(|| Wrong::required("properties"))?;
-    PROPERTY_RULES.iter().try_for_each(|rule| rule(draft, properties, ground))
+pub fn validate(draft: &Draft<'_>, context: &ValidationContext<'_>) -> Result<(), FieldError> {
+    RULES.iter().try_for_each(|rule| rule(draft, context))?;
+    let properties = draft.properties.as_ref().ok_or_else(|| FieldError::required("properties"))?;
+    PROPERTY_RULES.iter().try_for_each(|rule| rule(draft, properties, context))
 }
 
 /// The version that a draft names.
@@ -100,11 +100,11 @@ fn given(text: Option<&str>) -> Option<&str> {
 }
 
 /// Check that a value is one of `words`.
-fn one_of(value: Option<&str>, words: &[&str], target: &str) -> Result<(), Wrong> {
+fn one_of(value: Option<&str>, words: &[&str], target: &str) -> Result<(), FieldError> {
     match given(value) {
-        None => Err(Wrong::required(target)),
+        None => Err(FieldError::required(target)),
         Some(value) if words.contains(&value) => Ok(()),
-        Some(value) => Err(Wrong::parameter(
+        Some(value) => Err(FieldError::parameter(
             target,
             format!("The provided value {} is invalid: it must be {}.", shown(value), words.join(" or ")),
         )),

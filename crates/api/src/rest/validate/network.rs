@@ -4,9 +4,9 @@ use std::net::Ipv4Addr;
 
 use super::super::cidr::{Cidr, NoCidr};
 use super::super::convert::outbound;
-use super::super::wrong::shown;
-use super::super::{NetworkProfile, Wrong, WrongCode};
-use super::{Draft, DraftProperties, Ground, SWITCH, given, one_of};
+use super::super::field_error::shown;
+use super::super::{FieldError, FieldErrorCode, NetworkProfile};
+use super::{Draft, DraftProperties, SWITCH, ValidationContext, given, one_of};
 use crate::doc::OutboundType;
 
 /// Addresses that the platform uses inside every cluster, each with its prefix.
@@ -29,12 +29,12 @@ const RANGES: [(Range, u8, &str); 2] = [
 pub(super) fn profile(
     _: &Draft<'_>,
     properties: &DraftProperties<'_>,
-    ground: &Ground<'_>,
-) -> Result<(), Wrong> {
-    let profile = properties.network.ok_or_else(|| Wrong::required("properties.networkProfile"))?;
+    context: &ValidationContext<'_>,
+) -> Result<(), FieldError> {
+    let profile = properties.network.ok_or_else(|| FieldError::required("properties.networkProfile"))?;
     for (range, longest, target) in RANGES {
-        let text = given(range(profile)).ok_or_else(|| Wrong::required(target))?;
-        cidr(text, longest, target, ground.is_create())?;
+        let text = given(range(profile)).ok_or_else(|| FieldError::required(target))?;
+        cidr(text, longest, target, context.is_create())?;
     }
     outbound_type(profile, properties)?;
     match given(profile.preconfigured_nsg.as_deref()) {
@@ -43,21 +43,21 @@ pub(super) fn profile(
     }
 }
 
-fn cidr(text: &str, longest: u8, target: &str, is_create: bool) -> Result<(), Wrong> {
+fn cidr(text: &str, longest: u8, target: &str, is_create: bool) -> Result<(), FieldError> {
     let refused = |code, target: &str, why: String| {
-        Err(Wrong::new(code, target, format!("The provided CIDR {} is invalid: {why}.", shown(text))))
+        Err(FieldError::new(code, target, format!("The provided CIDR {} is invalid: {why}.", shown(text))))
     };
     let range = match Cidr::parse(text) {
         Ok(range) => range,
         Err(NoCidr::Malformed) => {
             return refused(
-                WrongCode::InvalidParameter,
+                FieldErrorCode::InvalidParameter,
                 target,
                 "it must look like 10.128.0.0/14".to_owned(),
             );
         }
         Err(NoCidr::Ipv6) => {
-            return refused(WrongCode::InvalidParameter, target, "it must be of IPv4".to_owned());
+            return refused(FieldErrorCode::InvalidParameter, target, "it must be of IPv4".to_owned());
         }
     };
     if is_create
@@ -65,23 +65,23 @@ fn cidr(text: &str, longest: u8, target: &str, is_create: bool) -> Result<(), Wr
             RESERVED.iter().find(|(address, prefix)| range.overlaps(Cidr::of(*address, *prefix)))
     {
         let why = format!("it overlaps {address}/{prefix}, which the platform uses itself");
-        return refused(WrongCode::InvalidCIDRRange, "properties.networkProfile", why);
+        return refused(FieldErrorCode::InvalidCIDRRange, "properties.networkProfile", why);
     }
     if range.prefix > longest {
         return refused(
-            WrongCode::InvalidParameter,
+            FieldErrorCode::InvalidParameter,
             target,
             format!("it is too small, the prefix must be at most {longest}"),
         );
     }
     if !range.is_network() {
         let why = format!("it must begin at its network address, {}/{}", range.network(), range.prefix);
-        return refused(WrongCode::InvalidNetworkAddress, target, why);
+        return refused(FieldErrorCode::InvalidNetworkAddress, target, why);
     }
     Ok(())
 }
 
-fn outbound_type(profile: &NetworkProfile, properties: &DraftProperties<'_>) -> Result<(), Wrong> {
+fn outbound_type(profile: &NetworkProfile, properties: &DraftProperties<'_>) -> Result<(), FieldError> {
     const TARGET: &str = "properties.networkProfile.outboundType";
     let Some(text) = given(profile.outbound_type.as_deref()) else { return Ok(()) };
     let Some(kind) = outbound(text) else {
@@ -96,11 +96,11 @@ fn outbound_type(profile: &NetworkProfile, properties: &DraftProperties<'_>) -> 
     if !all_private {
         let message = "The outbound type UserDefinedRouting is only possible when the API server and the ingress are \
                        Private.";
-        return Err(Wrong::parameter(TARGET, message));
+        return Err(FieldError::parameter(TARGET, message));
     }
     if profile.load_balancer_profile.is_some() {
         let message = "The outbound type UserDefinedRouting is not possible with a load balancer profile.";
-        return Err(Wrong::parameter("properties.networkProfile.loadBalancerProfile", message));
+        return Err(FieldError::parameter("properties.networkProfile.loadBalancerProfile", message));
     }
     Ok(())
 }
@@ -108,15 +108,15 @@ fn outbound_type(profile: &NetworkProfile, properties: &DraftProperties<'_>) -> 
 pub(super) fn load_balancer(
     _: &Draft<'_>,
     properties: &DraftProperties<'_>,
-    ground: &Ground<'_>,
-) -> Result<(), Wrong> {
+    context: &ValidationContext<'_>,
+) -> Result<(), FieldError> {
     const TARGET: &str = "properties.networkProfile.loadBalancerProfile";
     let Some(profile) = properties.network.and_then(|it| it.load_balancer_profile.as_ref()) else {
         return Ok(());
     };
-    if ground.is_create() && profile.effective_outbound_ips.as_ref().is_some_and(|it| !it.is_empty()) {
+    if context.is_create() && profile.effective_outbound_ips.as_ref().is_some_and(|it| !it.is_empty()) {
         let message = "The effective outbound addresses are read-only.";
-        return Err(Wrong::parameter(format!("{TARGET}.effectiveOutboundIps"), message));
+        return Err(FieldError::parameter(format!("{TARGET}.effectiveOutboundIps"), message));
     }
     match profile.managed_outbound_ips.as_ref().and_then(|it| it.count) {
         Some(count) if !IPS.contains(&count) => {
@@ -125,7 +125,7 @@ pub(super) fn load_balancer(
                 IPS.start(),
                 IPS.end()
             );
-            Err(Wrong::parameter(format!("{TARGET}.managedOutboundIps.count"), message))
+            Err(FieldError::parameter(format!("{TARGET}.managedOutboundIps.count"), message))
         }
         _ => Ok(()),
     }

@@ -3,9 +3,9 @@
 /// An invalid member of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Wrong {
+pub struct FieldError {
     /// The contract's code.
-    pub code: WrongCode,
+    pub code: FieldErrorCode,
     /// Path of the member; empty when the error concerns the whole body.
     pub target: String,
     /// Message for the client, one sentence.
@@ -15,7 +15,7 @@ pub struct Wrong {
 /// Codes of invalid bodies. All of them have HTTP status 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are the contract's; arm-api says where each is used")]
-pub enum WrongCode {
+pub enum FieldErrorCode {
     InvalidCIDRRange,
     InvalidNetworkAddress,
     InvalidParameter,
@@ -27,46 +27,46 @@ pub enum WrongCode {
     PropertyChangeNotAllowed,
 }
 
-impl WrongCode {
+impl FieldErrorCode {
     /// Name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
-            WrongCode::InvalidCIDRRange => "InvalidCIDRRange",
-            WrongCode::InvalidNetworkAddress => "InvalidNetworkAddress",
-            WrongCode::InvalidParameter => "InvalidParameter",
-            WrongCode::InvalidRequestContent => "InvalidRequestContent",
-            WrongCode::MismatchingResourceID => "MismatchingResourceID",
-            WrongCode::MismatchingResourceName => "MismatchingResourceName",
-            WrongCode::MismatchingResourceType => "MismatchingResourceType",
-            WrongCode::PlatformWorkloadIdentityMismatch => "PlatformWorkloadIdentityMismatch",
-            WrongCode::PropertyChangeNotAllowed => "PropertyChangeNotAllowed",
+            FieldErrorCode::InvalidCIDRRange => "InvalidCIDRRange",
+            FieldErrorCode::InvalidNetworkAddress => "InvalidNetworkAddress",
+            FieldErrorCode::InvalidParameter => "InvalidParameter",
+            FieldErrorCode::InvalidRequestContent => "InvalidRequestContent",
+            FieldErrorCode::MismatchingResourceID => "MismatchingResourceID",
+            FieldErrorCode::MismatchingResourceName => "MismatchingResourceName",
+            FieldErrorCode::MismatchingResourceType => "MismatchingResourceType",
+            FieldErrorCode::PlatformWorkloadIdentityMismatch => "PlatformWorkloadIdentityMismatch",
+            FieldErrorCode::PropertyChangeNotAllowed => "PropertyChangeNotAllowed",
         }
     }
 }
 
-impl Wrong {
+impl FieldError {
     /// An error with any code.
-    pub fn new(code: WrongCode, target: impl Into<String>, message: impl Into<String>) -> Wrong {
-        Wrong { code, target: target.into(), message: message.into() }
+    pub fn new(code: FieldErrorCode, target: impl Into<String>, message: impl Into<String>) -> FieldError {
+        FieldError { code, target: target.into(), message: message.into() }
     }
 
     /// An invalid value.
-    pub fn parameter(target: impl Into<String>, message: impl Into<String>) -> Wrong {
-        Wrong::new(WrongCode::InvalidParameter, target, message)
+    pub fn parameter(target: impl Into<String>, message: impl Into<String>) -> FieldError {
+        FieldError::new(FieldErrorCode::InvalidParameter, target, message)
     }
 
     /// A required member that is missing.
-    pub(super) fn required(target: impl Into<String>) -> Wrong {
+    pub(super) fn required(target: impl Into<String>) -> FieldError {
         let target = target.into();
         let message = format!("The field '{target}' is required.");
-        Wrong::parameter(target, message)
+        FieldError::parameter(target, message)
     }
 
     /// A change of an immutable member.
-    pub fn unchangeable(target: impl Into<String>) -> Wrong {
+    pub fn unchangeable(target: impl Into<String>) -> FieldError {
         let target = target.into();
         let message = format!("Changing property '{target}' is not allowed.");
-        Wrong::new(WrongCode::PropertyChangeNotAllowed, target, message)
+        FieldError::new(FieldErrorCode::PropertyChangeNotAllowed, target, message)
     }
 }
 
