@@ -6,6 +6,7 @@ pub mod actor;
 pub mod admin;
 pub mod audit;
 pub mod calendar;
+pub mod cidr;
 pub mod clock;
 pub mod doc;
 pub mod domain;

@@ -1,89 +1,55 @@
-//! Ranges of IPv4 addresses.
+//! Address ranges of virtual networks and subnets.
 
-use std::fmt;
 use std::net::Ipv4Addr;
-use std::str::FromStr;
 
-/// A range of addresses, as `10.0.0.0/23`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cidr {
-    first: u32,
-    bits: u8,
-}
+use ipnet::Ipv4Net;
 
-impl Cidr {
-    fn last(self) -> u32 {
-        self.first | u32::MAX.checked_shr(self.bits.into()).unwrap_or(0)
-    }
+/// Addresses at the start of each subnet that the cloud reserves: the network, the gateway and two for DNS. The broadcast
+/// address at its end is reserved too.
+const RESERVED: u32 = 4;
 
-    pub(crate) fn contains(self, other: Cidr) -> bool {
-        self.first <= other.first && other.last() <= self.last()
-    }
-
-    pub(crate) fn overlaps(self, other: Cidr) -> bool {
-        self.first <= other.last() && other.first <= self.last()
-    }
-
-    /// The addresses that can be given out: the cloud keeps the first four and the last of each subnet for itself.
-    pub(crate) fn usable(self) -> impl Iterator<Item = Ipv4Addr> {
-        (u64::from(self.first) + 4..u64::from(self.last()))
-            .filter_map(|it| u32::try_from(it).ok())
-            .map(Ipv4Addr::from_bits)
-    }
-
-    pub(crate) fn may_give(self, address: Ipv4Addr) -> bool {
-        let bits = u64::from(address.to_bits());
-        (u64::from(self.first) + 4..u64::from(self.last())).contains(&bits)
+/// Parses a range, such as `10.0.0.0/23`, that starts at its network address.
+pub(crate) fn parse(text: &str) -> Result<Ipv4Net, String> {
+    let range = api::cidr::parse(text).ok().filter(|range| range.prefix_len() > 0);
+    let range = range
+        .ok_or_else(|| format!("'{text}' is not a range of addresses; expected one such as 10.0.0.0/23"))?;
+    match range.trunc() {
+        network if network == range => Ok(range),
+        network => Err(format!("'{text}' does not start at its network address; expected {network}")),
     }
 }
 
-impl FromStr for Cidr {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Cidr, String> {
-        let wrong = || format!("'{text}' is no range of addresses; expected one such as 10.0.0.0/23");
-        let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
-        let first: Ipv4Addr = address.parse().map_err(|_| wrong())?;
-        let bits: u8 = bits.parse().ok().filter(|bits| (1..=32).contains(bits)).ok_or_else(wrong)?;
-        let cidr = Cidr { first: first.to_bits(), bits };
-        let start = cidr.first & !u32::MAX.checked_shr(bits.into()).unwrap_or(0);
-        if start != cidr.first {
-            let begins = Ipv4Addr::from_bits(start);
-            return Err(format!("'{text}' does not begin where its range does; expected {begins}/{bits}"));
-        }
-        Ok(cidr)
-    }
+/// The addresses of a subnet that can be assigned, in order.
+pub(crate) fn assignable(subnet: Ipv4Net) -> impl Iterator<Item = Ipv4Addr> {
+    let first = subnet.network().to_bits().checked_add(RESERVED);
+    let range = first.map(|first| first..subnet.broadcast().to_bits());
+    range.into_iter().flatten().map(Ipv4Addr::from_bits)
 }
 
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", Ipv4Addr::from_bits(self.first), self.bits)
-    }
+/// Whether the address can be assigned in the subnet.
+pub(crate) fn is_assignable(subnet: Ipv4Net, address: Ipv4Addr) -> bool {
+    let offset = address.to_bits().checked_sub(subnet.network().to_bits());
+    offset.is_some_and(|offset| offset >= RESERVED) && address < subnet.broadcast()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cidr(text: &str) -> Cidr {
-        text.parse().unwrap()
+    #[test]
+    fn all_addresses_but_the_reserved_ones_can_be_assigned() {
+        let subnet = parse("10.0.0.0/29").unwrap();
+        let addresses: Vec<String> = assignable(subnet).map(|it| it.to_string()).collect();
+        assert_eq!(addresses, ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
+        assert_eq!(assignable(parse("255.255.255.255/32").unwrap()).count(), 0);
+        assert!(is_assignable(subnet, "10.0.0.6".parse().unwrap()));
+        assert!(!is_assignable(subnet, "10.0.0.7".parse().unwrap()));
+        assert!(!is_assignable(subnet, "10.0.0.3".parse().unwrap()));
+        assert!(!is_assignable(subnet, "9.0.0.6".parse().unwrap()));
     }
 
     #[test]
-    fn ranges_contain_overlap_and_give_out() {
-        assert!(cidr("10.0.0.0/16").contains(cidr("10.0.2.0/23")));
-        assert!(!cidr("10.0.2.0/23").contains(cidr("10.0.0.0/16")));
-        assert!(cidr("10.0.0.0/16").overlaps(cidr("10.0.255.0/24")));
-        assert!(!cidr("10.0.0.0/24").overlaps(cidr("10.0.1.0/24")));
-        let small: Vec<String> = cidr("10.0.0.0/29").usable().map(|it| it.to_string()).collect();
-        assert_eq!(small, ["10.0.0.4", "10.0.0.5", "10.0.0.6"]);
-        assert_eq!(cidr("255.255.255.255/32").usable().count(), 0);
-        assert!(cidr("10.0.0.0/29").may_give("10.0.0.6".parse().unwrap()));
-        assert!(!cidr("10.0.0.0/29").may_give("10.0.0.7".parse().unwrap()));
-    }
-
-    #[test]
-    fn what_is_no_range_is_refused_with_what_would_be_one() {
+    fn a_text_that_is_not_a_range_is_rejected_with_an_example() {
         for (text, hint) in [
             ("", "such as 10.0.0.0/23"),
             ("10.0.0.0", "such as"),
@@ -92,7 +58,7 @@ mod tests {
             ("10.0.0/8", "such as"),
             ("10.0.1.0/23", "expected 10.0.0.0/23"),
         ] {
-            let error = text.parse::<Cidr>().unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(error.contains(hint), "{error}");
         }
     }

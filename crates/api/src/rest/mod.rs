@@ -6,7 +6,6 @@
 //! here reads a store, a clock or a network.
 
 mod change;
-mod cidr;
 mod convert;
 mod draft;
 mod field_error;

@@ -14,7 +14,6 @@ pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod offerings;
 pub(crate) mod prepare;
-pub(crate) mod ranges;
 pub(crate) mod step_names;
 mod subscription;
 pub(crate) mod teardown;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use api::cidr;
 use api::doc::{Identity, OutboundType, Spec, Switch};
 use cloud::capacity::{
     CapacityProblem, ENCRYPTION_FEATURE, Pool, exceeded_quota, unavailable_size, unregistered_feature,
@@ -19,14 +20,13 @@ use steps::lifecycle::{ClusterSnapshot, resource_id};
 
 use super::identities::issuer;
 use super::names;
-use super::ranges::Range;
 use crate::Context;
 
 const MASTER_SUBNET: &str = "properties.masterProfile.subnetId";
 const PRINCIPAL: &str = "properties.servicePrincipalProfile";
 const OUTBOUND: &str = "properties.networkProfile.loadBalancerProfile.managedOutboundIps.count";
 /// Longest prefix of a subnet: a smaller subnet has too few addresses for a pool.
-const SUBNET_BITS_MAX: u32 = 27;
+const SUBNET_BITS_MAX: u8 = 27;
 
 /// An error in the customer's request or in the resources that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -400,9 +400,8 @@ impl Subnets {
 /// Checks that the ranges of pods and services do not overlap.
 fn check_ranges(spec: &Spec) -> Option<InvalidInput> {
     let (pods, services) = (&spec.network.pod_cidr, &spec.network.service_cidr);
-    let overlap = Range::parse(pods)
-        .zip(Range::parse(services))
-        .is_some_and(|(pods, services)| pods.overlaps(services));
+    let ranges = cidr::parse(pods).ok().zip(cidr::parse(services).ok());
+    let overlap = ranges.is_some_and(|(pods, services)| cidr::overlap(&pods, &services));
     let message = format!("The pod range {pods} overlaps with the service range {services}.");
     overlap.then(|| InvalidInput::new("InvalidLinkedVNet", "properties.networkProfile", message))
 }
@@ -421,16 +420,16 @@ fn check_subnet(
     if !matches!(subnet.state, ResourceState::Succeeded | ResourceState::Updating) {
         return Some(format!("The subnet {id} is not in state Succeeded."));
     }
-    let Some(range) = Range::parse(address_prefix) else {
+    let Ok(range) = cidr::parse(address_prefix) else {
         return Some(format!("The range {address_prefix} of subnet {id} is not a CIDR."));
     };
-    if range.bits() > SUBNET_BITS_MAX {
+    if range.prefix_len() > SUBNET_BITS_MAX {
         return Some(format!(
             "The subnet {id} must be /{SUBNET_BITS_MAX} or larger; it is {address_prefix}."
         ));
     }
     for (what, text) in [("pod", &spec.network.pod_cidr), ("service", &spec.network.service_cidr)] {
-        if Range::parse(text).is_some_and(|other| other.overlaps(range)) {
+        if cidr::parse(text).is_ok_and(|other| cidr::overlap(&other, &range)) {
             return Some(format!(
                 "The range {address_prefix} of subnet {id} overlaps with the {what} range {text}."
             ));

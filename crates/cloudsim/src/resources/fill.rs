@@ -7,7 +7,7 @@ use cloud::{Properties, ResourceId};
 
 use super::{Stored, find};
 use crate::call_context::CallContext;
-use crate::cidr::Cidr;
+use crate::cidr;
 use crate::failure::{Failure, conflict, invalid, not_found};
 use crate::identities;
 use crate::{database, seed};
@@ -132,15 +132,14 @@ fn give(
     else {
         return Err(not_found(subnet));
     };
-    let range: Cidr =
-        address_prefix.parse().map_err(|why: String| invalid("InvalidAddressPrefixFormat", why))?;
+    let range = cidr::parse(&address_prefix).map_err(|why| invalid("InvalidAddressPrefixFormat", why))?;
     let mut taken = taken(cx, whom, subnet)?;
     taken.extend(own);
     match asked {
         Some(text) => {
             let asked: Ipv4Addr =
                 text.parse().map_err(|_| invalid("InvalidAddress", format!("'{text}' is no address")))?;
-            if !range.may_give(asked) {
+            if !cidr::is_assignable(range, asked) {
                 let why = format!("the address {asked} of {whom} cannot be given out in {range}");
                 return Err(invalid("PrivateIPAddressNotInSubnet", why));
             }
@@ -149,7 +148,7 @@ fn give(
             }
             Ok(asked)
         }
-        None => range.usable().find(|it| !taken.contains(it)).ok_or_else(|| {
+        None => cidr::assignable(range).find(|it| !taken.contains(it)).ok_or_else(|| {
             let why = format!("{subnet} has no free address left in {range} for {whom}");
             invalid("SubnetIsFull", why)
         }),

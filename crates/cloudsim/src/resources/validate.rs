@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 
+use api::cidr::overlap;
 use cloud::{LoadBalancerBackend, Properties, ResourceId, ResourceKind};
+use ipnet::Ipv4Net;
 use rusqlite::OptionalExtension as _;
 
 use super::{Stored, find, group_of, of_group, references_of, usable};
 use crate::call_context::CallContext;
-use crate::cidr::Cidr;
+use crate::cidr;
 use crate::failure::{Failure, conflict, invalid, not_found};
 
 /// The destination of a default route.
@@ -164,12 +166,12 @@ fn expect_kind(cx: &CallContext<'_>, id: &ResourceId, kind: ResourceKind) -> Res
     Err(invalid("InvalidResourceReference", format!("{id} is none of {expected}")))
 }
 
-fn range(text: &str) -> Result<Cidr, Failure> {
-    text.parse().map_err(|why: String| invalid("InvalidAddressPrefixFormat", why))
+fn range(text: &str) -> Result<Ipv4Net, Failure> {
+    cidr::parse(text).map_err(|why| invalid("InvalidAddressPrefixFormat", why))
 }
 
 /// The subnets of a network.
-fn subnets(cx: &CallContext<'_>, network: &ResourceId) -> Result<Vec<(ResourceId, Cidr)>, Failure> {
+fn subnets(cx: &CallContext<'_>, network: &ResourceId) -> Result<Vec<(ResourceId, Ipv4Net)>, Failure> {
     let inside = format!("{}/subnets/", network.key());
     let held = of_group(cx.db, &group_of(network).key())?;
     held.into_iter()
@@ -186,14 +188,14 @@ fn check_network(cx: &CallContext<'_>, id: &ResourceId, space: &[String]) -> Res
     if space.is_empty() {
         return Err(invalid("AddressSpaceRequired", format!("{id} has no range of addresses")));
     }
-    let space: Vec<Cidr> = space.iter().map(|it| range(it)).collect::<Result<_, _>>()?;
+    let space: Vec<Ipv4Net> = space.iter().map(|it| range(it)).collect::<Result<_, _>>()?;
     for (number, one) in space.iter().enumerate() {
-        if let Some(other) = space[..number].iter().find(|it| it.overlaps(*one)) {
+        if let Some(other) = space[..number].iter().find(|it| overlap(it, one)) {
             return Err(invalid("OverlappingAddressSpace", format!("{one} and {other} of {id} overlap")));
         }
     }
     for (subnet, prefix) in subnets(cx, id)? {
-        if !space.iter().any(|it| it.contains(prefix)) {
+        if !space.iter().any(|it| it.contains(&prefix)) {
             return Err(super::in_use(id, format!("{subnet}, whose range {prefix} would not be in it")));
         }
     }
@@ -212,12 +214,12 @@ fn check_subnet(cx: &CallContext<'_>, id: &ResourceId, prefix: &str) -> Result<(
     for text in &address_space {
         space.push(range(text)?);
     }
-    if !space.iter().any(|it| it.contains(wanted)) {
+    if !space.iter().any(|it| it.contains(&wanted)) {
         let why = format!("the range {wanted} of {id} is not within {}", address_space.join(", "));
         return Err(invalid("NetcfgInvalidSubnet", why));
     }
     for (other, its) in subnets(cx, &network)? {
-        if other != *id && its.overlaps(wanted) {
+        if other != *id && overlap(&its, &wanted) {
             let why = format!("the range {wanted} of {id} overlaps with {its} of {other}");
             return Err(invalid("NetcfgSubnetRangesOverlap", why));
         }

@@ -2,18 +2,20 @@
 
 use std::net::Ipv4Addr;
 
-use super::super::cidr::{Cidr, NoCidr};
+use ipnet::Ipv4Net;
+
 use super::super::convert::outbound;
 use super::super::field_error::shown;
 use super::super::{FieldError, FieldErrorCode, NetworkProfile};
 use super::{Draft, DraftProperties, SWITCH, ValidationContext, given, one_of};
+use crate::cidr::{self, CidrError};
 use crate::doc::OutboundType;
 
-/// Addresses that the platform uses inside every cluster, each with its prefix.
-const RESERVED: [(Ipv4Addr, u8); 3] = [
-    (Ipv4Addr::new(100, 64, 0, 0), 16),
-    (Ipv4Addr::new(169, 254, 169, 0), 29),
-    (Ipv4Addr::new(100, 88, 0, 0), 16),
+/// Ranges that the platform uses inside every cluster.
+const RESERVED: [Ipv4Net; 3] = [
+    Ipv4Net::new_assert(Ipv4Addr::new(100, 64, 0, 0), 16),
+    Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 169, 0), 29),
+    Ipv4Net::new_assert(Ipv4Addr::new(100, 88, 0, 0), 16),
 ];
 
 const IPS: std::ops::RangeInclusive<i64> = 1..=20;
@@ -34,7 +36,7 @@ pub(super) fn profile(
     let profile = properties.network.ok_or_else(|| FieldError::required("properties.networkProfile"))?;
     for (range, longest, target) in RANGES {
         let text = given(range(profile)).ok_or_else(|| FieldError::required(target))?;
-        cidr(text, longest, target, context.is_create())?;
+        check_cidr(text, longest, target, context.is_create())?;
     }
     outbound_type(profile, properties)?;
     match given(profile.preconfigured_nsg.as_deref()) {
@@ -43,39 +45,36 @@ pub(super) fn profile(
     }
 }
 
-fn cidr(text: &str, longest: u8, target: &str, is_create: bool) -> Result<(), FieldError> {
+fn check_cidr(text: &str, longest: u8, target: &str, is_create: bool) -> Result<(), FieldError> {
     let refused = |code, target: &str, why: String| {
         Err(FieldError::new(code, target, format!("The provided CIDR {} is invalid: {why}.", shown(text))))
     };
-    let range = match Cidr::parse(text) {
+    let range = match cidr::parse(text) {
         Ok(range) => range,
-        Err(NoCidr::Malformed) => {
+        Err(CidrError::Malformed) => {
             return refused(
                 FieldErrorCode::InvalidParameter,
                 target,
                 "it must look like 10.128.0.0/14".to_owned(),
             );
         }
-        Err(NoCidr::Ipv6) => {
+        Err(CidrError::Ipv6) => {
             return refused(FieldErrorCode::InvalidParameter, target, "it must be of IPv4".to_owned());
         }
     };
-    if is_create
-        && let Some((address, prefix)) =
-            RESERVED.iter().find(|(address, prefix)| range.overlaps(Cidr::of(*address, *prefix)))
-    {
-        let why = format!("it overlaps {address}/{prefix}, which the platform uses itself");
+    if is_create && let Some(reserved) = RESERVED.iter().find(|reserved| cidr::overlap(&range, reserved)) {
+        let why = format!("it overlaps {reserved}, which the platform uses itself");
         return refused(FieldErrorCode::InvalidCIDRRange, "properties.networkProfile", why);
     }
-    if range.prefix > longest {
+    if range.prefix_len() > longest {
         return refused(
             FieldErrorCode::InvalidParameter,
             target,
             format!("it is too small, the prefix must be at most {longest}"),
         );
     }
-    if !range.is_network() {
-        let why = format!("it must begin at its network address, {}/{}", range.network(), range.prefix);
+    if range.trunc() != range {
+        let why = format!("it must begin at its network address, {}", range.trunc());
         return refused(FieldErrorCode::InvalidNetworkAddress, target, why);
     }
     Ok(())
