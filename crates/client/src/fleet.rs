@@ -1,6 +1,7 @@
 //! The fleet: overview, operations, timeline, audit log and objects of clusters.
 
-use api::admin::{AuditChainForm, AuditForm, Entry, FleetForm, OperationForm, Page, TimelineForm};
+use api::admin::{AuditChainForm, Entry, FleetForm, OperationForm, Page, TimelineForm};
+use api::audit::AuditRecord;
 use jiff::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -84,14 +85,14 @@ impl Client {
     }
 
     /// Gets a page of the audit log, newest first, and the cursor of the next page; none at the end.
-    pub async fn audit(&self, query: &AuditQuery) -> Result<(Vec<AuditForm>, Option<String>), ClientError> {
+    pub async fn audit(&self, query: &AuditQuery) -> Result<(Vec<AuditRecord>, Option<String>), ClientError> {
         let path = ApiPath::new("/admin/audit")
             .optional_query("actor", query.actor.as_deref())
             .optional_query("action", query.action.as_deref())
             .optional_query("target", query.target.as_deref())
             .optional_query("$skipToken", query.from.as_deref())
             .query("limit", query.limit.max(1).to_string());
-        let page: Page<AuditForm> = self.get(&path).await?.value;
+        let page: Page<AuditRecord> = self.get(&path).await?.value;
         let next = page.next_link.split_once("skipToken=").map(|(_, token)| token.to_owned());
         Ok((page.value, next.map(|token| token.split('&').next().unwrap_or_default().to_owned())))
     }

@@ -24,7 +24,7 @@ pub use operation::OperationForm;
 pub use plan::{
     Confidence, PlanDuration, PlanEntry, PlanForm, PlanGrouping, PlanOutcome, PlanRun, PlanTruncation,
 };
-pub use record::{AuditChainForm, AuditForm, TimelineForm, TimelineRun};
+pub use record::{AuditChainForm, TimelineForm, TimelineRun};
 pub use schedule::{PreviewCluster, PreviewForm, ScheduleForm, ScheduleStatus};
 pub use task::{RequiresForm, RetryForm, StepForm, TaskForm, TaskSource, UndoForm};
 pub use why::{Blocker, BlockerCode, Owner, Verdict, WhyForm};

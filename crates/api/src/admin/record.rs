@@ -8,42 +8,6 @@ use uuid::Uuid;
 
 use crate::work::WorkState;
 
-/// One entry of the audit log.
-#[skip_serializing_none]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AuditForm {
-    /// Its id.
-    pub id: Uuid,
-    /// When.
-    #[schema(value_type = String, format = DateTime)]
-    pub time: Timestamp,
-    /// Who.
-    pub actor: String,
-    /// What, as a dotted verb.
-    pub action: String,
-    /// To which thing.
-    pub target: String,
-    /// Why, in the words of the actor.
-    #[serde(default)]
-    pub reason: String,
-    /// The request or run that it belongs to.
-    #[serde(default)]
-    pub correlation_id: Option<Uuid>,
-    /// Digest of the thing before.
-    #[serde(default)]
-    pub before: Option<String>,
-    /// Digest of the thing after.
-    #[serde(default)]
-    pub after: Option<String>,
-    /// Its number in the chain; absent until it is sealed.
-    #[serde(default)]
-    pub number: Option<i64>,
-    /// The chain's value after it.
-    #[serde(default)]
-    pub seal: Option<String>,
-}
-
 /// Result of a verification of the audit chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

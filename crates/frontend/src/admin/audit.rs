@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::admin::{AuditChainForm, AuditForm, Page};
+use api::admin::{AuditChainForm, Page};
+use api::audit::AuditRecord;
 use axum::extract::State;
-use store::{AuditPosition, AuditQuery, AuditRow};
+use store::{AuditPosition, AuditQuery};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -29,7 +30,7 @@ pub(super) struct ChainCache(Arc<Mutex<Option<(Instant, AuditChainForm)>>>);
         ("action" = Option<String>, Query, description = "Only of actions that begin with this, such as `manifest.`."),
         ("target" = Option<String>, Query, description = "Only of targets that begin with this."),
     ),
-    responses((status = 200, description = "A page of the log.", body = Page<AuditForm>))
+    responses((status = 200, description = "A page of the log.", body = Page<AuditRecord>))
 )]
 pub(super) async fn list(
     State(state): State<AdminState>,
@@ -46,24 +47,7 @@ pub(super) async fn list(
     };
     let rows = state.store.audit_list(query).await?;
     let next = rows.last().filter(|_| rows.len() == limit).map(|row| row.place);
-    Ok(request.page_response(rows.into_iter().map(form).collect(), next))
-}
-
-fn form(row: AuditRow) -> AuditForm {
-    let (record, entry) = (row.record.clone(), row.record.entry);
-    AuditForm {
-        id: record.id,
-        time: record.time,
-        actor: entry.actor,
-        action: entry.action,
-        target: entry.target,
-        reason: entry.reason,
-        correlation_id: entry.correlation_id,
-        before: entry.before,
-        after: entry.after,
-        number: record.number,
-        seal: record.seal,
-    }
+    Ok(request.page_response(rows.into_iter().map(|row| row.record).collect(), next))
 }
 
 /// Verifies the chain of the audit log from its beginning.

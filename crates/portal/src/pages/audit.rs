@@ -1,6 +1,6 @@
 //! The audit log and its verification.
 
-use api::admin::AuditForm;
+use api::audit::AuditRecord;
 use client::AuditQuery;
 use maud::{Markup, html};
 
@@ -92,7 +92,7 @@ fn target(text: &str) -> Markup {
     }
 }
 
-fn table(query: &Fields, entries: &[AuditForm], next: Option<&str>) -> Markup {
+fn table(query: &Fields, entries: &[AuditRecord], next: Option<&str>) -> Markup {
     if entries.is_empty() {
         return empty_state(
             "No entries",
@@ -105,14 +105,14 @@ fn table(query: &Fields, entries: &[AuditForm], next: Option<&str>) -> Markup {
                 caption class="unseen" { "Entries, newest first" }
                 thead { tr { th scope="col" { "Time" } th scope="col" { "Actor" } th scope="col" { "Action" } th scope="col" { "Target" } th scope="col" { "Reason" } th scope="col" { "Sealed" } } }
                 tbody {
-                    @for entry in entries {
+                    @for record in entries {
                         tr {
-                            td data-label="Time" { (timestamp(entry.time)) }
-                            td data-label="Actor" { bdi { (entry.actor) } }
-                            th scope="row" data-label="Action" { code { (entry.action) } }
-                            td data-label="Target" { (target(&entry.target)) }
-                            td data-label="Reason" { @if entry.reason.is_empty() { span class="quiet" { "–" } } @else { bdi { (entry.reason) } } }
-                            td data-label="Sealed" class="figure" { @match entry.number { Some(number) => { (number) }, None => { span class="quiet" { "not yet" } } } }
+                            td data-label="Time" { (timestamp(record.time)) }
+                            td data-label="Actor" { bdi { (record.entry.actor) } }
+                            th scope="row" data-label="Action" { code { (record.entry.action) } }
+                            td data-label="Target" { (target(&record.entry.target)) }
+                            td data-label="Reason" { @if record.entry.reason.is_empty() { span class="quiet" { "–" } } @else { bdi { (record.entry.reason) } } }
+                            td data-label="Sealed" class="figure" { @match record.number { Some(number) => { (number) }, None => { span class="quiet" { "not yet" } } } }
                         }
                     }
                 }
