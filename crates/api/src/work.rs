@@ -44,7 +44,7 @@ impl FromStr for WorkKind {
             "manifest" => Ok(WorkKind::Manifest),
             other => Err(UnknownValue {
                 what: "kind of work",
-                word: other.to_owned(),
+                value: other.to_owned(),
                 accepted: "operation, manifest",
             }),
         }
@@ -157,7 +157,7 @@ impl FromStr for WorkState {
     fn from_str(text: &str) -> Result<WorkState, UnknownValue> {
         WorkState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownValue {
             what: "state",
-            word: text.to_owned(),
+            value: text.to_owned(),
             accepted: "Pending, InProgress, Completed, Failed, RetriesExceeded, TimedOut, Cancelled",
         })
     }
@@ -221,12 +221,12 @@ pub struct IllegalTransition {
 
 /// A text from a request or the store that names no value of an enumeration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{word}\" is no {what}; accepted: {accepted}")]
+#[error("\"{value}\" is no {what}; accepted: {accepted}")]
 pub struct UnknownValue {
     /// What the text should have named.
     pub what: &'static str,
     /// The text.
-    pub word: String,
+    pub value: String,
     /// The accepted names.
     pub accepted: &'static str,
 }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_back_as_written_and_others_are_refused_by_name() {
+    fn names_are_parsed_as_written_and_others_are_rejected() {
         for state in WorkState::ALL {
             assert_eq!(state.as_str().parse(), Ok(state));
         }

@@ -171,7 +171,7 @@ impl FromStr for RequiredState {
     fn from_str(text: &str) -> Result<RequiredState, UnknownValue> {
         RequiredState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| UnknownValue {
             what: "required state",
-            word: text.to_owned(),
+            value: text.to_owned(),
             accepted: "Pending, fresh, InProgress, uncancelled, ended, Superseded",
         })
     }

@@ -92,7 +92,11 @@ impl ArmState {
     }
 
     /// The context of the validation rules.
-    fn ground<'a>(&'a self, path: &'a str, stored: Option<&'a api::doc::Cluster>) -> ValidationContext<'a> {
+    fn validation_context<'a>(
+        &'a self,
+        path: &'a str,
+        stored: Option<&'a api::doc::Cluster>,
+    ) -> ValidationContext<'a> {
         ValidationContext {
             path,
             locations: &self.settings.locations,

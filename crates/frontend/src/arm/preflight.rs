@@ -108,7 +108,7 @@ fn creation(state: &ArmState, version: ApiVersion, id: &ResourceId, body: Value)
     let known = state.install_catalog.current();
     let external = version.read(write::with_default_version(body, &known))?;
     let draft = external.draft();
-    validate(&draft, &state.ground(&id.spelled, None))?;
+    validate(&draft, &state.validation_context(&id.spelled, None))?;
     let mut cluster = write::blank(id, state.clock.now());
     apply_draft(&draft, &mut cluster);
     let Some(spec) = cluster.provisioned.as_deref().map(|it| &it.spec) else { return Ok(()) };
@@ -127,7 +127,7 @@ fn change(
 ) -> Result<(), FieldError> {
     let external = write::proposal(version, stored, body)?;
     let draft = external.draft();
-    validate(&draft, &state.ground(&id.spelled, Some(stored)))?;
+    validate(&draft, &state.validation_context(&id.spelled, Some(stored)))?;
     check_unchanged(&version.show(stored).value(), &external.value())?;
     write::same_pull_secret(&draft, pull_secret)?;
     let mut cluster = stored.clone();

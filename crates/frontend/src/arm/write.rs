@@ -167,7 +167,7 @@ async fn create(
     }
     let external = version.read(body)?;
     let draft = external.draft();
-    validate(&draft, &state.ground(&id.spelled, None))?;
+    validate(&draft, &state.validation_context(&id.spelled, None))?;
     if let Some(cloud) = &state.cloud {
         cloud_checks::run(cloud, &draft, &id.subscription).await?;
     }
@@ -258,7 +258,7 @@ async fn update(
     let body = request.object()?;
     let external = proposed(version, &read.document, &body, manner)?;
     let draft = external.draft();
-    validate(&draft, &state.ground(&id.spelled, Some(&read.document)))?;
+    validate(&draft, &state.validation_context(&id.spelled, Some(&read.document)))?;
     check_unchanged(&version.show(&read.document).value(), &external.value())?;
     check_pull_secret(state, read.uuid, &draft).await?;
     let mut cluster = read.document.clone();
