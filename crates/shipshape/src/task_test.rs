@@ -112,7 +112,7 @@ async fn run(form: &TaskForm, test: &TaskTest) -> anyhow::Result<Report> {
     let definition = check(form)?;
     let names = definition.step_names();
     for step in [&test.crash_at, &test.fail_at].into_iter().flatten() {
-        if !names.contains(step) {
+        if !names.iter().any(|name| *name == step.as_str()) {
             bail!("the task has no step {step}; its steps are {}", names.join(", "));
         }
     }
@@ -268,7 +268,7 @@ fn line(entry: &Entry) -> Option<String> {
     let duration = duration.map(|duration| format!(" ({duration})")).unwrap_or_default();
     let message = entry.message.as_deref().unwrap_or_default().trim_end().replace('\n', "\n      ");
     let message = if message.is_empty() { String::new() } else { format!(": {message}") };
-    Some(match entry.event {
+    Some(match &entry.event {
         EntryEvent::StepStarted => format!("{step} started"),
         EntryEvent::StepFinished => format!("{step} done{duration}{message}"),
         EntryEvent::StepFailed => format!("{step} failed{duration}{message}"),
@@ -278,6 +278,7 @@ fn line(entry: &Entry) -> Option<String> {
         }
         EntryEvent::Retried => format!("retrying{message}"),
         EntryEvent::Yielded => format!("released{message}"),
+        EntryEvent::Other(name) => format!("{name}{message}"),
         EntryEvent::Created
         | EntryEvent::Claimed
         | EntryEvent::CancelRequested
@@ -335,7 +336,8 @@ impl InjectedFaults {
     }
 
     fn inject_into_step(&self, step: Step<ClusterContext>) -> Step<ClusterContext> {
-        let has_fault = [&self.crash_at, &self.fail_at].into_iter().flatten().any(|name| *name == step.name);
+        let has_fault =
+            [&self.crash_at, &self.fail_at].into_iter().flatten().any(|name| step.name == name.as_str());
         if !has_fault {
             return step;
         }

@@ -50,7 +50,7 @@ pub(crate) struct CancelEntry {
 impl StoredEntry {
     /// Truncates the entry to what can be stored.
     pub(crate) fn new(work: Uuid, entry: Entry) -> StoredEntry {
-        let is_step_entry = is_step_event(entry.event);
+        let is_step_entry = is_step_event(&entry.event);
         let entry = cut(entry);
         let cancellation = (entry.event == EntryEvent::CancelRequested).then(|| CancelEntry {
             actor: entry.actor.clone(),
@@ -73,7 +73,7 @@ pub(crate) struct EntryText {
 impl EntryText {
     /// Truncates the entry to what can be stored.
     pub(crate) fn new(entry: &Entry) -> EntryText {
-        EntryText { text: to_json_text(entry), is_step_entry: is_step_event(entry.event) }
+        EntryText { text: to_json_text(entry), is_step_entry: is_step_event(&entry.event) }
     }
 
     pub(crate) fn from_stored(recorded: &StoredEntry) -> EntryText {
@@ -94,7 +94,7 @@ const PLAIN: &str = "an entry contains texts, numbers and times only";
 
 fn cut(mut entry: Entry) -> Entry {
     entry.actor = storable(entry.actor, NAME_BYTES_MAX);
-    entry.step = entry.step.map(|step| storable(step, NAME_BYTES_MAX));
+    entry.step = entry.step.map(|step| storable(step.into(), NAME_BYTES_MAX).into());
     entry.message = entry.message.map(|message| storable(message, MESSAGE_BYTES_MAX));
     entry
 }
@@ -106,7 +106,7 @@ pub(crate) fn read(at: Timestamp, body: &Value) -> Result<Entry, StoreError> {
         what: "an entry has a form that this release does not support".to_owned(),
         source: Some(Box::new(error)),
     })?;
-    Ok(if is_store_event(entry.event) { Entry { time: at, ..entry } } else { entry })
+    Ok(if is_store_event(&entry.event) { Entry { time: at, ..entry } } else { entry })
 }
 
 /// Reads the entries of a row, each with its number. Entries written together may share a row, as a list, under the
@@ -122,7 +122,7 @@ pub(crate) fn page(rows: Vec<Vec<(i64, Entry)>>, after: i64, limit: usize) -> Ve
     rows.into_iter().flatten().filter(|(number, _)| *number > after).take(limit).collect()
 }
 
-fn is_step_event(event: EntryEvent) -> bool {
+fn is_step_event(event: &EntryEvent) -> bool {
     match event {
         EntryEvent::StepStarted | EntryEvent::StepFinished | EntryEvent::StepFailed => true,
         EntryEvent::Created
@@ -134,11 +134,12 @@ fn is_step_event(event: EntryEvent) -> bool {
         | EntryEvent::Undone
         | EntryEvent::Expedited
         | EntryEvent::Revived
-        | EntryEvent::Finished => false,
+        | EntryEvent::Finished
+        | EntryEvent::Other(_) => false,
     }
 }
 
-fn is_store_event(event: EntryEvent) -> bool {
+fn is_store_event(event: &EntryEvent) -> bool {
     match event {
         EntryEvent::Created
         | EntryEvent::Retried
@@ -146,7 +147,9 @@ fn is_store_event(event: EntryEvent) -> bool {
         | EntryEvent::CancelRequested
         | EntryEvent::Expedited
         | EntryEvent::Revived
-        | EntryEvent::Finished => true,
+        | EntryEvent::Finished
+        // Its entry may lack a time of its own; the time of its row is never far off.
+        | EntryEvent::Other(_) => true,
         EntryEvent::Claimed
         | EntryEvent::TakenOver
         | EntryEvent::StepStarted
@@ -200,7 +203,7 @@ mod tests {
     fn a_long_entry_is_truncated_with_a_notice_whatever_its_characters() {
         for letter in ['x', 'ö', '\u{1}', '"', '\u{10FFFF}', '\0'] {
             let long = letter.to_string().repeat(200_000);
-            let entry = Entry { step: Some(long.clone()), actor: long.clone(), ..saying(&long) };
+            let entry = Entry { step: Some(long.clone().into()), actor: long.clone(), ..saying(&long) };
             let body = StoredEntry::new(Uuid::nil(), entry).body;
             assert!(body.to_string().len() <= ENTRY_BYTES_MAX, "{letter:?} gives {}", body.to_string().len());
             let message = read(Timestamp::UNIX_EPOCH, &body).unwrap().message.unwrap();
@@ -210,6 +213,20 @@ mod tests {
         let fits = "a log line\n".repeat(5000);
         let body = StoredEntry::new(Uuid::nil(), saying(&fits)).body;
         assert_eq!(read(Timestamp::UNIX_EPOCH, &body).unwrap(), saying(&fits));
+    }
+
+    #[test]
+    fn an_entry_of_a_newer_release_keeps_its_event_by_name() {
+        let at = Timestamp::from_second(1_000_000).unwrap();
+        let body = serde_json::json!([
+            {"time": "1970-01-01T00:00:00Z", "event": "stepFinished", "actor": "a", "attempt": 1},
+            {"time": "1970-01-01T00:00:00Z", "event": "hibernated", "actor": "a", "attempt": 1, "message": "until May"},
+        ]);
+        let entries = read_row(7, at, &body).unwrap();
+        assert_eq!((entries[0].0, &entries[0].1.event), (6, &EntryEvent::StepFinished));
+        let other = &entries[1].1;
+        assert_eq!((&other.event, other.time), (&EntryEvent::Other("hibernated".to_owned()), at));
+        assert_eq!(other.message.as_deref(), Some("until May"));
     }
 
     #[test]

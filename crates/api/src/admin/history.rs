@@ -6,6 +6,7 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::doc::StepName;
 use crate::work::WorkState;
 
 /// An entry of the history of a piece of work. It is written in the transaction of the change that it describes.
@@ -16,7 +17,8 @@ pub struct Entry {
     /// Time of the event.
     #[schema(value_type = String, format = DateTime)]
     pub time: Timestamp,
-    /// The event.
+    /// The event. Clients show names that they do not know as they are: newer releases may add some.
+    #[schema(value_type = String)]
     pub event: EntryEvent,
     /// A person, or a service by its name.
     pub actor: String,
@@ -24,7 +26,8 @@ pub struct Entry {
     pub attempt: i32,
     /// The step.
     #[serde(default)]
-    pub step: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub step: Option<StepName>,
     /// The state before.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -45,7 +48,7 @@ pub struct Entry {
 }
 
 /// Event in the history of a piece of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EntryEvent {
     /// It was created.
@@ -74,6 +77,9 @@ pub enum EntryEvent {
     Revived,
     /// It finished.
     Finished,
+    /// An event that another release wrote, by its name.
+    #[serde(untagged)]
+    Other(String),
 }
 
 impl Entry {
@@ -91,5 +97,32 @@ impl Entry {
             duration_ms: None,
             correlation_id: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(event: &str) -> Entry {
+        let stored = json!({"time": "2026-03-01T00:00:00Z", "event": event, "actor": "ada", "attempt": 1, "step": "drain"});
+        let entry: Entry = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&entry).unwrap(), stored);
+        entry
+    }
+
+    #[test]
+    fn stored_entries_are_read_and_written_in_the_same_form() {
+        assert_eq!(read("cancelRequested").event, EntryEvent::CancelRequested);
+        assert_eq!(read("stepFinished").step.as_deref(), Some("drain"));
+    }
+
+    #[test]
+    fn an_event_of_a_newer_release_keeps_its_name() {
+        assert_eq!(read("hibernated").event, EntryEvent::Other("hibernated".to_owned()));
+        let odd: Result<EntryEvent, _> = serde_json::from_value(Value::from(7));
+        assert!(odd.is_err());
     }
 }

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::Owner;
+use crate::doc::StepName;
 use crate::work::WorkState;
 
 /// A manifest: MIMO's members, followed by our own.
@@ -99,7 +100,8 @@ pub enum Phase {
 #[serde(rename_all = "camelCase")]
 pub struct StepProgress {
     /// Its name.
-    pub name: String,
+    #[schema(value_type = String)]
+    pub name: StepName,
     /// Its position, from 1.
     pub index: u32,
     /// Number of steps.

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use api::doc::{StepName, secrets};
+use api::doc::secrets;
 use api::install::InstallStage;
 use api::secret::Secret;
 use cloud::{Properties, Resource, ResourceId, ResourceKind, ResourceRequest, ResourceState};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::{DEPLOYMENT_FAILED, user_error};
 use steps::lifecycle::resources::{ensure, remove};
@@ -16,8 +16,11 @@ use steps::lifecycle::resources::{ensure, remove};
 use super::{done, step_names};
 use crate::{Context, installer};
 
-/// The step whose memory holds the deadline.
-const REQUESTED_BY: StepName = step_names::RUN_INSTALLER;
+/// What the request of the installation leaves for the step that waits for it.
+#[derive(Serialize, Deserialize)]
+struct InstallationOrder {
+    deadline: Timestamp,
+}
 
 /// Requests the installation and records its deadline, so that another worker does not restart the time limit.
 pub(crate) async fn start(cx: Arc<Context>, _: StepContext) -> Result<StepOutcome, StepError> {
@@ -25,10 +28,8 @@ pub(crate) async fn start(cx: Arc<Context>, _: StepContext) -> Result<StepOutcom
     cx.installer.install(&installer::request(&snapshot)?).await?;
     let limit = SignedDuration::try_from(cx.timing.install_timeout).unwrap_or(SignedDuration::MAX);
     let deadline = cx.life.clock.now().saturating_add(limit).unwrap_or(Timestamp::MAX);
-    Ok(StepOutcome {
-        memory: json!({ "deadline": deadline }),
-        ..StepOutcome::with_message("the installation is requested")
-    })
+    let outcome = StepOutcome::with_message("the installation is requested");
+    Ok(outcome.with_memory(&InstallationOrder { deadline }))
 }
 
 /// Waits until the installation is complete.
@@ -44,9 +45,8 @@ pub(crate) async fn complete(cx: Arc<Context>, step: StepContext) -> Result<Poll
         cx.life.record(step.hold, |record| record.api_url = url.clone().or(record.api_url.take())).await?;
         return Ok(PollStatus::Done(StepOutcome::with_message("the installation is complete")));
     }
-    let deadline = step.memory.get(REQUESTED_BY.as_str()).and_then(|it| it["deadline"].as_str());
-    let deadline = deadline.and_then(|it| it.parse::<Timestamp>().ok());
-    if deadline.is_some_and(|deadline| deadline <= cx.life.clock.now()) {
+    let order = step.memory_of::<InstallationOrder>(&step_names::RUN_INSTALLER);
+    if order.is_some_and(|it| it.deadline <= cx.life.clock.now()) {
         let message = "The cluster was not installed in time. Please retry, and if the issue persists, raise a support ticket.";
         return Err(user_error(DEPLOYMENT_FAILED, message, None));
     }
@@ -102,4 +102,19 @@ pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<P
         wanted.push(ResourceRequest { id, location, tags, properties, token: None });
     }
     ensure(&*cx.life.cloud.infrastructure, &wanted).await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stored_order_is_read() {
+        let stored = json!({"deadline": "2026-03-01T00:00:00Z"});
+        let order = InstallationOrder::deserialize(&stored).unwrap();
+        assert_eq!(order.deadline, "2026-03-01T00:00:00Z".parse().unwrap());
+        assert_eq!(json!(order), stored);
+    }
 }

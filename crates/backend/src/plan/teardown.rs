@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use api::doc::{Identity, StepName};
+use api::doc::Identity;
 use cloud::{CloudError, Properties, Resource, ResourceId, ResourceKind, ResourceRequest, ResourceState};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::resources::remove;
 use steps::lifecycle::{ClusterSnapshot, certificates as shared, resource_id, store_failed};
@@ -43,8 +43,12 @@ pub(crate) async fn private_endpoint(cx: Arc<Context>, _: StepContext) -> Result
     remove(&*cx.life.cloud.infrastructure, &[names::private_endpoint(&cx.life)]).await
 }
 
-/// The step whose memory records whether the cluster owns its resource group.
-const OWNED_BY: StepName = step_names::ENSURE_RESOURCE_GROUP;
+/// What the check of the resource group leaves for the steps after it.
+#[derive(Serialize, Deserialize)]
+struct GroupOwnership {
+    /// Whether the cluster owns the group.
+    ours: bool,
+}
 
 /// Determines whether the cluster owns its resource group, by repeating the PUT that created it: a cloud that does not show the
 /// group yet, or that revoked our permissions on it, still knows who manages it. Best effort: if the PUT fails, the group that GET
@@ -71,16 +75,13 @@ pub(crate) async fn ensure_group(cx: Arc<Context>, _: StepContext) -> Result<Pol
     } else {
         "the resource group does not belong to the cluster; keeping it"
     };
-    Ok(PollStatus::Done(StepOutcome {
-        memory: json!({ "ours": is_own }),
-        ..StepOutcome::with_message(message)
-    }))
+    Ok(PollStatus::Done(StepOutcome::with_message(message).with_memory(&GroupOwnership { ours: is_own })))
 }
 
 /// The managed resource group, if the cluster owns it.
 fn own_group(step: &StepContext, snapshot: &ClusterSnapshot) -> Result<Option<ResourceId>, StepError> {
-    let is_own = step.memory.get(OWNED_BY.as_str()).is_some_and(|it| it["ours"] == true);
-    is_own.then(|| snapshot.group()).transpose()
+    let ownership = step.memory_of::<GroupOwnership>(&step_names::ENSURE_RESOURCE_GROUP);
+    ownership.is_some_and(|it| it.ours).then(|| snapshot.group()).transpose()
 }
 
 /// Resources left in the group; empty if the group does not exist.
@@ -262,4 +263,20 @@ pub(crate) async fn billing(cx: Arc<Context>, step: StepContext) -> Result<StepO
         .await
         .map_err(store_failed)?;
     done()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stored_ownership_is_read() {
+        for ours in [true, false] {
+            let stored = json!({"ours": ours});
+            let ownership = GroupOwnership::deserialize(&stored).unwrap();
+            assert_eq!((ownership.ours, json!(ownership)), (ours, stored));
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::clock::{Clock as _, ManualClock, SystemClock};
-use api::doc::{Identity, ProvisioningState, Verb, secrets};
+use api::doc::{Identity, ProvisioningState, StepName, Verb, secrets};
 use backend::{Context, OperationTiming, plan};
 use cloud::{Infrastructure as _, Properties, ResourceId, ResourceKind};
 use futures_util::future::BoxFuture;
@@ -143,7 +143,7 @@ impl FaultTest {
 
     /// Injects the fault at each step in turn; each run restarts from the checkpoint or from the first step.
     async fn fails_at_each_step(self, fault: StepFault, restart: Restart) {
-        let steps: Vec<String> =
+        let steps: Vec<StepName> =
             (self.harness.make)().await.0.steps.into_iter().map(|step| step.name).collect();
         let mut done = Vec::new();
         for step in &steps {

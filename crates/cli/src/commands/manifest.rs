@@ -354,8 +354,8 @@ impl Printable for HistoryRow {
     fn cells(&self, view: &View) -> Vec<String> {
         let entry = &self.0;
         let event = match entry.to {
-            Some(to) => format!("{} {}", wire_name(entry.event), to.as_str()),
-            None => wire_name(entry.event),
+            Some(to) => format!("{} {}", wire_name(&entry.event), to.as_str()),
+            None => wire_name(&entry.event),
         };
         let message = entry.message.as_deref().unwrap_or_default();
         // A log has many lines; -o json and -o yaml contain all of them.
@@ -367,7 +367,7 @@ impl Printable for HistoryRow {
         vec![
             view.time(entry.time),
             event,
-            entry.step.clone().unwrap_or_default(),
+            entry.step.clone().unwrap_or_default().into(),
             entry.attempt.to_string(),
             entry.duration_ms.map(duration_text).unwrap_or_default(),
             entry.actor.clone(),

@@ -171,7 +171,7 @@ fn line(entry: &Entry) -> Option<String> {
     let message = entry.message.as_deref().and_then(|it| it.lines().next()).unwrap_or_default();
     let with = |text: String| if message.is_empty() { text } else { format!("{text}: {message}") };
     let duration_text = entry.duration_ms.map(|it| format!(" in {}", duration_text(it))).unwrap_or_default();
-    let text = match entry.event {
+    let text = match &entry.event {
         EntryEvent::Created | EntryEvent::Finished => return None,
         EntryEvent::Claimed => format!("attempt {} started", entry.attempt),
         EntryEvent::StepStarted => format!("step {step} started"),
@@ -184,6 +184,7 @@ fn line(entry: &Entry) -> Option<String> {
         EntryEvent::Undone => with(format!("step {step} undone")),
         EntryEvent::Expedited => with(format!("expedited by {}", entry.actor)),
         EntryEvent::Revived => with("scheduled again".to_owned()),
+        EntryEvent::Other(name) => with(name.clone()),
     };
     Some(format!("{}  {text}", entry.time.strftime("%H:%M:%S")))
 }
@@ -194,7 +195,7 @@ mod tests {
 
     fn entry(event: EntryEvent) -> Entry {
         let mut entry = Entry::new("2026-01-01T04:05:06Z".parse().unwrap(), event, "me", 2);
-        entry.step = Some("drain".to_owned());
+        entry.step = Some("drain".into());
         entry
     }
 
@@ -207,6 +208,7 @@ mod tests {
         assert_eq!(line(&failed).unwrap(), "04:05:06  step drain failed in 1.2s: no");
         assert_eq!(line(&entry(EntryEvent::Claimed)).unwrap(), "04:05:06  attempt 2 started");
         assert_eq!(line(&entry(EntryEvent::Created)), None);
+        assert_eq!(line(&entry(EntryEvent::Other("hibernated".to_owned()))).unwrap(), "04:05:06  hibernated");
     }
 
     #[test]

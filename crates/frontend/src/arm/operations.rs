@@ -111,7 +111,7 @@ fn step(work: &WorkView) -> OperationStep {
     let done = u64::from(step.index.saturating_sub(1)) * 100;
     let percent = done.checked_div(u64::from(step.of)).unwrap_or(0).min(100);
     OperationStep {
-        step: step.name.clone(),
+        step: step.name.to_string(),
         percent: u8::try_from(percent).unwrap_or(100),
         message: journal.for_customer().to_owned(),
     }

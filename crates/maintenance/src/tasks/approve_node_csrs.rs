@@ -1,25 +1,19 @@
 //! `approve-node-csrs`: approves the pending certificate signing requests of nodes, and leaves all others.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kubelink::csr::{CsrPolicy, approve};
-use planner::task::builtin::approve_node_csrs::STEPS;
+use planner::task::TaskProblem;
+use planner::task::builtin::approve_node_csrs::{ApproveNodeCsrsParameters, STEPS};
 use serde_json::{Map, Value};
 use steps::ClusterContext;
 use steps::engine::{Step, StepOutcome};
 
-pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>> {
-    let names = |name: &str| -> BTreeSet<String> {
-        let items = parameters.get(name).and_then(Value::as_array).into_iter().flatten();
-        items.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let policy = Arc::new(CsrPolicy {
-        expected_nodes: names("expectedNodes"),
-        bootstrap_users: names("bootstrapUsers"),
-        bootstrap_groups: names("bootstrapGroups"),
-    });
-    vec![Step::action(STEPS[0], move |cx: Arc<ClusterContext>, _| {
+pub(super) fn steps(parameters: &Map<String, Value>) -> Result<Vec<Step<ClusterContext>>, TaskProblem> {
+    let ApproveNodeCsrsParameters { expected_nodes, bootstrap_users, bootstrap_groups } =
+        ApproveNodeCsrsParameters::read(parameters)?;
+    let policy = Arc::new(CsrPolicy { expected_nodes, bootstrap_users, bootstrap_groups });
+    Ok(vec![Step::action(STEPS[0], move |cx: Arc<ClusterContext>, _| {
         let policy = policy.clone();
         async move {
             let report = approve(&cx.link, &policy).await?;
@@ -30,5 +24,5 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>
             let log = approved.chain(left).collect();
             Ok(StepOutcome { message: Some(message), log: Some(log), ..StepOutcome::default() })
         }
-    })]
+    })])
 }

@@ -7,17 +7,19 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use kubelink::facts::{self, CertificateFacts};
-use planner::task::builtin::cluster_health::{CERTIFICATE_DAYS, STEPS};
-use serde_json::{Map, Value, json};
+use planner::task::TaskProblem;
+use planner::task::builtin::cluster_health::{ClusterHealthParameters, STEPS};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use steps::ClusterContext;
 use steps::engine::{Step, StepContext, StepError, StepOutcome};
 
 /// Most problems of one kind that are named; the rest is a number.
 const NAMED_MAX: usize = 20;
 
-pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>> {
-    let days = parameters.get("certificateDays").and_then(Value::as_i64).unwrap_or(CERTIFICATE_DAYS);
-    vec![
+pub(super) fn steps(parameters: &Map<String, Value>) -> Result<Vec<Step<ClusterContext>>, TaskProblem> {
+    let days = ClusterHealthParameters::read(parameters)?.certificate_days;
+    Ok(vec![
         Step::action(STEPS[0], |cx: Arc<ClusterContext>, _| async move {
             let version = facts::version(&cx.link).await?;
             Ok(StepOutcome::with_message(format!("the API server is reachable; version {version}")))
@@ -30,7 +32,7 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Vec<Step<ClusterContext>
             move |cx: Arc<ClusterContext>, _| async move { certificates(&cx, days).await },
         ),
         Step::action(STEPS[5], |_, step: StepContext| async move { verdict(&step.memory) }),
-    ]
+    ])
 }
 
 async fn nodes(cx: &ClusterContext) -> Result<StepOutcome, StepError> {
@@ -98,19 +100,25 @@ fn expiring(certificates: &CertificateFacts, now: Timestamp, days: i64) -> Vec<S
     problems.collect()
 }
 
+/// What a check leaves for the verdict.
+#[derive(Serialize, Deserialize)]
+struct Findings {
+    wrong: Vec<String>,
+}
+
 fn found(message: &str, problems: Vec<String>) -> StepOutcome {
     let more = problems.len().saturating_sub(NAMED_MAX);
     let mut named: Vec<String> = problems.into_iter().take(NAMED_MAX).collect();
     if more > 0 {
         named.push(format!("and {more} more"));
     }
-    StepOutcome { message: Some(message.to_owned()), memory: json!({"wrong": named}), log: None }
+    StepOutcome::with_message(message).with_memory(&Findings { wrong: named })
 }
 
 /// Fails with the problems of all steps, if there are any.
 fn verdict(memory: &Map<String, Value>) -> Result<StepOutcome, StepError> {
-    let problems = STEPS.iter().filter_map(|step| memory.get(*step)?.get("wrong")?.as_array()).flatten();
-    let problems: Vec<&str> = problems.filter_map(Value::as_str).collect();
+    let findings = STEPS.iter().filter_map(|step| Findings::deserialize(memory.get(*step)?).ok());
+    let problems: Vec<String> = findings.flat_map(|it| it.wrong).collect();
     match problems.as_slice() {
         [] => Ok(StepOutcome::with_message("the cluster is healthy")),
         problems => Err(StepError::terminal(
@@ -122,6 +130,8 @@ fn verdict(memory: &Map<String, Value>) -> Result<StepOutcome, StepError> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -28,9 +28,9 @@ pub fn plan(
 /// Builds the steps of a task that is code, from validated parameters with their defaults.
 fn steps(task: CodedTask, parameters: &Map<String, Value>) -> Result<Vec<Step<ClusterContext>>, TaskProblem> {
     match task {
-        CodedTask::ApproveNodeCsrs => Ok(approve_node_csrs::steps(parameters)),
+        CodedTask::ApproveNodeCsrs => approve_node_csrs::steps(parameters),
         CodedTask::CheckRegistryToken => Ok(check_registry_token::steps()),
-        CodedTask::ClusterHealth => Ok(cluster_health::steps(parameters)),
+        CodedTask::ClusterHealth => cluster_health::steps(parameters),
         CodedTask::CycleNodes => cycle_nodes::steps(parameters),
         CodedTask::RenewIdentityCertificate => Ok(renew_identity_certificate::steps()),
         CodedTask::RotateCertificates => Ok(rotate_certificates::steps()),
@@ -40,6 +40,7 @@ fn steps(task: CodedTask, parameters: &Map<String, Value>) -> Result<Vec<Step<Cl
 
 #[cfg(test)]
 mod tests {
+    use api::doc::StepName;
     use planner::task::Catalogue;
     use serde_json::json;
 
@@ -57,8 +58,8 @@ mod tests {
                 _ => json!({}),
             };
             let steps = steps(code, parameters.as_object().unwrap()).unwrap();
-            let names: Vec<String> = steps.iter().map(|step| step.name.to_string()).collect();
-            assert_eq!(names, task.step_names(), "{}", task.name());
+            let names: Vec<&StepName> = steps.iter().map(|step| &step.name).collect();
+            assert_eq!(names, task.step_names().iter().collect::<Vec<_>>(), "{}", task.name());
             coded += 1;
         }
         assert_eq!(coded, 7);

@@ -23,6 +23,7 @@ use planner::task::TaskProblem;
 use planner::task::builtin::rotate_tls_secret::{
     RotateTlsSecretParameters, STEPS, SecretRef, WorkloadKind, WorkloadRef,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use steps::ClusterContext;
 use steps::engine::{PollStatus, Step, StepContext, StepError, StepOutcome};
@@ -97,6 +98,12 @@ pub(super) fn steps(parameters: &Map<String, Value>) -> Result<Vec<Step<ClusterC
     ])
 }
 
+/// What the check leaves for the rotation.
+#[derive(Serialize, Deserialize)]
+struct CheckedCertificate {
+    fingerprint: String,
+}
+
 impl Rotation {
     /// Secret with the previous certificate and key, until the run ends.
     fn backup(&self) -> SecretRef {
@@ -162,8 +169,8 @@ impl Rotation {
             "the certificate of {} is valid until {}",
             leaf.validity.subject, leaf.validity.not_after
         );
-        let memory = json!({"fingerprint": leaf.fingerprint});
-        Ok(StepOutcome { message: Some(message), memory, log: None })
+        let memory = CheckedCertificate { fingerprint: leaf.fingerprint };
+        Ok(StepOutcome::with_message(message).with_memory(&memory))
     }
 
     async fn back_up(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
@@ -203,8 +210,8 @@ impl Rotation {
 
     async fn rotate(&self, cx: &ClusterContext, step: &StepContext) -> Result<StepOutcome, StepError> {
         let (leaf, certificate, key) = self.new_pair(cx).await?;
-        let checked = step.memory.get(STEPS[0]).and_then(|it| it.get("fingerprint")).and_then(Value::as_str);
-        if checked.is_some_and(|checked| checked != leaf.fingerprint) {
+        let checked = step.memory_of::<CheckedCertificate>(STEPS[0]);
+        if checked.is_some_and(|it| it.fingerprint != leaf.fingerprint) {
             let message = format!("{} changed after it was checked", self.parameters.source.label());
             return Err(StepError::terminal("BadCertificate", message));
         }
@@ -364,5 +371,12 @@ mod tests {
             missing,
             "its certificate does not cover a.b.apps.example; it covers web.example, *.apps.example"
         );
+    }
+
+    #[test]
+    fn a_stored_check_is_read() {
+        let stored = json!({"fingerprint": "ab12"});
+        let checked = CheckedCertificate::deserialize(&stored).unwrap();
+        assert_eq!((checked.fingerprint.as_str(), json!(checked)), ("ab12", stored));
     }
 }

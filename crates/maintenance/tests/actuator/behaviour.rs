@@ -203,7 +203,7 @@ async fn short_manifests_are_claimed_and_completed_in_batches() {
     for id in &asked {
         assert_eq!(test.wait_until_finished(*id).await.state, WorkState::Completed);
         let log = test.store.entries(*id, None, 100).await.unwrap();
-        assert_eq!(log.last().map(|(_, entry)| entry.event), Some(EntryEvent::Finished));
+        assert_eq!(log.last().map(|(_, entry)| &entry.event), Some(&EntryEvent::Finished));
     }
     // Two claims and two batches of completions; one claim of the empty queue, the leases, the probe of the first cluster.
     let writes = test.writes.load(Ordering::SeqCst) - before;

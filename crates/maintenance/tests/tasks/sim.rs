@@ -120,7 +120,7 @@ impl FaultRun {
         for mishap in StepFault::ALL {
             for step in &names {
                 fresh.store(true, Ordering::SeqCst);
-                step.clone_into(&mut struck.lock().unwrap());
+                step.as_str().clone_into(&mut struck.lock().unwrap());
                 harness.run_one(step, mishap).await;
             }
         }

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::admin::{RequiresForm, StepForm, TaskForm, TaskSource};
-use api::doc::Task;
+use api::doc::{StepName, Task};
 use api::duration::{DurationText, TimeSpan};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use steps::engine::{PLAN_TIME, Plan};
 use steps::kinds::{build_step, step_name};
@@ -146,8 +147,8 @@ impl Definition {
         self.inner.form.parameters.as_ref()
     }
 
-    /// Names of the steps, in order.
-    pub fn step_names(&self) -> Vec<String> {
+    /// The names of its steps, in order.
+    pub fn step_names(&self) -> Vec<StepName> {
         self.inner.form.steps.iter().map(step_name).collect()
     }
 
@@ -218,26 +219,36 @@ impl Definition {
         Ok(Plan { steps, time_limit: self.time_limit() })
     }
 
-    /// Snapshot for the checkpoint of a manifest.
+    /// The form in which the checkpoint of a manifest keeps the task that it started with.
     pub fn snapshot(&self) -> Value {
-        match self.inner.source {
-            TaskSource::Builtin => json!({"builtin": self.inner.id}),
-            TaskSource::Data => json!({"data": self.document()}),
-        }
+        let snapshot = match self.inner.source {
+            TaskSource::Builtin => TaskSnapshot::Builtin(self.inner.id),
+            TaskSource::Data => TaskSnapshot::Data(self.document()),
+        };
+        serde_json::to_value(snapshot).expect("a task has text keys and no values that JSON does not have")
     }
 
-    /// Restores the task of a snapshot. A built-in task is that of this program; its steps are matched by name.
+    /// The task that a manifest started with. A built-in one is that of this release: its steps are matched by name.
     pub fn from_snapshot(snapshot: &Value) -> Result<Definition, TaskProblem> {
-        if let Some(task) = snapshot.get("data") {
-            let task: Task = serde_json::from_value(task.clone()).map_err(|error| {
-                TaskProblem::at("", format!("cannot parse the stored snapshot of the task: {error}"))
-            })?;
-            return Definition::from_document(&task);
+        let snapshot = TaskSnapshot::deserialize(snapshot)
+            .map_err(|error| TaskProblem::at("", format!("cannot parse the stored snapshot of the task: {error}")))?;
+        match snapshot {
+            TaskSnapshot::Data(task) => Definition::from_document(&task),
+            TaskSnapshot::Builtin(id) => builtin::all()
+                .find(|it| it.id() == id)
+                .ok_or_else(|| TaskProblem::at("", format!("this release has no built-in task {id}"))),
         }
-        let id = snapshot.get("builtin").and_then(Value::as_str).and_then(|id| Uuid::try_parse(id).ok());
-        let found = id.and_then(|id| builtin::all().find(|it| it.id() == id));
-        found.ok_or_else(|| TaskProblem::at("", "this version has no such built-in task"))
     }
+}
+
+/// The task that a manifest started with, as its checkpoint keeps it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum TaskSnapshot {
+    /// A built-in task, by its id.
+    Builtin(Uuid),
+    /// A task that is data, with its whole document.
+    Data(Task),
 }
 
 impl fmt::Debug for Definition {
@@ -247,5 +258,34 @@ impl fmt::Debug for Definition {
             .field("name", &self.inner.form.name)
             .field("version", &self.inner.version)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_snapshots_are_read() {
+        let builtin = json!({"builtin": "e44ed769-5f4d-4bbc-a5ef-250f426550ee"});
+        let definition = Definition::from_snapshot(&builtin).unwrap();
+        assert_eq!((definition.name(), definition.snapshot()), ("cluster-health", builtin));
+        let data = json!({"data": {
+            "id": "11111111-1111-4111-8111-111111111111", "name": "rest", "title": "Rest", "version": 2,
+            "definition": {"steps": [{"uses": "pause", "with": {"duration": "5m"}}]},
+        }});
+        let definition = Definition::from_snapshot(&data).unwrap();
+        assert_eq!((definition.name(), definition.step_names()), ("rest", vec!["pause".into()]));
+    }
+
+    #[test]
+    fn a_snapshot_of_another_release_is_an_error() {
+        let check = |snapshot: Value, expect: &str| {
+            let error = Definition::from_snapshot(&snapshot).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        };
+        check(json!({"builtin": Uuid::nil()}), "this release has no built-in task");
+        check(json!({"image": "x"}), "cannot parse the stored snapshot of the task");
+        check(json!(null), "cannot parse the stored snapshot of the task");
     }
 }

@@ -143,7 +143,8 @@ pub fn check(form: &TaskForm) -> Result<Definition, TaskProblem> {
     }
     check_step_count(form.steps.len())?;
     check_steps(form)?;
-    let steps = form.steps.iter().map(|step| api::admin::StepForm { name: step_name(step), ..step.clone() });
+    let steps =
+        form.steps.iter().map(|step| api::admin::StepForm { name: step_name(step).into(), ..step.clone() });
     let form = TaskForm { steps: steps.collect(), ..form.clone() };
     let id = form.id.unwrap_or_else(Uuid::now_v7);
     Ok(Definition::new(id, 1, TaskSource::Data, form, StepSource::Forms))

@@ -282,8 +282,8 @@ fn steps(form: &ManifestForm, entries: &[Entry], task: Option<&TaskForm>) -> Mar
 }
 
 fn step_row(step: &StepHistory<'_>, current: Option<&str>, form: &ManifestForm) -> Markup {
-    let event = step.last.map(|entry| entry.event);
-    let is_current = current == Some(step.name) && event != Some(EntryEvent::StepFinished);
+    let event = step.last.map(|entry| &entry.event);
+    let is_current = current == Some(step.name) && event != Some(&EntryEvent::StepFinished);
     let (tone, text) = match event {
         _ if step.undone => (BadgeTone::Odd, "undone"),
         _ if is_current => (BadgeTone::Busy, "running"),
@@ -333,7 +333,7 @@ pub(super) fn history(title: &str, entries: &[Entry]) -> Markup {
             @for entry in entries {
                 li {
                     (timestamp(entry.time))
-                    span class="event" { (event(entry.event)) }
+                    span class="event" { (event(&entry.event)) }
                     span {
                         @if let Some(step) = &entry.step { strong { (step) } " " }
                         @if let (Some(from), Some(to)) = (entry.from, entry.to) { (from) " → " (to) " " }
@@ -350,7 +350,7 @@ pub(super) fn history(title: &str, entries: &[Entry]) -> Markup {
     }
 }
 
-fn event(event: EntryEvent) -> &'static str {
+fn event(event: &EntryEvent) -> &str {
     match event {
         EntryEvent::Created => "requested",
         EntryEvent::Claimed => "started",
@@ -365,5 +365,6 @@ fn event(event: EntryEvent) -> &'static str {
         EntryEvent::Expedited => "expedited",
         EntryEvent::Revived => "revived",
         EntryEvent::Finished => "finished",
+        EntryEvent::Other(name) => name,
     }
 }

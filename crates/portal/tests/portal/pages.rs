@@ -167,7 +167,7 @@ async fn every_operation_of_a_cluster_shows_its_steps_the_newest_by_default() {
         let none = store::Secrets::default();
         site.store.clusters().start_update(&read, &wanted, &operation, &none, &by).await.unwrap();
         let entry = api::admin::Entry {
-            step: Some(format!("the-step-of-{verb:?}")),
+            step: Some(format!("the-step-of-{verb:?}").into()),
             ..api::admin::Entry::new(
                 operation.start_time,
                 api::admin::EntryEvent::StepStarted,

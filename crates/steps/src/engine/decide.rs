@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use api::doc::StepName;
 use api::work::Ending;
 use uuid::Uuid;
 
@@ -126,7 +127,7 @@ pub fn park_duration(code: WaitingCode, before: Option<&WaitState>) -> Duration 
 /// and those whose undo was handled already, are left out.
 pub(super) fn undo_order<C>(plan: &Plan<C>, journal: &Journal) -> Vec<usize> {
     let Some(undoing) = &journal.undo else { return Vec::new() };
-    let begun = undoing.step.iter().map(String::as_str);
+    let begun = undoing.step.iter().map(StepName::as_str);
     let done = journal.done.iter().rev().map(|it| it.name.as_str());
     let mut order = Vec::new();
     for name in begun.chain(done) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use api::admin::EntryEvent;
 use api::clock::{Clock, ManualClock};
+use api::doc::StepName;
 use api::work::{WorkKind, WorkState};
 use futures_util::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
@@ -141,9 +142,9 @@ impl StepFault {
 #[derive(Debug)]
 pub struct RunRecord {
     /// How often each step's body completed.
-    pub ran: BTreeMap<String, u32>,
+    pub ran: BTreeMap<StepName, u32>,
     /// The undos that ran, in order.
-    pub undone: Vec<String>,
+    pub undone: Vec<StepName>,
     /// The finished work.
     pub work: WorkView,
 }
@@ -151,7 +152,7 @@ pub struct RunRecord {
 /// An injected fault and its step (none: every step).
 #[derive(Clone)]
 struct FaultInjection {
-    step: Option<String>,
+    step: Option<StepName>,
     fault: StepFault,
     /// The final state of the work.
     ends: WorkState,
@@ -164,10 +165,10 @@ struct FaultInjection {
 
 #[derive(Default)]
 struct Observations {
-    struck: BTreeSet<String>,
-    begun: Vec<String>,
-    ran: BTreeMap<String, u32>,
-    undone: Vec<String>,
+    struck: BTreeSet<StepName>,
+    begun: Vec<StepName>,
+    ran: BTreeMap<StepName, u32>,
+    undone: Vec<StepName>,
 }
 
 impl fmt::Debug for FaultInjection {
@@ -179,7 +180,7 @@ impl fmt::Debug for FaultInjection {
 impl<C: Send + Sync + 'static> FaultHarness<C> {
     /// Injects every fault at every step.
     pub async fn run_all(&self) {
-        let steps: Vec<String> = (self.make)().await.0.steps.into_iter().map(|step| step.name).collect();
+        let steps: Vec<StepName> = (self.make)().await.0.steps.into_iter().map(|step| step.name).collect();
         for fault in StepFault::ALL {
             for step in &steps {
                 self.run_one(step, fault).await;
@@ -205,10 +206,10 @@ impl<C: Send + Sync + 'static> FaultHarness<C> {
 
     async fn run(&self, step: Option<&str>, fault: StepFault, done: Vec<CompletedStep>) -> RunRecord {
         let (plan, context) = (self.make)().await;
-        let undoable: Vec<String> =
+        let undoable: Vec<StepName> =
             plan.steps.iter().filter(|it| it.undo.is_some()).map(|it| it.name.clone()).collect();
         let mut injection = FaultInjection {
-            step: step.map(str::to_owned),
+            step: step.map(StepName::from),
             fault,
             ends: fault.ends(&plan),
             done,
@@ -313,8 +314,8 @@ impl<C: Send + Sync + 'static> FaultHarness<C> {
         &self,
         injection: &FaultInjection,
         record: &RunRecord,
-        undoable: &[String],
-        begun: &[String],
+        undoable: &[StepName],
+        begun: &[StepName],
         context: &Arc<C>,
     ) {
         let work = &record.work;
@@ -338,7 +339,7 @@ impl<C: Send + Sync + 'static> FaultHarness<C> {
             assert!(*ran <= 1 + u32::from(twice), "{injection:?}: step {step} ran {ran} times");
         }
         let log = self.store.entries(work.id, None, 1000).await.expect("the store answers");
-        let events: Vec<EntryEvent> = log.iter().map(|(_, entry)| entry.event).collect();
+        let events: Vec<EntryEvent> = log.into_iter().map(|(_, entry)| entry.event).collect();
         assert!(
             matches!(events.first(), Some(EntryEvent::Claimed | EntryEvent::TakenOver)),
             "{injection:?}: {events:?}"
@@ -352,10 +353,10 @@ impl<C: Send + Sync + 'static> FaultHarness<C> {
             );
             (self.done)(context.clone()).await
         } else {
-            let mut expect: Vec<&String> = begun.iter().filter(|it| undoable.contains(it)).collect();
+            let mut expect: Vec<&StepName> = begun.iter().filter(|it| undoable.contains(it)).collect();
             expect.dedup();
             expect.reverse();
-            let undone: Vec<&String> = record.undone.iter().collect();
+            let undone: Vec<&StepName> = record.undone.iter().collect();
             assert_eq!(undone, expect, "{injection:?}: started steps are undone, the last first");
             (self.undone)(context.clone()).await
         };
@@ -377,12 +378,12 @@ impl FaultInjection {
     /// Whether the fault is injected now; it is injected once at a step.
     fn injects(&self, step: &str, faults: &[StepFault]) -> bool {
         let injects = self.is_at(step) && faults.contains(&self.fault);
-        injects && self.seen().struck.insert(step.to_owned())
+        injects && self.seen().struck.insert(step.into())
     }
 
     /// Injects faults before a body takes effect.
     async fn before(&self, step: &str) -> Result<(), StepError> {
-        self.seen().begun.push(step.to_owned());
+        self.seen().begun.push(step.into());
         if self.injects(step, &[StepFault::CrashBefore]) {
             self.crash.notify_one();
             std::future::pending::<()>().await;

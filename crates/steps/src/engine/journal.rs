@@ -4,7 +4,7 @@
 //! for, why the work waits, what was undone. Members that this release does not know are preserved.
 
 use api::admin::StepProgress;
-use api::doc::ResultCode;
+use api::doc::{ResultCode, StepName};
 use api::work::Ending;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub struct Journal {
 #[serde(default)]
 pub struct CompletedStep {
     /// Its name.
-    pub name: String,
+    pub name: StepName,
     /// What it left for later steps and its undo.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub memory: Value,
@@ -69,10 +69,10 @@ pub struct UndoState {
     pub reason: Option<String>,
     /// The interrupted step, which is undone first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
+    pub step: Option<StepName>,
     /// Steps whose undo has been handled.
     #[serde(default)]
-    pub settled: Vec<String>,
+    pub settled: Vec<StepName>,
     /// What was undone, as sentences.
     #[serde(default)]
     pub undone: Vec<String>,
@@ -222,7 +222,7 @@ impl Journal {
     /// What the completed steps left, by their names.
     pub fn memories(&self) -> Map<String, Value> {
         let left = self.done.iter().filter(|it| !it.memory.is_null());
-        left.map(|it| (it.name.clone(), it.memory.clone())).collect()
+        left.map(|it| (it.name.to_string(), it.memory.clone())).collect()
     }
 }
 

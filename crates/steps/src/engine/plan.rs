@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use api::admin::Owner;
 use api::clock::SharedClock;
+use api::doc::StepName;
 use futures_util::future::BoxFuture;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use store::WorkLease;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +34,7 @@ pub struct Plan<C> {
 /// One step.
 pub struct Step<C> {
     /// Unique in the plan.
-    pub name: String,
+    pub name: StepName,
     /// Timeout of all tries together.
     pub timeout: Duration,
     /// Retries within one attempt.
@@ -101,8 +103,8 @@ pub struct StepOutcome {
     pub message: Option<String>,
     /// A log or other long text for the history; only its last 64 KiB are stored.
     pub log: Option<String>,
-    /// Data for later steps and the undo. Keep it small: it is part of every later checkpoint. Later steps find it by the
-    /// step's name in [`StepContext::memory`].
+    /// Data for later steps and the undo, the form of a type of the step. Keep it small: it is part of every later
+    /// checkpoint. Later steps read it with [`StepContext::memory_of`].
     pub memory: Value,
 }
 
@@ -110,6 +112,14 @@ impl StepOutcome {
     /// An outcome with a message only.
     pub fn with_message(message: impl Into<String>) -> StepOutcome {
         StepOutcome { message: Some(message.into()), ..StepOutcome::default() }
+    }
+
+    /// Adds data for later steps and the undo.
+    #[must_use]
+    pub fn with_memory(self, memory: &impl Serialize) -> StepOutcome {
+        let memory = serde_json::to_value(memory)
+            .expect("a memory has text keys and no values that JSON does not have");
+        StepOutcome { memory, ..self }
     }
 }
 
@@ -171,7 +181,7 @@ pub struct StepContext {
     /// Attempts that failed with an error for the customer since a step last completed.
     pub customer_failures: u32,
     /// Name of the step.
-    pub step: String,
+    pub step: StepName,
     /// What earlier steps left, by their names.
     pub memory: Arc<serde_json::Map<String, Value>>,
     /// Reports progress.
@@ -181,6 +191,13 @@ pub struct StepContext {
     /// Cancelled when the step should stop. The engine drops the step's future shortly after; a body that must clean up first
     /// watches this token.
     pub stop: CancellationToken,
+}
+
+impl StepContext {
+    /// What an earlier step left; none if it left nothing, or something of another form.
+    pub fn memory_of<T: DeserializeOwned>(&self, step: &str) -> Option<T> {
+        T::deserialize(self.memory.get(step)?).ok()
+    }
 }
 
 /// Receives the progress of a step. The latest report is shown; it need not be stored at once.
@@ -246,7 +263,7 @@ impl<C> Default for Plan<C> {
 
 impl<C> Step<C> {
     /// A step that makes something true.
-    pub fn action<F, Fut>(name: impl Into<String>, body: F) -> Step<C>
+    pub fn action<F, Fut>(name: impl Into<StepName>, body: F) -> Step<C>
     where
         F: Fn(Arc<C>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: std::future::Future<Output = Result<StepOutcome, StepError>> + Send + 'static,
@@ -255,7 +272,7 @@ impl<C> Step<C> {
     }
 
     /// A step that waits for something to be true.
-    pub fn wait<F, Fut>(name: impl Into<String>, timeout: Duration, poll: F) -> Step<C>
+    pub fn wait<F, Fut>(name: impl Into<StepName>, timeout: Duration, poll: F) -> Step<C>
     where
         F: Fn(Arc<C>, StepContext) -> Fut + Send + Sync + 'static,
         Fut: std::future::Future<Output = Result<PollStatus, StepError>> + Send + 'static,
@@ -264,7 +281,7 @@ impl<C> Step<C> {
         Step { timeout, ..Step::new(name, Body::Wait { interval: POLL_INTERVAL, poll }) }
     }
 
-    fn new(name: impl Into<String>, body: Body<C>) -> Step<C> {
+    fn new(name: impl Into<StepName>, body: Body<C>) -> Step<C> {
         Step {
             name: name.into(),
             timeout: STEP_TIME,

@@ -1,5 +1,6 @@
 //! Progress of work, for display.
 
+use api::doc::StepName;
 use jiff::Timestamp;
 
 use super::Journal;
@@ -8,7 +9,7 @@ use super::Journal;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     /// The current step, or the last one.
-    pub step: String,
+    pub step: StepName,
     /// What is done or waited for in the step, or why the work waits, as a sentence.
     pub message: String,
     /// Since when the work is in that step.

@@ -105,7 +105,7 @@ impl<'a> RunRecorder<'a> {
 
     /// An entry of this attempt about a step.
     pub(super) fn step_entry(&self, event: EntryEvent, step: &str, message: Option<String>) -> Entry {
-        Entry { step: Some(step.to_owned()), message, ..self.entry(event) }
+        Entry { step: Some(step.into()), message, ..self.entry(event) }
     }
 
     /// Adds an entry to the next write.
@@ -118,7 +118,7 @@ impl<'a> RunRecorder<'a> {
     pub(super) fn enter_step(&mut self, name: &str, index: usize, of: usize, message: &str) {
         let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
         self.journal.step = Some(StepProgress {
-            name: name.to_owned(),
+            name: name.into(),
             index: count(index + 1),
             of: count(of),
             since: self.clock.now(),
@@ -214,7 +214,7 @@ impl<'a> RunRecorder<'a> {
         entry.duration_ms = Some(millis_between(self.claimed_at, entry.time));
         self.add_entry(entry);
         result.message = Some(message);
-        result.step = result.step.or_else(|| self.journal.step.map(|it| it.name.into()));
+        result.step = result.step.or_else(|| self.journal.step.map(|it| it.name));
         result.undone.get_or_insert_default();
         Completion { entries: self.unwritten, ..Completion::new(self.hold, ending, result) }
     }
@@ -271,7 +271,7 @@ impl<'a> RunRecorder<'a> {
     /// The name under which the checkpoint is stored.
     fn checkpoint_name(&self) -> String {
         let step = self.journal.step.as_ref().map(|step| step.name.clone());
-        step.filter(|name| !name.is_empty()).unwrap_or_else(|| "begun".to_owned())
+        step.filter(|name| !name.is_empty()).map_or_else(|| "begun".to_owned(), String::from)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::SharedClock;
-use api::doc::{ResultCode, WorkResult};
+use api::doc::{ResultCode, StepName, WorkResult};
 use api::error::{Class, Classify as _};
 use api::work::{Cancellation, Ending};
 use backon::BackoffBuilder as _;
@@ -266,7 +266,7 @@ impl<C: Send + Sync + 'static> PlanRunner<'_, C> {
     async fn settle(
         &self,
         recorder: RunRecorder<'_>,
-        step: Option<String>,
+        step: Option<StepName>,
         error: &StepError,
     ) -> Result<RunOutcome, LeaseLost> {
         let verdict = decide_attempt(
@@ -288,7 +288,7 @@ impl<C: Send + Sync + 'static> PlanRunner<'_, C> {
     async fn fail(
         &self,
         recorder: RunRecorder<'_>,
-        step: Option<String>,
+        step: Option<StepName>,
         error: &StepError,
         ending: Ending,
     ) -> Result<RunOutcome, LeaseLost> {
@@ -307,7 +307,11 @@ impl<C: Send + Sync + 'static> PlanRunner<'_, C> {
         Ok(ended)
     }
 
-    async fn cancel(&self, recorder: RunRecorder<'_>, step: Option<String>) -> Result<RunOutcome, LeaseLost> {
+    async fn cancel(
+        &self,
+        recorder: RunRecorder<'_>,
+        step: Option<StepName>,
+    ) -> Result<RunOutcome, LeaseLost> {
         let cause = cancellation(&recorder, step).await?;
         undo_steps(recorder, self.plan, &self.context, Some(cause)).await
     }
@@ -330,7 +334,7 @@ fn leave(recorder: RunRecorder<'_>, code: WaitingCode) -> RunOutcome {
 }
 
 /// The undo that a cancel request starts; `step` is the interrupted one.
-async fn cancellation(recorder: &RunRecorder<'_>, step: Option<String>) -> Result<UndoState, LeaseLost> {
+async fn cancellation(recorder: &RunRecorder<'_>, step: Option<StepName>) -> Result<UndoState, LeaseLost> {
     let request = cancel_request(recorder).await?;
     let (by, reason) = request.map(|it| (it.requested_by, it.reason)).unzip();
     let reason = reason.flatten();

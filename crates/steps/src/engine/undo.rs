@@ -172,17 +172,21 @@ pub(super) fn finish_without_undo(mut recorder: RunRecorder<'_>, cause: UndoStat
     let step = in_hand.filter(|name| recorder.journal.is_open(name));
     let mut undoing = recorder.journal.undo.take().unwrap_or(UndoState { step, ..cause });
     let done = recorder.journal.done.iter().rev().map(|it| &it.name);
-    let mut left: Vec<String> = Vec::new();
+    let mut left: Vec<&StepName> = Vec::new();
     for name in undoing.step.iter().chain(done) {
-        if !undoing.settled.contains(name) && !left.contains(name) {
-            left.push(name.clone());
+        if !undoing.settled.contains(name) && !left.contains(&name) {
+            left.push(name);
         }
     }
-    let named = |name: String| if name.is_empty() { "the interrupted step".to_owned() } else { name };
-    undoing.failed.extend(left.into_iter().map(|name| format!("{}: not undone: {why}", named(name))));
+    undoing.failed.extend(left.into_iter().map(|name| format!("{}: not undone: {why}", label(name))));
     undoing.step = undoing.step.filter(|name| !name.is_empty());
     recorder.journal.undo = Some(undoing);
     finish(recorder)
+}
+
+/// The name of a step for messages. A step without one was started by a worker that is lost.
+fn label(step: &StepName) -> &str {
+    if step.is_empty() { "the interrupted step" } else { step }
 }
 
 /// Records the result of an undo.
@@ -199,7 +203,7 @@ fn settle(recorder: &mut RunRecorder<'_>, step: &str, undone: Result<Option<Stri
         recorder.add_entry(Entry { duration_ms: Some(took), ..entry });
     }
     if let Some(undoing) = &mut recorder.journal.undo {
-        undoing.settled.push(step.to_owned());
+        undoing.settled.push(step.into());
         match undone {
             Ok(sentence) => undoing.undone.extend(sentence),
             Err(error) => undoing.failed.push(format!("{step}: {}", error.full_message())),
@@ -219,7 +223,7 @@ fn finish(mut recorder: RunRecorder<'_>) -> Completion {
         return recorder.finish(Ending::Failed, WorkResult::new(ResultCode::BROKEN, message));
     };
     let result = WorkResult {
-        step: undoing.step.map(StepName::from),
+        step: undoing.step,
         by: undoing.by,
         reason: undoing.reason,
         undone: Some(undoing.undone),

@@ -13,10 +13,10 @@ use kubelink::drain::{
     Blocker, DrainError, DrainGoal, DrainOptions, DrainSummary, EmptyDirPolicy, UnmanagedPolicy, drain,
 };
 use kubelink::{ProgressSink, Target};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::PollLimits;
-use super::nodes::Nodes;
+use super::nodes::{Nodes, NodesMemory};
 use super::with::With;
 use crate::cluster::ClusterContext;
 use crate::engine::{Obstacle, PollStatus, Report, StepContext, StepError, StepOutcome};
@@ -90,11 +90,7 @@ impl Drain {
             [node] => format!("node {node} is drained"),
             nodes => format!("{} nodes are drained: {}", nodes.len(), nodes.join(", ")),
         };
-        Ok(PollStatus::Done(StepOutcome {
-            message: Some(message),
-            memory: json!({"nodes": names}),
-            log: None,
-        }))
+        Ok(PollStatus::Done(StepOutcome::with_message(message).with_memory(&NodesMemory { nodes: names })))
     }
 
     /// Uncordons the nodes that this run cordoned.

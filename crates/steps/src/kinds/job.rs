@@ -6,8 +6,9 @@ use k8s_openapi::api::batch::v1::{Job as JobObject, JobSpec};
 use k8s_openapi::api::core::v1::EnvVar;
 use kubelink::job::{JobRequest, clean_up, run_job};
 use kubelink::names::check_namespace;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::failure::still_waiting;
 use super::with::{With, text};
@@ -17,6 +18,12 @@ use crate::problem::Problem;
 
 /// How much of a failed Job's log is part of the error message.
 const TOLD_MAX: usize = 2048;
+
+/// What a finished Job leaves: that there is something tells its undo that the Job has run.
+#[derive(Serialize)]
+struct JobMemory {
+    job: String,
+}
 
 #[derive(Debug)]
 pub(super) struct Job {
@@ -75,7 +82,7 @@ impl Job {
     fn request(&self, cx: &ClusterContext, step: &StepContext) -> JobRequest {
         JobRequest {
             run: cx.run(step),
-            title: step.step.clone(),
+            title: step.step.to_string(),
             namespace: self.namespace.clone(),
             spec: self.spec.clone(),
         }
@@ -99,9 +106,9 @@ impl Job {
         };
         match ended.result {
             Ok(()) => {
-                let (message, memory) =
-                    (Some(format!("{job} succeeded{missing}")), json!({"job": ended.name}));
-                Ok(PollStatus::Done(StepOutcome { message, log, memory }))
+                let outcome = StepOutcome::with_message(format!("{job} succeeded{missing}"));
+                let memory = JobMemory { job: ended.name };
+                Ok(PollStatus::Done(StepOutcome { log, ..outcome }.with_memory(&memory)))
             }
             Err(why) => {
                 let last =

@@ -4,12 +4,20 @@ use api::doc::ResultCode;
 use kubelink::Failure;
 use kubelink::cordon::{UncordonResult, cordon, uncordon};
 use kubelink::facts;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::with::{ObjectSelector, With};
 use crate::cluster::ClusterContext;
 use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
+
+/// What a step leaves for its undo.
+#[derive(Serialize, Deserialize)]
+pub(super) struct NodesMemory {
+    /// The nodes to uncordon.
+    pub(super) nodes: Vec<String>,
+}
 
 /// One node, or all that match a selector.
 #[derive(Debug, Clone)]
@@ -49,8 +57,8 @@ impl Nodes {
                 ours.push(node);
             }
         }
-        let memory = json!({"nodes": ours});
-        Ok(PollStatus::Done(StepOutcome { message: Some(messages.join(", ")), memory, log: None }))
+        let outcome = StepOutcome::with_message(messages.join(", "));
+        Ok(PollStatus::Done(outcome.with_memory(&NodesMemory { nodes: ours })))
     }
 
     /// `node/uncordon`: the nodes accept pods again, if a manifest cordoned them. Cordons set by people remain.
@@ -85,10 +93,10 @@ impl Nodes {
         step: &StepContext,
         memory: &Value,
     ) -> Result<Option<String>, StepError> {
-        let remembered = memory.get("nodes").and_then(Value::as_array);
-        let nodes: Vec<String> = match remembered {
-            Some(nodes) => nodes.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            None => match self.names(cx).await {
+        let nodes = match NodesMemory::deserialize(memory) {
+            Ok(memory) => memory.nodes,
+            // The step did not complete.
+            Err(_) => match self.names(cx).await {
                 Err(error) if *error.code() == ResultCode::NO_NODES => Vec::new(),
                 names => names?,
             },
@@ -119,4 +127,20 @@ pub(crate) async fn uncordon_ours(
         [node] => Some(format!("node {node} uncordoned")),
         nodes => Some(format!("nodes {} uncordoned", nodes.join(", "))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stored_memory_is_read_and_that_of_an_incomplete_step_is_not() {
+        let stored = json!({"nodes": ["node-1", "node-2"]});
+        let memory = NodesMemory::deserialize(&stored).unwrap();
+        assert_eq!(memory.nodes, ["node-1", "node-2"]);
+        assert_eq!(json!(memory), stored);
+        assert!(NodesMemory::deserialize(Value::Null).is_err());
+    }
 }

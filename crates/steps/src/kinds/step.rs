@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::admin::{StepForm, UndoForm};
-use api::doc::ResultCode;
+use api::doc::{ResultCode, StepName};
 use api::duration::{DurationText, TimeSpan};
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use serde_json::{Map, Value};
@@ -29,8 +29,8 @@ const ATTEMPTS_MAX: u32 = 20;
 const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The name of a step: its own, or that of its kind.
-pub fn step_name(form: &StepForm) -> String {
-    if form.name.is_empty() { form.uses.replace('/', "-") } else { form.name.clone() }
+pub fn step_name(form: &StepForm) -> StepName {
+    if form.name.is_empty() { form.uses.replace('/', "-").into() } else { form.name.as_str().into() }
 }
 
 /// Rejects a step that could not run with any parameters.
@@ -184,7 +184,7 @@ fn timeout(form: &StepForm, place: &str, kind: &Kind) -> Result<Duration, Proble
 }
 
 /// Assembles a step of the engine.
-fn assemble(name: String, built: Built, undo: Vec<Built>) -> Step<ClusterContext> {
+fn assemble(name: StepName, built: Built, undo: Vec<Built>) -> Step<ClusterContext> {
     let Built { kind, timeout, retry } = built;
     let kind = Arc::new(kind);
     let clock = Arc::new(Stopwatch { timeout, began: Mutex::new(None) });
@@ -257,7 +257,7 @@ async fn run_undo(
     let mut messages: Vec<String> = kind.undo(cx, step, memory).await?.into_iter().collect();
     for (index, it) in undo.iter().enumerate() {
         // A Job or a restart of the undo is not that of the step.
-        let step = StepContext { step: format!("{}-undo-{index}", step.step), ..step.clone() };
+        let step = StepContext { step: format!("{}-undo-{index}", step.step).into(), ..step.clone() };
         let backoff = ExponentialBuilder::default()
             .with_min_delay(it.retry.backoff)
             .without_max_delay()

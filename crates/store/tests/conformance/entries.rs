@@ -56,7 +56,7 @@ on_both_engines! {
         let (store, work) = (&env.store, manifest(Uuid::new_v4()));
         store.enqueue(vec![work.clone()]).await.unwrap();
         let whole = Entry {
-            step: Some("drain \u{1F6A2}".to_owned()),
+            step: Some("drain \u{1F6A2}".into()),
             from: Some(WorkState::Pending),
             to: Some(WorkState::InProgress),
             message: Some("a \"log\"\nof lines".to_owned()),
@@ -230,7 +230,7 @@ on_both_engines! {
             let log = log(store, work).await;
             let view = store.work(work).await.unwrap().unwrap();
             assert_eq!(log.len(), 1, "{log:?}");
-            assert_eq!((log[0].event, log[0].from, log[0].to), (EntryEvent::Finished, Some(WorkState::Pending), Some(state)));
+            assert_eq!((&log[0].event, log[0].from, log[0].to), (&EntryEvent::Finished, Some(WorkState::Pending), Some(state)));
             assert!(log[0].message.as_ref().unwrap().starts_with(message), "{log:?}");
             assert_eq!(Some(log[0].time), view.finished);
             if state == WorkState::TimedOut {
@@ -258,7 +258,7 @@ on_both_engines! {
         }
         assert_eq!(store.entries_dropped(work.id).await.unwrap(), 6);
         let kept = [EntryEvent::Claimed, EntryEvent::Yielded, EntryEvent::TakenOver, EntryEvent::CancelRequested, EntryEvent::Finished];
-        for event in kept {
+        for event in kept.clone() {
             store.commit(steps(1).record(work.id, entry_of(event))).await.unwrap();
         }
         let log = events(store, work.id).await;

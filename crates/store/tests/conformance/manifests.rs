@@ -96,7 +96,7 @@ on_both_engines! {
         assert_eq!(complete_all(store, MANIFEST).await, [slots[1].id]);
         assert_eq!(ensure(store, &wanted[1..2]).await, [EnsureOutcome::Existed], "what has run is done");
         let entries = store.entries(slots[1].id, None, 9).await.unwrap();
-        let entries: Vec<_> = entries.iter().map(|it| (it.1.event, it.1.from, it.1.to)).collect();
+        let entries: Vec<_> = entries.iter().map(|it| (it.1.event.clone(), it.1.from, it.1.to)).collect();
         let (pending, cancelled) = (Some(WorkState::Pending), Some(WorkState::Cancelled));
         assert_eq!(entries, [
             (EntryEvent::Created, None, pending),

@@ -136,7 +136,10 @@ async fn arrived(store: &Store, moved: &Moved) {
     );
     assert_eq!((ended.origin.as_deref(), ended.budgets), (Some("weekly"), vec!["fleet".to_owned()]));
     let entries = store.entries(moved.ended, None, 9).await.unwrap();
-    assert_eq!(entries.iter().map(|it| (it.0, it.1.event)).collect::<Vec<_>>(), [(1, EntryEvent::Finished)]);
+    assert_eq!(
+        entries.iter().map(|it| (it.0, it.1.event.clone())).collect::<Vec<_>>(),
+        [(1, EntryEvent::Finished)]
+    );
     assert_eq!(store.entries(moved.running, None, 9).await.unwrap(), [(1, said(EntryEvent::StepFinished))]);
     assert_eq!(store.pending_for_origin("weekly", None, 9).await.unwrap().len(), 2);
 

@@ -39,8 +39,8 @@ pub(super) async fn judge(fleet: &mut Fleet) {
 async fn check_work(fleet: &mut Fleet, work: &WorkView) {
     let world = fleet.world.clone();
     let log = fleet.store.entries(work.id, None, 1000).await.unwrap_or_default();
-    let events: Vec<EntryEvent> = log.iter().map(|(_, entry)| entry.event).collect();
-    let count = |event| events.iter().filter(|it| **it == event).count() as u64;
+    let events: Vec<&EntryEvent> = log.iter().map(|(_, entry)| &entry.event).collect();
+    let count = |event| events.iter().filter(|it| ***it == event).count() as u64;
     fleet.tally.taken_over += count(EntryEvent::TakenOver);
     fleet.tally.undone += count(EntryEvent::Undone);
     let preempted = |entry: &api::admin::Entry| {
@@ -59,7 +59,7 @@ async fn check_work(fleet: &mut Fleet, work: &WorkView) {
         Some(place) => fleet.tally.ended[place] += 1,
         None => return world.wrong(format!("{} is {}", work.id, work.state)),
     }
-    if events.last() != Some(&EntryEvent::Finished) {
+    if events.last() != Some(&&EntryEvent::Finished) {
         world.wrong(format!("{} does not end with a Finished entry: {events:?}", work.id));
     }
     if let Some(started) = work.started {

@@ -31,7 +31,7 @@ pub(super) fn plan(assignment: Assignment<'_>) -> Result<Plan<World>, StepError>
 
 /// Names of the steps with an undo.
 pub(super) fn undoable(plan: &Plan<World>) -> Vec<String> {
-    plan.steps.iter().filter(|step| step.undo.is_some()).map(|step| step.name.clone()).collect()
+    plan.steps.iter().filter(|step| step.undo.is_some()).map(|step| step.name.to_string()).collect()
 }
 
 fn step(name: &'static str, random: &Random) -> Step<World> {

@@ -83,8 +83,12 @@ impl World {
         if !undo {
             let mut seen = self.seen();
             seen.holds.push(hold);
-            let times =
-                seen.begun.entry((hold.work, cx.step.clone())).or_default().entry(hold.fence).or_default();
+            let times = seen
+                .begun
+                .entry((hold.work, cx.step.to_string()))
+                .or_default()
+                .entry(hold.fence)
+                .or_default();
             *times += 1;
         }
         // An undo ignores a full budget.
@@ -120,7 +124,7 @@ impl World {
     /// Whether a step that fails its first `times` times fails now.
     pub(super) fn fails(&self, cx: &StepContext, times: u32) -> bool {
         let mut seen = self.seen();
-        let failed = seen.failed.entry((cx.hold.work, cx.step.clone())).or_default();
+        let failed = seen.failed.entry((cx.hold.work, cx.step.to_string())).or_default();
         *failed += 1;
         *failed <= times
     }
@@ -134,7 +138,7 @@ impl World {
     }
 
     pub(super) fn undone(&self, cx: &StepContext) {
-        *self.seen().undone.entry((cx.hold.work, cx.step.clone())).or_default() += 1;
+        *self.seen().undone.entry((cx.hold.work, cx.step.to_string())).or_default() += 1;
     }
 }
 

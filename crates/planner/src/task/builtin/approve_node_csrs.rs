@@ -1,11 +1,14 @@
 //! `approve-node-csrs`: approves the pending certificate signing requests of nodes, and leaves all others.
 
+use std::collections::BTreeSet;
+
 use api::duration::TimeSpan;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use uuid::uuid;
 
-use super::{BuiltinTask, CodedTask, from_code};
-use crate::task::Definition;
+use super::{BuiltinTask, CodedTask, from_code, read_parameters};
+use crate::task::{Definition, TaskProblem};
 
 /// Names of the steps, in order.
 pub const STEPS: [&str; 1] = ["approve"];
@@ -34,4 +37,40 @@ pub(super) fn task() -> Definition {
         }),
     };
     from_code(task, CodedTask::ApproveNodeCsrs)
+}
+
+/// The parameters of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApproveNodeCsrsParameters {
+    /// Nodes that are about to join.
+    pub expected_nodes: BTreeSet<String>,
+    /// Users that may request the first certificate of a node.
+    pub bootstrap_users: BTreeSet<String>,
+    /// Groups whose members may request the first certificate of a node.
+    pub bootstrap_groups: BTreeSet<String>,
+}
+
+impl ApproveNodeCsrsParameters {
+    /// Reads parameters that match the schema.
+    pub fn read(parameters: &Map<String, Value>) -> Result<ApproveNodeCsrsParameters, TaskProblem> {
+        read_parameters(parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_parameters_are_read() {
+        let stored = json!({"expectedNodes": ["node-2"], "bootstrapUsers": [], "bootstrapGroups": ["system:bootstrappers"]});
+        let read = ApproveNodeCsrsParameters::read(stored.as_object().unwrap()).unwrap();
+        assert_eq!(read.expected_nodes, BTreeSet::from(["node-2".to_owned()]));
+        assert_eq!(read.bootstrap_groups, BTreeSet::from(["system:bootstrappers".to_owned()]));
+        assert_eq!(
+            ApproveNodeCsrsParameters::read(&Map::new()).unwrap(),
+            ApproveNodeCsrsParameters::default()
+        );
+    }
 }

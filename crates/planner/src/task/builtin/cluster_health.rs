@@ -1,18 +1,19 @@
 //! `cluster-health`: checks the health of a cluster; changes nothing.
 
 use api::duration::TimeSpan;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 use uuid::uuid;
 
-use super::{BuiltinTask, CodedTask, from_code};
-use crate::task::Definition;
+use super::{BuiltinTask, CodedTask, from_code, read_parameters};
+use crate::task::{Definition, TaskProblem};
 
 /// Names of the steps, in order.
 pub const STEPS: [&str; 6] =
     ["api-answers", "nodes-ready", "critical-pods", "cluster-operators", "certificates", "verdict"];
 
 /// Days for which certificates must stay valid, unless the parameter `certificateDays` says otherwise.
-pub const CERTIFICATE_DAYS: i64 = 14;
+const CERTIFICATE_DAYS: i64 = 14;
 
 pub(super) fn task() -> Definition {
     let task = BuiltinTask {
@@ -36,4 +37,39 @@ pub(super) fn task() -> Definition {
         }),
     };
     from_code(task, CodedTask::ClusterHealth)
+}
+
+/// The parameters of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterHealthParameters {
+    /// Days for which certificates must stay valid.
+    pub certificate_days: i64,
+}
+
+impl Default for ClusterHealthParameters {
+    fn default() -> ClusterHealthParameters {
+        ClusterHealthParameters { certificate_days: CERTIFICATE_DAYS }
+    }
+}
+
+impl ClusterHealthParameters {
+    /// Reads parameters that match the schema.
+    pub fn read(parameters: &Map<String, Value>) -> Result<ClusterHealthParameters, TaskProblem> {
+        read_parameters(parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_parameters_are_read() {
+        let days = |stored: Value| {
+            ClusterHealthParameters::read(stored.as_object().unwrap()).unwrap().certificate_days
+        };
+        assert_eq!(days(json!({"certificateDays": 30})), 30);
+        assert_eq!(days(json!({})), CERTIFICATE_DAYS);
+    }
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use api::duration::TimeSpan;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use steps::kinds::{DrainSettings, check_name, check_selector};
 use uuid::uuid;
 
-use super::{BuiltinTask, CodedTask, from_code};
+use super::{BuiltinTask, CodedTask, from_code, read_parameters};
 use crate::task::{Definition, TaskProblem};
 
 /// Names of the steps, in order.
@@ -55,7 +56,23 @@ pub struct CycleNodesParameters {
     pub node_timeout: Duration,
 }
 
-/// Nodes of a run.
+/// The parameters as they are stored.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredParameters {
+    node: Option<String>,
+    selector: Option<String>,
+    node_timeout: Option<TimeSpan>,
+    grace_period: Option<TimeSpan>,
+    #[serde(default)]
+    delete_empty_dir: bool,
+    #[serde(default)]
+    force: bool,
+    #[serde(default)]
+    skip_wait_for_delete: bool,
+}
+
+/// The nodes that a run is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeSelection {
     /// One node by its name.
@@ -67,20 +84,14 @@ pub enum NodeSelection {
 impl CycleNodesParameters {
     /// Reads parameters that match the schema.
     pub fn read(parameters: &Map<String, Value>) -> Result<CycleNodesParameters, TaskProblem> {
-        let text = |name: &str| parameters.get(name).and_then(Value::as_str);
-        let flag = |name: &str| parameters.get(name).and_then(Value::as_bool).unwrap_or(false);
-        let duration = |name: &str| {
-            let span = text(name).map(str::parse::<TimeSpan>).transpose();
-            span.map_err(|error| TaskProblem::at(format!("parameters.{name}"), error.to_string()))
-        };
-        let nodes = match (text("node"), text("selector")) {
-            (Some(node), None) => NodeSelection::Name(
-                check_name(node).map_err(|message| TaskProblem::at("parameters.node", message))?,
-            ),
+        let stored: StoredParameters = read_parameters(parameters)?;
+        let nodes = match (stored.node.as_deref(), stored.selector) {
+            (Some(node), None) => {
+                NodeSelection::Name(check_name(node).map_err(|why| TaskProblem::at("parameters.node", why))?)
+            }
             (None, Some(selector)) => {
-                check_selector(selector)
-                    .map_err(|message| TaskProblem::at("parameters.selector", message))?;
-                NodeSelection::Labels(selector.to_owned())
+                check_selector(&selector).map_err(|why| TaskProblem::at("parameters.selector", why))?;
+                NodeSelection::Labels(selector)
             }
             (Some(_), Some(_)) => {
                 return Err(TaskProblem::at("parameters.selector", "node and selector exclude each other"));
@@ -88,12 +99,12 @@ impl CycleNodesParameters {
             (None, None) => return Err(TaskProblem::at("parameters.node", "node or selector is required")),
         };
         let drain = DrainSettings {
-            grace: duration("gracePeriod")?.map(TimeSpan::duration),
-            delete_empty_dir: flag("deleteEmptyDir"),
-            force: flag("force"),
-            skip_wait_for_delete: flag("skipWaitForDelete"),
+            grace: stored.grace_period.map(TimeSpan::duration),
+            delete_empty_dir: stored.delete_empty_dir,
+            force: stored.force,
+            skip_wait_for_delete: stored.skip_wait_for_delete,
         };
-        let node_timeout = duration("nodeTimeout")?.map_or(Duration::from_secs(1800), TimeSpan::duration);
+        let node_timeout = stored.node_timeout.map_or(Duration::from_secs(1800), TimeSpan::duration);
         if node_timeout.is_zero() {
             return Err(TaskProblem::at(
                 "parameters.nodeTimeout",

@@ -17,6 +17,7 @@ mod run_job;
 
 use api::admin::{StepForm, TaskForm, TaskSource};
 use api::duration::TimeSpan;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -70,6 +71,12 @@ impl CodedTask {
             | CodedTask::RotateCertificates => Ok(()),
         }
     }
+}
+
+/// Reads validated parameters into their type.
+fn read_parameters<T: DeserializeOwned>(parameters: &Map<String, Value>) -> Result<T, TaskProblem> {
+    serde_path_to_error::deserialize(parameters)
+        .map_err(|error| TaskProblem::at(format!("parameters.{}", error.path()), error.inner().to_string()))
 }
 
 /// Everything about a built-in task but its steps.

@@ -4,11 +4,12 @@
 //! readers.
 
 use api::duration::TimeSpan;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use steps::kinds::check_name;
 use uuid::uuid;
 
-use super::{BuiltinTask, CodedTask, from_code};
+use super::{BuiltinTask, CodedTask, from_code, read_parameters};
 use crate::task::{Definition, TaskProblem};
 
 /// Names of the steps, in order.
@@ -53,25 +54,34 @@ pub(super) fn task() -> Definition {
     from_code(task, CodedTask::RotateTlsSecret)
 }
 
-/// Parameters of a run.
-#[derive(Debug, Clone)]
+/// The parameters of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RotateTlsSecretParameters {
     /// The Secret with the new certificate and key.
     pub source: SecretRef,
     /// The Secret to change.
     pub target: SecretRef,
     /// SHA-256 of the new certificate, in lower-case hex without colons.
+    #[serde(default)]
     pub fingerprint: Option<String>,
     /// Names that the new certificate must cover.
+    #[serde(default)]
     pub dns_names: Vec<String>,
     /// Days for which the new certificate must stay valid.
+    #[serde(default = "minimum_days")]
     pub minimum_days: i64,
     /// Workloads to restart afterwards.
+    #[serde(default)]
     pub restart: Vec<WorkloadRef>,
 }
 
+fn minimum_days() -> i64 {
+    1
+}
+
 /// A Secret by namespace and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct SecretRef {
     /// Its namespace.
     pub namespace: String,
@@ -80,7 +90,7 @@ pub struct SecretRef {
 }
 
 /// A workload by kind, namespace and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct WorkloadRef {
     /// Its kind.
     pub kind: WorkloadKind,
@@ -91,7 +101,7 @@ pub struct WorkloadRef {
 }
 
 /// Kinds of workloads that can be restarted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum WorkloadKind {
     /// A Deployment.
     Deployment,
@@ -104,50 +114,32 @@ pub enum WorkloadKind {
 impl RotateTlsSecretParameters {
     /// Reads parameters that match the schema.
     pub fn read(parameters: &Map<String, Value>) -> Result<RotateTlsSecretParameters, TaskProblem> {
-        let secret = |member: &str| {
-            let secret = parameters.get(member).unwrap_or(&Value::Null);
-            let place = format!("parameters.{member}");
-            let (namespace, name) = (named(secret, "namespace", &place)?, named(secret, "name", &place)?);
-            Ok(SecretRef { namespace, name })
-        };
-        let (source, target) = (secret("source")?, secret("target")?);
-        if source == target {
+        let mut read: RotateTlsSecretParameters = read_parameters(parameters)?;
+        read.source.check("parameters.source")?;
+        read.target.check("parameters.target")?;
+        if read.source == read.target {
             return Err(TaskProblem::at("parameters.target", "source and target are the same Secret"));
         }
-        let list = |name: &str| parameters.get(name).and_then(Value::as_array).into_iter().flatten();
-        let restart = list("restart").enumerate().map(|(index, workload)| {
+        for (index, workload) in read.restart.iter().enumerate() {
             let place = format!("parameters.restart[{index}]");
-            Ok(WorkloadRef {
-                kind: workload_kind(workload, &place)?,
-                namespace: named(workload, "namespace", &place)?,
-                name: named(workload, "name", &place)?,
-            })
-        });
-        let fingerprint = parameters.get("fingerprint").and_then(Value::as_str);
-        Ok(RotateTlsSecretParameters {
-            source,
-            target,
-            fingerprint: fingerprint.map(|it| it.replace(':', "").to_ascii_lowercase()),
-            dns_names: list("dnsNames").filter_map(Value::as_str).map(str::to_owned).collect(),
-            minimum_days: parameters.get("minimumDays").and_then(Value::as_i64).unwrap_or(1),
-            restart: restart.collect::<Result<_, TaskProblem>>()?,
-        })
+            check_member(&workload.namespace, &place, "namespace")?;
+            check_member(&workload.name, &place, "name")?;
+        }
+        read.fingerprint = read.fingerprint.map(|it| it.replace(':', "").to_ascii_lowercase());
+        Ok(read)
     }
 }
 
-/// A member of an object that holds the name of a Kubernetes object.
-fn named(object: &Value, member: &str, place: &str) -> Result<String, TaskProblem> {
-    let text = object.get(member).and_then(Value::as_str).unwrap_or_default();
-    check_name(text).map_err(|message| TaskProblem::at(format!("{place}.{member}"), message))
+impl SecretRef {
+    fn check(&self, place: &str) -> Result<(), TaskProblem> {
+        check_member(&self.namespace, place, "namespace")?;
+        check_member(&self.name, place, "name")
+    }
 }
 
-fn workload_kind(workload: &Value, place: &str) -> Result<WorkloadKind, TaskProblem> {
-    match workload.get("kind").and_then(Value::as_str).unwrap_or_default() {
-        "Deployment" => Ok(WorkloadKind::Deployment),
-        "DaemonSet" => Ok(WorkloadKind::DaemonSet),
-        "StatefulSet" => Ok(WorkloadKind::StatefulSet),
-        other => Err(TaskProblem::at(format!("{place}.kind"), format!("{other:?} cannot be restarted"))),
-    }
+/// Rejects a member that is not the name of a Kubernetes object.
+fn check_member(text: &str, place: &str, member: &str) -> Result<(), TaskProblem> {
+    check_name(text).map(drop).map_err(|why| TaskProblem::at(format!("{place}.{member}"), why))
 }
 
 #[cfg(test)]
@@ -160,5 +152,35 @@ mod tests {
         let parameters = json!({"source": web, "target": web});
         let error = RotateTlsSecretParameters::read(parameters.as_object().unwrap()).unwrap_err();
         assert_eq!(error.to_string(), "parameters.target: source and target are the same Secret");
+    }
+
+    #[test]
+    fn stored_parameters_are_read() {
+        let stored = json!({
+            "source": {"namespace": "shop", "name": "new"},
+            "target": {"namespace": "shop", "name": "web"},
+            "fingerprint": "AB:CD",
+            "dnsNames": ["shop.example"],
+            "minimumDays": 30,
+            "restart": [{"kind": "Deployment", "namespace": "shop", "name": "web"}],
+        });
+        let read = RotateTlsSecretParameters::read(stored.as_object().unwrap()).unwrap();
+        assert_eq!((read.fingerprint.as_deref(), read.minimum_days), (Some("abcd"), 30));
+        assert_eq!(
+            (read.dns_names.as_slice(), read.restart[0].kind),
+            (&["shop.example".to_owned()][..], WorkloadKind::Deployment)
+        );
+        let short =
+            json!({"source": {"namespace": "a", "name": "b"}, "target": {"namespace": "a", "name": "c"}});
+        let read = RotateTlsSecretParameters::read(short.as_object().unwrap()).unwrap();
+        assert_eq!((read.fingerprint, read.minimum_days, read.restart.len()), (None, 1, 0));
+    }
+
+    #[test]
+    fn a_name_that_kubernetes_does_not_accept_is_rejected_with_its_place() {
+        let stored = json!({"source": {"namespace": "a", "name": "b"}, "target": {"namespace": "a", "name": "c"},
+            "restart": [{"kind": "Deployment", "namespace": "a", "name": "../b"}]});
+        let error = RotateTlsSecretParameters::read(stored.as_object().unwrap()).unwrap_err().to_string();
+        assert!(error.starts_with("parameters.restart[0].name: \"../b\" is not the name"), "{error}");
     }
 }

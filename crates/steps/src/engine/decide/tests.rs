@@ -18,14 +18,14 @@ fn plan(names: &[&str]) -> Plan<()> {
 }
 
 fn done(names: &[&str]) -> Journal {
-    let done = |name: &&str| CompletedStep { name: (*name).to_owned(), ..CompletedStep::default() };
+    let done = |name: &&str| CompletedStep { name: (*name).into(), ..CompletedStep::default() };
     Journal { done: names.iter().map(done).collect(), ..Journal::default() }
 }
 
 fn undoing(journal: Journal, step: Option<&str>, settled: &[&str]) -> Journal {
     let undo = UndoState {
-        step: step.map(str::to_owned),
-        settled: settled.iter().map(|it| (*it).to_owned()).collect(),
+        step: step.map(StepName::from),
+        settled: settled.iter().map(|it| StepName::from(*it)).collect(),
         ..UndoState::new(Ending::Cancelled, "", "")
     };
     Journal { undo: Some(undo), ..journal }
@@ -142,7 +142,7 @@ proptest! {
         let mut ran = HashSet::new();
         while let Some(index) = next_step(&plan, &journal) {
             let name = plan.steps[index].name.clone();
-            prop_assert!(!over.contains(&name) && ran.insert(name.clone()));
+            prop_assert!(!over.contains(name.as_str()) && ran.insert(name.clone()));
             journal.done.push(CompletedStep { name, ..CompletedStep::default() });
         }
         prop_assert_eq!(ran.len(), steps.difference(&over).count());

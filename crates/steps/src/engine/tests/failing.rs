@@ -152,7 +152,7 @@ async fn parked_work_has_one_entry_for_each_new_reason() {
 
     finished(test.attempt(&plan([mark("a"), mark("b")])).await);
     let log = test.log().await;
-    let last: Vec<E> = log.iter().rev().take(4).rev().map(|entry| entry.event).collect();
+    let last: Vec<E> = log.iter().rev().take(4).rev().map(|entry| entry.event.clone()).collect();
     assert_eq!(last, [E::Claimed, E::StepStarted, E::StepFinished, E::Finished]);
     let said = log[log.len() - 4].message.as_deref().unwrap_or_default();
     assert!(said.starts_with("parked 800 times since "), "{said}");
