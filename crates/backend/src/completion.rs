@@ -6,7 +6,7 @@ use api::doc::{
 use api::work::Ending;
 use jiff::Timestamp;
 use serde_json::Value;
-use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, customer_error};
+use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, QUOTA_EXCEEDED, customer_error};
 
 use crate::plan::step_names;
 
@@ -123,7 +123,7 @@ pub(crate) fn result_type(error: Option<&OperationError>) -> &'static str {
         // A deployment that failed for a reason that the customer can fix has details.
         Some(error) if error.code == DEPLOYMENT_FAILED && error.details.is_empty() => "ServerError",
         // The contract's status of both is 500: the quota for the workers was validated before, so the service must provide it.
-        Some(error) if error.code == INTERNAL || error.code == "QuotaExceeded" => "ServerError",
+        Some(error) if error.code == INTERNAL || error.code == QUOTA_EXCEEDED => "ServerError",
         Some(_) => "UserError",
     }
 }

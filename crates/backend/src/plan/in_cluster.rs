@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use steps::credentials::CertificateUse;
 use steps::engine::{PollStatus, StepContext, StepError, StepErrorKind, StepOutcome};
 use steps::lifecycle::certificates::{self as shared, condition, object};
-use steps::lifecycle::fault::user_error;
+use steps::lifecycle::fault::{QUOTA_EXCEEDED, user_error};
 use steps::lifecycle::registry;
 
 use super::done;
@@ -130,7 +130,7 @@ pub(crate) async fn minimum_worker_nodes_ready(
         let machines = machine_objects(&cx, "Machine").await?;
         let machines: Vec<&Value> = machines.iter().filter(|it| is_worker(it)).collect();
         if let Some(why) = machines.iter().find_map(|it| out_of_quota(it)) {
-            return Err(user_error("QuotaExceeded", why, Some("properties.workerProfiles[0].VMSize")));
+            return Err(user_error(QUOTA_EXCEEDED, why, Some("properties.workerProfiles[0].VMSize")));
         }
         let running = machines.iter().filter(|it| it["status"]["phase"] == "Running").count();
         let nodes = facts::nodes(&cx.life.link().await?).await?;

@@ -6,7 +6,7 @@ use api::doc::{Cluster, Document, Manifest, Schedule, ScheduleOutlook, Subscript
 use api::work::WorkKind;
 use jiff::{SignedDuration, Timestamp};
 use planner::schedule::{ManifestStatus, parameters_hash};
-use serde::Deserialize as _;
+use serde::Deserialize;
 use store::{Change, DocumentQuery, FeedBatch, PAGE_MAX, StoredDocument, Subject, Transaction, WorkView};
 use uuid::Uuid;
 
@@ -17,6 +17,12 @@ use super::{Deps, Error, Fleet, Scheduler};
 const VERSIONS_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 /// Most ignored manifests that are remembered.
 const IGNORED_MAX: usize = 100_000;
+
+/// The id of a schedule whose other members cannot be read.
+#[derive(Deserialize)]
+struct ScheduleId {
+    id: String,
+}
 
 impl Scheduler {
     /// Creates a scheduler with an empty cache, which the first read of the feed fills.
@@ -86,8 +92,10 @@ impl Scheduler {
                 stored.kind,
                 stored.id
             );
-            if let Some(id) = stored.body["id"].as_str().filter(|_| stored.kind == Schedule::KIND) {
-                self.fleet.put_invalid_schedule(stored.uuid, id, error.to_string());
+            if stored.kind == Schedule::KIND
+                && let Ok(schedule) = ScheduleId::deserialize(&stored.body)
+            {
+                self.fleet.put_invalid_schedule(stored.uuid, &schedule.id, error.to_string());
             }
         }
     }

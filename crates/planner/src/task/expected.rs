@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use api::admin::{StepForm, TaskForm};
 use api::duration::{DurationText, TimeSpan};
+use serde::Deserialize;
 use serde_json::Value;
 use steps::engine::PLAN_TIME;
+use steps::kinds::StepKind;
 
 /// Usual duration of a step that only reads or changes an object.
 const CHANGE: Duration = Duration::from_secs(5);
@@ -34,16 +36,31 @@ pub(super) fn expected(form: &TaskForm) -> ExpectedDuration {
 }
 
 fn step_duration(step: &StepForm, schema: Option<&Value>) -> Duration {
-    match step.uses.as_str() {
-        "pause" => pause_duration(step, schema).unwrap_or(CHANGE),
-        "node/drain" | "kubernetes/wait" | "kubernetes/restart" | "kubernetes/job" => WAIT,
-        _ => CHANGE,
+    match step.uses.parse() {
+        Ok(StepKind::Pause) => pause_duration(step, schema).unwrap_or(CHANGE),
+        Ok(StepKind::Drain | StepKind::Wait | StepKind::Restart | StepKind::Job) => WAIT,
+        Ok(
+            StepKind::Assert
+            | StepKind::Apply
+            | StepKind::Patch
+            | StepKind::Delete
+            | StepKind::Cordon
+            | StepKind::Uncordon,
+        ) => CHANGE,
+        // A step of a built-in task that is code.
+        Err(_) => CHANGE,
     }
+}
+
+/// The parameters of a pause, as far as they matter here.
+#[derive(Deserialize)]
+struct PauseParameters {
+    duration: String,
 }
 
 /// Duration of a pause: a literal, or the default of the parameter that it references.
 fn pause_duration(step: &StepForm, schema: Option<&Value>) -> Option<Duration> {
-    let text = step.with.get("duration")?.as_str()?;
+    let PauseParameters { duration: text } = PauseParameters::deserialize(&step.with).ok()?;
     let parameter = || {
         let name = text.strip_prefix("${{")?.strip_suffix("}}")?.trim().strip_prefix("parameters.")?;
         schema?.get("properties")?.get(name)?.get("default")?.as_str()

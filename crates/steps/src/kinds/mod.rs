@@ -30,6 +30,7 @@ mod place;
 mod prune;
 mod restart;
 mod step;
+mod step_kind;
 mod wait;
 mod with;
 
@@ -38,6 +39,7 @@ pub use failure::still_waiting;
 pub(crate) use failure::waiting;
 pub use labels::check_selector;
 pub use step::{UNDO_MAX, build_step, check_step, step_name};
+pub use step_kind::StepKind;
 
 use std::time::Duration;
 
@@ -53,21 +55,6 @@ use with::{ReadStage, With};
 pub fn check_name(name: &str) -> Result<String, String> {
     kubelink::names::check_name(name).map(|()| name.to_owned())
 }
-
-/// The names of all kinds.
-pub const KINDS: [&str; 11] = [
-    "pause",
-    "assert",
-    "kubernetes/apply",
-    "kubernetes/patch",
-    "kubernetes/delete",
-    "kubernetes/wait",
-    "kubernetes/restart",
-    "kubernetes/job",
-    "node/cordon",
-    "node/uncordon",
-    "node/drain",
-];
 
 /// A kind of step with its parameters.
 #[derive(Debug)]
@@ -102,24 +89,22 @@ impl Kind {
         parameters: &Map<String, Value>,
         stage: ReadStage,
     ) -> Result<Kind, Problem> {
+        let step_kind: StepKind =
+            uses.parse().map_err(|message: String| Problem::at(format!("{place}.uses"), message))?;
         let inside = format!("{place}.with");
         let mut with = With::new(&inside, members, stage);
-        let kind = match uses {
-            "pause" => Kind::Pause(pause::Pause::read(&mut with)?),
-            "assert" => Kind::Assert(assert::Assert::read(&mut with, parameters)?),
-            "kubernetes/apply" => Kind::Apply(Box::new(apply::Apply::read(&mut with)?)),
-            "kubernetes/patch" => Kind::Patch(Box::new(patch::Patch::read(&mut with)?)),
-            "kubernetes/delete" => Kind::Delete(delete::Delete::read(&mut with)?),
-            "kubernetes/wait" => Kind::Wait(Box::new(wait::Wait::read(&mut with, parameters)?)),
-            "kubernetes/restart" => Kind::Restart(restart::Restart::read(&mut with)?),
-            "kubernetes/job" => Kind::Job(Box::new(job::Job::read(&mut with)?)),
-            "node/cordon" => Kind::Cordon(nodes::Nodes::read(&mut with)?),
-            "node/uncordon" => Kind::Uncordon(nodes::Nodes::read(&mut with)?),
-            "node/drain" => Kind::Drain(drain::Drain::read(&mut with)?),
-            _ => {
-                let message = format!("{uses:?} is not a kind of step; there are {}", KINDS.join(", "));
-                return Err(Problem::at(format!("{place}.uses"), message));
-            }
+        let kind = match step_kind {
+            StepKind::Pause => Kind::Pause(pause::Pause::read(&mut with)?),
+            StepKind::Assert => Kind::Assert(assert::Assert::read(&mut with, parameters)?),
+            StepKind::Apply => Kind::Apply(Box::new(apply::Apply::read(&mut with)?)),
+            StepKind::Patch => Kind::Patch(Box::new(patch::Patch::read(&mut with)?)),
+            StepKind::Delete => Kind::Delete(delete::Delete::read(&mut with)?),
+            StepKind::Wait => Kind::Wait(Box::new(wait::Wait::read(&mut with, parameters)?)),
+            StepKind::Restart => Kind::Restart(restart::Restart::read(&mut with)?),
+            StepKind::Job => Kind::Job(Box::new(job::Job::read(&mut with)?)),
+            StepKind::Cordon => Kind::Cordon(nodes::Nodes::read(&mut with)?),
+            StepKind::Uncordon => Kind::Uncordon(nodes::Nodes::read(&mut with)?),
+            StepKind::Drain => Kind::Drain(drain::Drain::read(&mut with)?),
         };
         with.finish()?;
         Ok(kind)

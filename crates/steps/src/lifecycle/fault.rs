@@ -14,6 +14,8 @@ use crate::engine::{StepError, StepErrorKind};
 pub const DEPLOYMENT_FAILED: &str = "DeploymentFailed";
 /// The code of errors that are internal to the service.
 pub const INTERNAL: &str = "InternalServerError";
+/// The code of a quota that does not suffice for the workers.
+pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 
 /// One row of the table of errors.
 struct Pattern {
