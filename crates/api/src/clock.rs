@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manual_clock_moves_only_when_told() {
+    fn a_manual_clock_moves_only_when_it_is_advanced() {
         let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
         assert_eq!(clock.now(), clock.now());
         clock.advance(SignedDuration::from_secs(90));

@@ -71,7 +71,7 @@ fn leaf(der: &[u8]) -> Option<ServerCertificate> {
 
 /// Contents of a PKCS#10 request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct SigningRequest {
     pub(crate) common_names: Vec<String>,
     pub(crate) organizations: Vec<String>,
     pub(crate) dns_names: Vec<String>,
@@ -81,7 +81,7 @@ pub(crate) struct Asked {
 }
 
 /// Parses a request in PEM; `None` if it is not one.
-pub(crate) fn asked(pem: &[u8]) -> Option<Asked> {
+pub(crate) fn parse_signing_request(pem: &[u8]) -> Option<SigningRequest> {
     let (_, block) = x509_parser::pem::parse_x509_pem(pem).ok()?;
     if block.label != "CERTIFICATE REQUEST" {
         return None;
@@ -91,24 +91,24 @@ pub(crate) fn asked(pem: &[u8]) -> Option<Asked> {
         return None;
     }
     let subject = &request.certification_request_info.subject;
-    let mut asked = Asked::default();
+    let mut found = SigningRequest::default();
     for name in subject.iter_common_name() {
-        asked.common_names.push(name.as_str().ok()?.to_owned());
+        found.common_names.push(name.as_str().ok()?.to_owned());
     }
     for name in subject.iter_organization() {
-        asked.organizations.push(name.as_str().ok()?.to_owned());
+        found.organizations.push(name.as_str().ok()?.to_owned());
     }
     for extension in request.requested_extensions().into_iter().flatten() {
         let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
         for name in &names.general_names {
             match name {
-                GeneralName::DNSName(name) => asked.dns_names.push((*name).to_owned()),
-                GeneralName::IPAddress(bytes) => asked.addresses.push(address(bytes)?),
-                _ => asked.other_names += 1,
+                GeneralName::DNSName(name) => found.dns_names.push((*name).to_owned()),
+                GeneralName::IPAddress(bytes) => found.addresses.push(address(bytes)?),
+                _ => found.other_names += 1,
             }
         }
     }
-    Some(asked)
+    Some(found)
 }
 
 fn address(bytes: &[u8]) -> Option<std::net::IpAddr> {
@@ -169,20 +169,20 @@ mod tests {
         params.distinguished_name.push(rcgen::DnType::CommonName, "system:node:node-1");
         params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
         let pem = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
-        let expect = Asked {
+        let expect = SigningRequest {
             common_names: vec!["system:node:node-1".into()],
             organizations: vec!["system:nodes".into()],
             dns_names: vec!["node-1".into()],
             addresses: vec!["10.0.0.7".parse().unwrap()],
             other_names: 0,
         };
-        assert_eq!(asked(pem.as_bytes()), Some(expect));
+        assert_eq!(parse_signing_request(pem.as_bytes()), Some(expect));
     }
 
     proptest! {
         #[test]
         fn garbage_never_panics(bytes: Vec<u8>) {
-            let _ = (validity(&bytes), asked(&bytes));
+            let _ = (validity(&bytes), parse_signing_request(&bytes));
         }
     }
 }

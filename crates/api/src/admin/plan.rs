@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rhythm_is_told_in_words() {
+    fn a_recurrence_is_described_as_text() {
         let check = |more: serde_json::Value, expect: &str| {
             let mut whole = json!({
                 "task": Uuid::nil(), "runAfter": 0, "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:00Z",

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_difference_is_told_by_its_path() {
+    fn the_first_difference_is_reported_by_its_path() {
         let stored = json!({"id": "/A", "tags": {"a": "1"}, "properties": {
             "clusterProfile": {"domain": "d", "resourceGroupId": "/s/rg"},
             "networkProfile": {"loadBalancerProfile": {"managedOutboundIps": {"count": 1}, "effectiveOutboundIps": [{"id": "/ip"}]}},

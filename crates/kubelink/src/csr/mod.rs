@@ -12,7 +12,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::certificate::{Asked, asked};
+use crate::certificate::{SigningRequest, parse_signing_request};
 use crate::error::{Failure, LinkError};
 use crate::link::{FIELD_MANAGER, Link};
 
@@ -138,10 +138,10 @@ fn decide(
         SERVING_SIGNER => true,
         other => return Err(format!("signer {other} is not one of a node's")),
     };
-    let Some(asked) = asked(&spec.request.0) else {
+    let Some(request) = parse_signing_request(&spec.request.0) else {
         return Err("it contains no readable PEM request".to_owned());
     };
-    let node = node_of(&asked)?;
+    let node = node_of(&request)?;
     check_usages(spec.usages.as_deref().unwrap_or_default(), serving)?;
     let username = spec.username.as_deref().unwrap_or_default();
     let groups = spec.groups.as_deref().unwrap_or_default();
@@ -154,10 +154,10 @@ fn decide(
             ));
         }
         let Some(known) = nodes.get(node) else { return Err(format!("there is no node {node}")) };
-        check_names(&asked, node, known)?;
+        check_names(&request, node, known)?;
         return Ok(format!("serving certificate of node {node}, with its own names"));
     }
-    if !asked.dns_names.is_empty() || !asked.addresses.is_empty() || asked.other_names > 0 {
+    if !request.dns_names.is_empty() || !request.addresses.is_empty() || request.other_names > 0 {
         return Err("a client certificate needs no names or addresses, but it requests some".to_owned());
     }
     if is_the_node {
@@ -177,14 +177,14 @@ fn decide(
     }
 }
 
-fn node_of(asked: &Asked) -> Result<&str, String> {
-    let [common_name] = asked.common_names.as_slice() else {
+fn node_of(request: &SigningRequest) -> Result<&str, String> {
+    let [common_name] = request.common_names.as_slice() else {
         return Err("its subject does not have exactly one common name".to_owned());
     };
-    if asked.organizations != [NODES_GROUP] {
+    if request.organizations != [NODES_GROUP] {
         return Err(format!(
             "its organization is {:?} instead of {NODES_GROUP}",
-            asked.organizations.join(", ")
+            request.organizations.join(", ")
         ));
     }
     match common_name.strip_prefix(NODE_PREFIX).filter(|node| !node.is_empty()) {
@@ -205,17 +205,17 @@ fn check_usages(usages: &[String], serving: bool) -> Result<(), String> {
     }
 }
 
-fn check_names(asked: &Asked, node: &str, known: &NodeNames) -> Result<(), String> {
-    if asked.other_names > 0 {
+fn check_names(request: &SigningRequest, node: &str, known: &NodeNames) -> Result<(), String> {
+    if request.other_names > 0 {
         return Err("it requests names other than DNS names and addresses".to_owned());
     }
-    if asked.dns_names.is_empty() && asked.addresses.is_empty() {
+    if request.dns_names.is_empty() && request.addresses.is_empty() {
         return Err("it requests no name and no address".to_owned());
     }
-    if let Some(name) = asked.dns_names.iter().find(|name| !known.dns_names.contains(*name)) {
+    if let Some(name) = request.dns_names.iter().find(|name| !known.dns_names.contains(*name)) {
         return Err(format!("DNS name {name} is not one of node {node}"));
     }
-    if let Some(address) = asked.addresses.iter().find(|address| !known.addresses.contains(address)) {
+    if let Some(address) = request.addresses.iter().find(|address| !known.addresses.contains(address)) {
         return Err(format!("address {address} is not one of node {node}"));
     }
     Ok(())

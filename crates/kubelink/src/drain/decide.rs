@@ -22,7 +22,7 @@ pub(crate) enum PodAction {
     RefuseUnmanaged,
 }
 
-pub(crate) fn fate(pod: &Pod, options: &DrainOptions) -> PodAction {
+pub(crate) fn pod_action(pod: &Pod, options: &DrainOptions) -> PodAction {
     let status = pod.status.as_ref();
     let finished = matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
     let controller = pod.owner_references().iter().find(|owner| owner.controller == Some(true));
@@ -89,7 +89,11 @@ mod tests {
         let strict = options(EmptyDirPolicy::Refuse, UnmanagedPolicy::Refuse);
         let lax = options(EmptyDirPolicy::Delete, UnmanagedPolicy::Delete);
         let check = |given: &Pod, on_strict: PodAction, on_lax: PodAction| {
-            assert_eq!((fate(given, &strict), fate(given, &lax)), (on_strict, on_lax), "{given:?}");
+            assert_eq!(
+                (pod_action(given, &strict), pod_action(given, &lax)),
+                (on_strict, on_lax),
+                "{given:?}"
+            );
         };
         let replicated = Some("ReplicaSet");
         check(&pod(replicated, false, "Running", false, false), PodAction::Evict, PodAction::Evict);
@@ -117,7 +121,7 @@ mod tests {
         ) {
             let given = pod(owner, empty_dir, phase, terminating, mirror);
             let finished = phase == "Succeeded" || phase == "Failed";
-            if fate(&given, &options(EmptyDirPolicy::Refuse, UnmanagedPolicy::Refuse)) == PodAction::Evict && !finished {
+            if pod_action(&given, &options(EmptyDirPolicy::Refuse, UnmanagedPolicy::Refuse)) == PodAction::Evict && !finished {
                 prop_assert!(owner.is_some() && owner != Some("DaemonSet") && !empty_dir && !mirror && !terminating);
             }
         }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::blockers::{Blocker, Held, blockers};
-use super::decide::{PodAction, fate};
+use super::decide::{PodAction, pod_action};
 use super::{DrainGoal, DrainOptions};
 use crate::error::{Failure, LinkError};
 use crate::link::Link;
@@ -142,14 +142,16 @@ impl<'a> Run<'a> {
 
     /// The pods that must not be evicted: those with an emptyDir, those without a controller.
     fn rejected(&self) -> Option<(Vec<String>, Vec<String>)> {
-        let (empty_dir, unmanaged) =
-            (self.with_fate(PodAction::RefuseEmptyDir), self.with_fate(PodAction::RefuseUnmanaged));
+        let (empty_dir, unmanaged) = (
+            self.pods_with_action(PodAction::RefuseEmptyDir),
+            self.pods_with_action(PodAction::RefuseUnmanaged),
+        );
         let any = !empty_dir.is_empty() || !unmanaged.is_empty();
         any.then_some((empty_dir, unmanaged))
     }
 
-    fn with_fate(&self, wanted: PodAction) -> Vec<String> {
-        let found = self.watched.objects().iter().filter(|(_, pod)| fate(pod, self.options) == wanted);
+    fn pods_with_action(&self, wanted: PodAction) -> Vec<String> {
+        let found = self.watched.objects().iter().filter(|(_, pod)| pod_action(pod, self.options) == wanted);
         found.map(|(name, _)| name.clone()).collect()
     }
 
@@ -163,8 +165,8 @@ impl<'a> Run<'a> {
             let remaining = self.remaining();
             // A pod can be gone before the response to its eviction arrives; the result counts all responses.
             if remaining.is_empty() && (self.asked.is_empty() || Instant::now() >= deadline) {
-                let mut left = self.with_fate(PodAction::LeaveToDaemonSet);
-                left.extend(self.with_fate(PodAction::LeaveMirror));
+                let mut left = self.pods_with_action(PodAction::LeaveToDaemonSet);
+                left.extend(self.pods_with_action(PodAction::LeaveMirror));
                 return Ok(End::Empty { left });
             }
             self.forget_the_gone();
@@ -183,7 +185,7 @@ impl<'a> Run<'a> {
     /// The remaining pods, by name.
     fn remaining(&self) -> Vec<String> {
         let granted = |pod: &Pod| matches!(self.stages.get(&uid(pod)), Some(EvictionState::Granted));
-        let waits = |pod: &Pod| match fate(pod, self.options) {
+        let waits = |pod: &Pod| match pod_action(pod, self.options) {
             PodAction::Evict => !(self.options.until == DrainGoal::Granted && granted(pod)),
             PodAction::Await => self.options.until == DrainGoal::Gone,
             PodAction::LeaveToDaemonSet
@@ -205,7 +207,9 @@ impl<'a> Run<'a> {
     fn ask(&mut self, now: Instant) -> Option<Instant> {
         let mut next_try: Option<Instant> = None;
         let mut due: Vec<(String, EvictionState, BoxFuture<'static, EvictionResponse>)> = Vec::new();
-        for pod in self.watched.objects().values().filter(|pod| fate(pod, self.options) == PodAction::Evict) {
+        for pod in
+            self.watched.objects().values().filter(|pod| pod_action(pod, self.options) == PodAction::Evict)
+        {
             let (pace, last) = match self.stages.get(&uid(pod)) {
                 Some(EvictionState::Requested { .. } | EvictionState::Granted) => continue,
                 Some(EvictionState::Delayed { at, .. }) if *at > now => {

@@ -230,8 +230,8 @@ async fn a_drain_blocked_by_a_budget_names_it_and_uncordons_within_five_seconds_
     blocking_budget(&world, 2).await;
 
     // Long enough for a rejection on a busy machine, and for retried evictions.
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let sink = told.clone();
+    let notes = Arc::new(Mutex::new(Vec::new()));
+    let sink = notes.clone();
     let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         if note.about.starts_with("node ") {
             sink.lock().unwrap().push(note.sentence.to_string());
@@ -239,12 +239,12 @@ async fn a_drain_blocked_by_a_budget_names_it_and_uncordons_within_five_seconds_
     });
     let short = options(Duration::from_secs(5));
     let stalled = drain(&world.link, &node, &short, &progress, &CancellationToken::new()).await.unwrap_err();
-    let told = told.lock().unwrap().clone();
-    let mut since = told.iter().skip_while(|it| !it.contains("web-budget")).peekable();
-    assert!(since.peek().is_some(), "{told:#?}");
+    let notes = notes.lock().unwrap().clone();
+    let mut since = notes.iter().skip_while(|it| !it.contains("web-budget")).peekable();
+    assert!(since.peek().is_some(), "{notes:#?}");
     assert!(
         since.all(|it| it.contains("web-budget")),
-        "what holds it up is said until it is over: {told:#?}"
+        "the blocker is reported until it is gone: {notes:#?}"
     );
     let DrainError::Stalled { blockers, .. } = &stalled else { panic!("{stalled}") };
     assert_eq!(stalled.class(), Class::Transient);
@@ -294,9 +294,9 @@ async fn a_pod_that_appears_during_the_drain_is_evicted_too_and_progress_names_e
     let node = world.node("a").await;
     let owner = world.owner().await;
     world.pod(&node, "first", Some(&owner)).await;
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::new(Mutex::new(Vec::new()));
     let granted = Arc::new(tokio::sync::Notify::new());
-    let (sink, notify) = (told.clone(), granted.clone());
+    let (sink, notify) = (notes.clone(), granted.clone());
     let progress = ProgressSink::new(Arc::new(SystemClock), move |note| {
         sink.lock().unwrap().push(format!("{}: {}", note.about, note.sentence));
         if note.sentence.contains("granted") {
@@ -314,12 +314,12 @@ async fn a_pod_that_appears_during_the_drain_is_evicted_too_and_progress_names_e
     };
     let (end, _kubelet) = tokio::join!(work, second);
     assert_eq!(end.unwrap().evicted.len(), 2);
-    let told = told.lock().unwrap();
+    let notes = notes.lock().unwrap();
     for name in ["first", "second"] {
         let wanted = format!("pod {}/{name}: eviction granted, terminating", world.namespace);
-        assert!(told.contains(&wanted), "{told:#?}");
+        assert!(notes.contains(&wanted), "{notes:#?}");
     }
-    assert!(told.iter().any(|it| it.ends_with("waits for 2 pods to terminate")), "{told:#?}");
+    assert!(notes.iter().any(|it| it.ends_with("waits for 2 pods to terminate")), "{notes:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -259,7 +259,7 @@ async fn an_apply_killed_at_any_request_reports_no_success_and_is_finished_by_an
         let [apply, set, path] = verb(&new);
         let end = runner.kill_at(&hold, &[&apply, &set, &path]).await;
         if let End::Done { .. } = end {
-            assert_eq!(members(&world).await, expect, "{hold}: it told a success that was none");
+            assert_eq!(members(&world).await, expect, "{hold}: it reported a success that was none");
         }
         run(&new).await;
         assert_eq!(members(&world).await, expect, "{hold}");

@@ -210,7 +210,7 @@ async fn a_job_runs_once_for_a_run_and_its_failure_and_log_are_its_result() {
     assert_eq!(
         run_job(&world.link, &request, LIMIT, &progress).await.unwrap().result,
         outcome.result,
-        "told again"
+        "the result is the same at the second call"
     );
     assert_eq!(world.api::<Job>().list(&ListParams::default()).await.unwrap().items.len(), 1);
     clean_up(&world.link, &request, &progress).await.unwrap();
@@ -285,8 +285,8 @@ fn kube_config() -> kube::Config {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_reports_what_it_waits_for() {
     let Some(world) = world("wait") else { return };
-    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let sink = told.clone();
+    let notes = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let sink = notes.clone();
     let clock = Arc::new(api::clock::SystemClock);
     let progress = ProgressSink::new(clock, move |note| sink.lock().unwrap().push(note.sentence.clone()));
     let which = ObjectSelection::Named("later".to_owned());

@@ -81,8 +81,8 @@ impl StepError {
 
     /// Adds the error that the customer sees. Without it, a customer sees an internal server error.
     #[must_use]
-    pub fn with_customer_error(mut self, told: OperationError) -> StepError {
-        self.customer = Some(Box::new(told));
+    pub fn with_customer_error(mut self, error: OperationError) -> StepError {
+        self.customer = Some(Box::new(error));
         self
     }
 

@@ -319,8 +319,8 @@ impl<C: Send + Sync + 'static> PlanRunner<'_, C> {
 
 /// Adds the customer's error to the result, beside the operator's message.
 fn add_customer_error(completion: &mut Completion, error: &StepError) {
-    if let Some(told) = error.customer_error() {
-        completion.result.customer = Some(told.clone());
+    if let Some(customer) = error.customer_error() {
+        completion.result.customer = Some(customer.clone());
     }
 }
 

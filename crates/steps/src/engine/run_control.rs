@@ -7,7 +7,7 @@ use store::Signals;
 use tokio_util::sync::CancellationToken;
 
 /// Controls one run. The engine obeys each signal at once or at the next safe point, as documented there. A signal cannot be
-/// taken back. Clones control the same run.
+/// revoked. Clones control the same run.
 #[derive(Debug, Clone, Default)]
 pub struct RunControl(Arc<RunSignals>);
 

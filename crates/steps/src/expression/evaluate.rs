@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::error::{DataError, EvaluationError};
 use super::functions::call;
-use super::meter::{Held, Made, Meter};
+use super::meter::{Held, Meter, Tracked};
 use super::operators::{arithmetic, negate};
 use super::pattern::Patterns;
 use super::value::{Bytes, Entries, Key, List, Mapping, Text, Val};
@@ -155,7 +155,7 @@ impl<'a> Evaluator<'a> {
         for element in &it.elements {
             items.push(self.value(element)?);
         }
-        Ok(Val::List(List::Owned(Made::new(items, held))))
+        Ok(Val::List(List::Owned(Tracked::new(items, held))))
     }
 
     fn map(&mut self, it: &'a MapExpr) -> Found<'a> {
@@ -179,7 +179,7 @@ impl<'a> Evaluator<'a> {
                 return Err(EvaluationError::DataError(DataError::Repeated));
             }
         }
-        Ok(Val::Map(Mapping::Owned(Made::new(entries, held))))
+        Ok(Val::Map(Mapping::Owned(Tracked::new(entries, held))))
     }
 
     fn comprehension(&mut self, it: &'a ComprehensionExpr) -> Found<'a> {
@@ -216,7 +216,7 @@ impl<'a> Evaluator<'a> {
                 items.extend((0..more.len()).filter_map(|index| more.get(index)));
             }
         }
-        Ok(Val::List(List::Owned(Made::new(items, held))))
+        Ok(Val::List(List::Owned(Tracked::new(items, held))))
     }
 
     /// Any other loop. In `all` and `exists` a later element may outweigh an error of an earlier one.

@@ -106,13 +106,13 @@ impl Drop for Held<'_> {
 
 /// A value that the evaluation made, with its counted memory. Shared, never copied.
 #[derive(Debug)]
-pub(super) struct Made<'a, T> {
+pub(super) struct Tracked<'a, T> {
     pub(super) value: T,
     _held: Held<'a>,
 }
 
-impl<'a, T> Made<'a, T> {
-    pub(super) fn new(value: T, held: Held<'a>) -> Rc<Made<'a, T>> {
-        Rc::new(Made { value, _held: held })
+impl<'a, T> Tracked<'a, T> {
+    pub(super) fn new(value: T, held: Held<'a>) -> Rc<Tracked<'a, T>> {
+        Rc::new(Tracked { value, _held: held })
     }
 }

@@ -4,7 +4,7 @@ use cel::common::ast::operators;
 
 use super::error::{DataError, EvaluationError};
 use super::functions::library;
-use super::meter::{Held, Made, Meter};
+use super::meter::{Held, Meter, Tracked};
 use super::value::{List, Val};
 
 /// Applies a binary operator.
@@ -64,13 +64,13 @@ fn joined<'a>(a: &Val<'a>, b: &Val<'a>, meter: &'a Meter<'a>) -> Result<Val<'a>,
             let (a, b) = (a.as_str(), b.as_str());
             meter.charge_bytes(a.len() + b.len())?;
             held.grow(a.len() + b.len())?;
-            Ok(Val::Text(super::value::Text::Owned(Made::new([a, b].concat(), held))))
+            Ok(Val::Text(super::value::Text::Owned(Tracked::new([a, b].concat(), held))))
         }
         (Val::Bytes(a), Val::Bytes(b)) => {
             let (a, b) = (a.as_slice(), b.as_slice());
             meter.charge_bytes(a.len() + b.len())?;
             held.grow(a.len() + b.len())?;
-            Ok(Val::Bytes(super::value::Bytes::Owned(Made::new([a, b].concat(), held))))
+            Ok(Val::Bytes(super::value::Bytes::Owned(Tracked::new([a, b].concat(), held))))
         }
         // The `cel` crate adds a map's keys.
         (Val::List(_), Val::Map(b)) => joined(a, &Val::List(b.keys(meter)?), meter),
@@ -81,7 +81,7 @@ fn joined<'a>(a: &Val<'a>, b: &Val<'a>, meter: &'a Meter<'a>) -> Result<Val<'a>,
             let mut items = Vec::with_capacity(count);
             items.extend((0..a.len()).filter_map(|index| a.get(index)));
             items.extend((0..b.len()).filter_map(|index| b.get(index)));
-            Ok(Val::List(List::Owned(Made::new(items, held))))
+            Ok(Val::List(List::Owned(Tracked::new(items, held))))
         }
         _ => Err(EvaluationError::types(operators::ADD, vec![a.type_name(), b.type_name()])),
     }

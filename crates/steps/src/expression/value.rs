@@ -7,7 +7,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 
 use super::error::{DataError, EvaluationError};
-use super::meter::{Held, Made, Meter};
+use super::meter::{Held, Meter, Tracked};
 
 /// A value of an expression.
 #[derive(Debug, Clone)]
@@ -30,28 +30,28 @@ pub(super) enum Val<'a> {
 #[derive(Debug, Clone)]
 pub(super) enum Text<'a> {
     Borrowed(&'a str),
-    Owned(Rc<Made<'a, String>>),
+    Owned(Rc<Tracked<'a, String>>),
 }
 
 /// Bytes, borrowed or made.
 #[derive(Debug, Clone)]
 pub(super) enum Bytes<'a> {
     Borrowed(&'a [u8]),
-    Owned(Rc<Made<'a, Vec<u8>>>),
+    Owned(Rc<Tracked<'a, Vec<u8>>>),
 }
 
 /// A list, borrowed or made.
 #[derive(Debug, Clone)]
 pub(super) enum List<'a> {
     Borrowed(&'a [Value]),
-    Owned(Rc<Made<'a, Vec<Val<'a>>>>),
+    Owned(Rc<Tracked<'a, Vec<Val<'a>>>>),
 }
 
 /// A map, borrowed or made.
 #[derive(Debug, Clone)]
 pub(super) enum Mapping<'a> {
     Borrowed(&'a Map<String, Value>),
-    Owned(Rc<Made<'a, Entries<'a>>>),
+    Owned(Rc<Tracked<'a, Entries<'a>>>),
 }
 
 /// The entries of a map: each key as it was written, and its value.
@@ -133,7 +133,7 @@ impl<'a> Mapping<'a> {
             }
             Mapping::Owned(made) => made.value.values().map(|(key, _)| key.clone()).collect(),
         };
-        Ok(List::Owned(Made::new(keys, held)))
+        Ok(List::Owned(Tracked::new(keys, held)))
     }
 }
 
@@ -185,14 +185,14 @@ impl<'a> Val<'a> {
     pub(super) fn text(text: String, meter: &'a Meter<'a>) -> Result<Val<'a>, EvaluationError> {
         let mut held = Held::nothing(meter);
         held.grow(text.len())?;
-        Ok(Val::Text(Text::Owned(Made::new(text, held))))
+        Ok(Val::Text(Text::Owned(Tracked::new(text, held))))
     }
 
     /// Bytes that were made.
     pub(super) fn bytes(bytes: Vec<u8>, meter: &'a Meter<'a>) -> Result<Val<'a>, EvaluationError> {
         let mut held = Held::nothing(meter);
         held.grow(bytes.len())?;
-        Ok(Val::Bytes(Bytes::Owned(Made::new(bytes, held))))
+        Ok(Val::Bytes(Bytes::Owned(Tracked::new(bytes, held))))
     }
 
     /// The name of its type, as `type(x)` returns it.

@@ -17,7 +17,7 @@ use crate::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use crate::problem::Problem;
 
 /// How much of a failed Job's log is part of the error message.
-const TOLD_MAX: usize = 2048;
+const LOG_EXCERPT_MAX: usize = 2048;
 
 /// What a finished Job leaves: that there is something tells its undo that the Job has run.
 #[derive(Serialize)]
@@ -163,7 +163,7 @@ fn typed<T: DeserializeOwned>(value: Value, what: &str) -> Result<T, String> {
 }
 
 fn end_of(log: &str) -> &str {
-    let from = log.len().saturating_sub(TOLD_MAX);
+    let from = log.len().saturating_sub(LOG_EXCERPT_MAX);
     let from = (from..log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(log.len());
     log[from..].trim()
 }

@@ -27,8 +27,8 @@ pub async fn ensure_issued(cx: &Lifecycle) -> Result<PollStatus, StepError> {
     let mut waits = Vec::new();
     for what in CertificateUse::ALL {
         let name = what.name(&managed);
-        let wish = CertificateSpec { name: name.clone(), dns_names: vec![dns_name(what, &cluster.domain)] };
-        if cx.cloud.vault.ensure_certificate(&wish).await?.version.is_none() {
+        let spec = CertificateSpec { name: name.clone(), dns_names: vec![dns_name(what, &cluster.domain)] };
+        if cx.cloud.vault.ensure_certificate(&spec).await?.version.is_none() {
             waits.push(name);
         }
     }

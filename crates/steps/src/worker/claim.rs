@@ -98,9 +98,9 @@ impl<H: WorkHandler> ClaimLoop<'_, H> {
             pool.leases.release(written.iter().map(|(hold, ..)| *hold));
             // In a task of its own: waking many runs takes time, in which the next round can start.
             self.runs.spawn(async move {
-                for (_, waiting, fate) in written {
+                for (_, waiting, outcome) in written {
                     // The run may have been dropped with a lost lease.
-                    let _ = waiting.send(fate);
+                    let _ = waiting.send(outcome);
                 }
             });
         }

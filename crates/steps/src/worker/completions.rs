@@ -87,9 +87,11 @@ impl CompletionQueue {
         let mut written = Vec::new();
         self.retry_at = None;
         match result {
-            Ok(fates) => {
+            Ok(outcomes) => {
                 let ends = self.unwritten.drain(..sent).zip(self.waiting.drain(..sent));
-                written.extend(ends.zip(fates).map(|((end, waiting), fate)| (end.lease(), waiting, fate)));
+                written.extend(
+                    ends.zip(outcomes).map(|((end, waiting), outcome)| (end.lease(), waiting, outcome)),
+                );
                 self.backoff = store_backoff().build();
                 self.singly = self.singly.saturating_sub(1);
             }
@@ -148,9 +150,9 @@ mod tests {
         let mut queue = CompletionQueue::new(incoming);
         let mut waiting = Vec::new();
         for work in 0..count {
-            let (written, fate) = oneshot::channel();
+            let (written, outcome) = oneshot::channel();
             sender.send((end(work), written)).unwrap();
-            waiting.push(fate);
+            waiting.push(outcome);
         }
         queue.next().await;
         queue.gather();
@@ -160,8 +162,8 @@ mod tests {
     fn apply(queue: &mut CompletionQueue, result: Result<Vec<CompletionOutcome>, StoreError>) -> usize {
         let written = queue.apply(result);
         let count = written.len();
-        for (_, waiting, fate) in written {
-            let _ = waiting.send(fate);
+        for (_, waiting, outcome) in written {
+            let _ = waiting.send(outcome);
         }
         count
     }

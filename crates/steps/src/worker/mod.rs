@@ -227,11 +227,11 @@ impl WorkerPool {
         let end = PreparedCompletion::new(&completion)
             .inspect_err(|error| log_rejected(completion.lease, error))
             .ok()?;
-        let (written, fate) = oneshot::channel();
+        let (written, outcome) = oneshot::channel();
         self.completions.send((end, written)).ok()?;
         tokio::select! {
             biased;
-            fate = fate => fate.ok(),
+            outcome = outcome => outcome.ok(),
             () = control.lost.cancelled() => None,
         }
     }

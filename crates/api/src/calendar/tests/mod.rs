@@ -19,7 +19,7 @@ fn calendar(text: &str) -> Calendar {
     Calendar::parse(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A random number generator that needs no crate; the seed is printed by whoever fails.
+/// A random number generator that needs no crate; a failing test prints the seed.
 struct Dice(u64);
 
 impl Dice {

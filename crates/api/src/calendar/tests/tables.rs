@@ -29,7 +29,7 @@ fn mimos_table_of_next_times_holds_but_for_the_slot_that_rounding_skipped() {
     check("*:*:0/29", "2026-03-01 19:59:59", Some("2026-03-01 20:00:00"));
     // Years beyond systemd's last one, which MIMO takes.
     check("3000-1-1 00:00", "2026-03-01 00:00", Some("3000-01-01 00:00"));
-    check("9999-12-31 23:59:59", "2026-03-01 00:00", None); // behind the last instant that can be told
+    check("9999-12-31 23:59:59", "2026-03-01 00:00", None); // after the last representable instant
 }
 
 #[test]

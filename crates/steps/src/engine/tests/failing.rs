@@ -132,7 +132,7 @@ async fn parked_work_has_one_entry_for_each_new_reason() {
     use EntryEvent as E;
     let expect =
         [E::Claimed, E::StepStarted, E::StepFinished, E::StepStarted, E::StepFailed, E::Yielded].to_vec();
-    assert_eq!(first, expect, "one day of parkings is told as the first of them");
+    assert_eq!(first, expect, "a day of parkings has the entries of the first");
     assert_eq!(test.journal().await.waiting.unwrap().times, 300);
 
     park(300, "no route").await;
