@@ -161,6 +161,6 @@ async fn clear(State(state): State<HttpState>) -> Response {
 
 /// The certificate of the vault's authority, for verifiers of the certificates that it issued.
 async fn authority(State(state): State<HttpState>) -> Response {
-    let told = |cx: &CallContext<'_>| Ok(Value::String(vault::authority_pem(cx)?));
-    answered("the authority", state.simulator.within(FaultEffects::default(), told))
+    let authority = |cx: &CallContext<'_>| Ok(Value::String(vault::authority_pem(cx)?));
+    answered("the authority", state.simulator.within(FaultEffects::default(), authority))
 }

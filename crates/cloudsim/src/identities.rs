@@ -103,7 +103,7 @@ fn known(cx: &CallContext<'_>, client_id: &str) -> Result<StoredPrincipal, Failu
         .ok_or_else(|| not_found(format!("principal {client_id}")))
 }
 
-/// Whoever proved who they are.
+/// The authenticated caller.
 struct Caller {
     principal: Principal,
     /// How denials name them.

@@ -30,8 +30,8 @@
 //! - A resource in a missing group, or with a reference to something missing, is `NotFound`; what is used by something else is
 //!   `InUse` until that has gone, and so is what is being deleted. A group goes with all that it holds, unless something outside uses it:
 //!   a security group that is still on a subnet, a load balancer that an endpoint leads to.
-//! - A put with a token that was used for another wish is a `Conflict`; and so is one whose resource has been removed
-//!   since, because whoever repeats it has missed the deletion.
+//! - A put with a token that was used for another request is a `Conflict`; and so is one whose resource has been removed
+//!   since, because the client that repeats it has missed the deletion.
 //! - Machines that are stopped or removed take their nodes with them ([`install`](self#installations)).
 //!
 //! # Installations
@@ -40,7 +40,7 @@
 //! `INFRA-bootstrap`, `INFRA-master-N` and `INFRA-POOL-LOCATIONZONE-XXXXX`, each with a disk `MACHINE_OSDisk`, in the managed
 //! group, puts masters and bootstrap behind the load balancer, and starts a [`kubesim`] cluster whose nodes are named
 //! as the machines are. Stages follow in the order of [`api::install::InstallStage`]; `api_url` and the credentials are there from
-//! `ApiServer` on. The bootstrap machine stays: whoever ordered removes it with its disk. A failed installation stays as it
+//! `ApiServer` on. The bootstrap machine stays: the client that ordered removes it with its disk. A failed installation stays as it
 //! is until it is removed.
 //!
 //! After that, the cluster is kept plausible: a changed serving certificate (`APIServer/cluster`, `IngressController/default`

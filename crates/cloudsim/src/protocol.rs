@@ -22,35 +22,103 @@ use uuid::Uuid;
     reason = "each is a verb of the trait `Cloud` or of the installer, with its parameters"
 )]
 pub enum Call {
-    Put { put: ResourceRequest },
-    Get { id: ResourceId },
-    List { group: ResourceId },
-    Delete { id: ResourceId },
-    Sizes { subscription: String, location: String },
-    Usages { subscription: String, location: String },
-    Providers { subscription: String },
-    Feature { subscription: String, feature: String },
-    Principal { credential: CallCredential },
-    Permissions { credential: CallCredential, id: ResourceId, actions: Vec<String> },
-    AssignRole { assignment: RoleAssignment },
-    RoleAssignments { scope: ResourceId },
-    RevokeRole { scope: ResourceId, name: String },
-    EnsureCertificate { wish: CertificateSpec },
-    RenewCertificate { name: String, newer_than: Option<String> },
-    Certificate { name: String },
-    DeleteCertificate { name: String },
-    PutSecret { name: String, value: String, expires: Option<Timestamp> },
-    Secret { name: String },
-    DeleteSecret { name: String },
-    IdentityCertificate { identity: ResourceId },
-    EnsureToken { name: String },
-    Token { name: String },
-    IssuePassword { name: String },
-    DeleteToken { name: String },
-    Install { request: Box<InstallRequest> },
-    Installation { cluster: Uuid },
-    ClusterCredentials { cluster: Uuid },
-    RemoveInstallation { cluster: Uuid },
+    Put {
+        put: ResourceRequest,
+    },
+    Get {
+        id: ResourceId,
+    },
+    List {
+        group: ResourceId,
+    },
+    Delete {
+        id: ResourceId,
+    },
+    Sizes {
+        subscription: String,
+        location: String,
+    },
+    Usages {
+        subscription: String,
+        location: String,
+    },
+    Providers {
+        subscription: String,
+    },
+    Feature {
+        subscription: String,
+        feature: String,
+    },
+    Principal {
+        credential: CallCredential,
+    },
+    Permissions {
+        credential: CallCredential,
+        id: ResourceId,
+        actions: Vec<String>,
+    },
+    AssignRole {
+        assignment: RoleAssignment,
+    },
+    RoleAssignments {
+        scope: ResourceId,
+    },
+    RevokeRole {
+        scope: ResourceId,
+        name: String,
+    },
+    EnsureCertificate {
+        #[serde(rename = "wish")]
+        spec: CertificateSpec,
+    },
+    RenewCertificate {
+        name: String,
+        newer_than: Option<String>,
+    },
+    Certificate {
+        name: String,
+    },
+    DeleteCertificate {
+        name: String,
+    },
+    PutSecret {
+        name: String,
+        value: String,
+        expires: Option<Timestamp>,
+    },
+    Secret {
+        name: String,
+    },
+    DeleteSecret {
+        name: String,
+    },
+    IdentityCertificate {
+        identity: ResourceId,
+    },
+    EnsureToken {
+        name: String,
+    },
+    Token {
+        name: String,
+    },
+    IssuePassword {
+        name: String,
+    },
+    DeleteToken {
+        name: String,
+    },
+    Install {
+        request: Box<InstallRequest>,
+    },
+    Installation {
+        cluster: Uuid,
+    },
+    ClusterCredentials {
+        cluster: Uuid,
+    },
+    RemoveInstallation {
+        cluster: Uuid,
+    },
 }
 
 /// Every verb of a call, as fault rules name it.
@@ -137,7 +205,7 @@ impl Call {
             Call::Principal { credential } => credential.who(),
             Call::AssignRole { assignment } => assignment.scope.to_string(),
             Call::RoleAssignments { scope } | Call::RevokeRole { scope, .. } => scope.to_string(),
-            Call::EnsureCertificate { wish } => wish.name.clone(),
+            Call::EnsureCertificate { spec } => spec.name.clone(),
             Call::RenewCertificate { name, .. }
             | Call::Certificate { name }
             | Call::DeleteCertificate { name }

@@ -220,7 +220,7 @@ fn answer(cx: &CallContext<'_>, call: &Call) -> Result<Value, Failure> {
         Call::AssignRole { assignment } => to_json(identities::assign_role(cx, assignment)),
         Call::RoleAssignments { scope } => to_json(identities::role_assignments(cx, scope)),
         Call::RevokeRole { scope, name } => to_json(identities::revoke_role(cx, scope, name)),
-        Call::EnsureCertificate { wish } => to_json(vault::ensure_certificate(cx, wish)),
+        Call::EnsureCertificate { spec } => to_json(vault::ensure_certificate(cx, spec)),
         Call::RenewCertificate { name, newer_than } => {
             to_json(vault::renew_certificate(cx, name, newer_than.as_deref()))
         }

@@ -133,7 +133,7 @@ pub(crate) fn set_feature(
     })
 }
 
-/// Every size, whoever asks.
+/// Every size, for any subscription.
 pub(crate) fn table() -> impl Iterator<Item = Size> {
     FAMILIES.iter().flat_map(|&(letter, additions, version, family, cores)| {
         cores.iter().map(move |&cores| Size {

@@ -99,7 +99,7 @@ fn authority(cx: &CallContext<'_>) -> Result<CertificateAuthority, Failure> {
     Ok(authority)
 }
 
-/// The certificate of the authority, for whoever checks what it issued.
+/// The certificate of the authority, by which issued certificates are verified.
 pub(crate) fn authority_pem(cx: &CallContext<'_>) -> Result<String, Failure> {
     authority(cx).map(|authority| authority.certificate().to_owned())
 }
@@ -114,7 +114,7 @@ fn issue(
     purpose: Purpose,
 ) -> Result<Version, Failure> {
     let authority = authority(cx)?;
-    // Whole seconds, so that what is told is what the certificate says.
+    // Whole seconds, so that the stored time equals that of the certificate.
     let whole = |time: Timestamp| Timestamp::from_second(time.as_second()).unwrap_or(time);
     let (not_before, not_after) = (whole(ready), whole(days(ready, lasts_days)));
     let issued = authority.issue(&CertificateRequest {
@@ -140,7 +140,7 @@ fn issue_further(
     kept: &mut StoredCertificate,
     asked: Timestamp,
 ) -> Result<(), Failure> {
-    // Versions are told apart by a number that never comes again, even after the certificate was removed and made anew.
+    // Each version has a number that is never used again, even after the certificate was removed and made anew.
     let number: usize = database::record(cx.db, "meta", "certificate-versions")?.unwrap_or(0);
     database::write(cx.db, "meta", "certificate-versions", &(number + 1))?;
     let asking = CallContext { now: asked, effects: cx.effects.clone(), ..*cx };
@@ -165,22 +165,22 @@ fn stored_certificate(cx: &CallContext<'_>, name: &str) -> Result<Option<StoredC
 
 pub(crate) fn ensure_certificate(
     cx: &CallContext<'_>,
-    wish: &CertificateSpec,
+    spec: &CertificateSpec,
 ) -> Result<VaultCertificate, Failure> {
-    if wish.name.is_empty() || wish.dns_names.is_empty() {
-        let why = format!("the certificate '{}' needs a name and at least one DNS name", wish.name);
+    if spec.name.is_empty() || spec.dns_names.is_empty() {
+        let why = format!("the certificate '{}' needs a name and at least one DNS name", spec.name);
         return Err(invalid("BadParameter", why));
     }
-    if let Some(kept) = stored_certificate(cx, &wish.name)? {
-        return match kept.dns_names == wish.dns_names {
+    if let Some(kept) = stored_certificate(cx, &spec.name)? {
+        return match kept.dns_names == spec.dns_names {
             true => Ok(kept.shown(cx.now)),
             false => Err(conflict(
-                format!("the certificate {}", wish.name),
+                format!("the certificate {}", spec.name),
                 format!("it is for {}", kept.dns_names.join(", ")),
             )),
         };
     }
-    let (name, dns_names) = (wish.name.clone(), wish.dns_names.clone());
+    let (name, dns_names) = (spec.name.clone(), spec.dns_names.clone());
     let mut kept = StoredCertificate { name, dns_names, versions: Vec::new() };
     issue_further(cx, &mut kept, cx.now)?;
     Ok(kept.shown(cx.now))

@@ -32,7 +32,7 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// The largest answer is a list of a group with a few thousand resources.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The simulated cloud, as seen by whoever uses it. Cheap to clone; connections are shared.
+/// Client of the simulated cloud. Cheap to clone; connections are shared.
 #[derive(Clone)]
 pub struct SimClient {
     inner: Arc<Inner>,
@@ -103,7 +103,7 @@ impl SimClient {
         SimInstaller::new(self.clone())
     }
 
-    /// Makes a principal. Its secret is not told again.
+    /// Makes a principal. Its secret is not returned again.
     pub async fn create_principal(
         &self,
         name: &str,
@@ -219,7 +219,7 @@ fn understand<T: DeserializeOwned>(
     if status == StatusCode::OK {
         return serde_json::from_slice(body).map_err(|source| strange(what, Some(Box::new(source))));
     }
-    // Whoever stands between may throttle or fail too, in words of its own.
+    // A proxy in between may throttle or fail too, with texts of its own.
     if status == StatusCode::TOO_MANY_REQUESTS {
         let seconds = headers.get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.trim().parse().ok());
         return Err(CloudError::Throttled { after: seconds.map(Duration::from_secs) });
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn throttling_is_told_by_its_status_and_header_whoever_says_it() {
+    fn throttling_is_recognised_by_status_and_header_whatever_server_sends_it() {
         let error = answered(StatusCode::TOO_MANY_REQUESTS, Some(" 17 "), "slow down");
         assert_eq!(error.retry_after(), Some(Duration::from_secs(17)));
         let error = answered(StatusCode::TOO_MANY_REQUESTS, Some("soon"), "");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verb_is_written_as_it_is_told() {
+    fn a_verb_is_written_as_it_is_parsed() {
         let name = || "n".to_owned();
         for call in [
             Call::RevokeRole { scope: ResourceId::group("s", "g"), name: name() },

@@ -90,8 +90,8 @@ impl Identities for SimClient {
 
 #[async_trait]
 impl Vault for SimClient {
-    async fn ensure_certificate(&self, wish: &CertificateSpec) -> Result<VaultCertificate, CloudError> {
-        self.call(&Call::EnsureCertificate { wish: wish.clone() }).await
+    async fn ensure_certificate(&self, spec: &CertificateSpec) -> Result<VaultCertificate, CloudError> {
+        self.call(&Call::EnsureCertificate { spec: spec.clone() }).await
     }
 
     async fn renew_certificate(

@@ -1,4 +1,4 @@
-//! Installations: what was ordered, how far it is, and whoever looks after the clusters that come of it.
+//! Installations: orders, their progress, and the tasks that maintain the installed clusters.
 //!
 //! Every order is a record in the database; [`attend`] carries it through its stages and then keeps the cluster company until it
 //! is removed. A stage may be begun again at any moment, so a killed service simply goes on.
@@ -129,7 +129,7 @@ fn words(stage: InstallStage) -> &'static str {
     }
 }
 
-/// What an installation ends in that was told to fail at a stage: what the real installer would run into there.
+/// The error of an installation that is configured to fail at a stage: one that the real installer may have there.
 pub(crate) fn failure_at(stage: InstallStage, request: &InstallRequest) -> InstallFailure {
     let size = &request.masters.size;
     let (code, message) = match stage {
@@ -291,7 +291,7 @@ pub(crate) fn credentials(cx: &CallContext<'_>, cluster: Uuid) -> Result<Cluster
     })
 }
 
-/// Marks it; whoever looks after it ends the cluster and forgets it.
+/// Marks it as removed; its maintenance task stops the cluster and deletes the record.
 pub(crate) fn remove(cx: &CallContext<'_>, cluster: Uuid) -> Result<(), Failure> {
     match kept(cx, cluster)? {
         Some(found) if !found.removing => keep(cx, &StoredInstallation { removing: true, ..found }),

@@ -179,13 +179,13 @@ async fn of_ingress(client: &kube::Client) -> anyhow::Result<String> {
 
 async fn versions_of(client: &kube::Client, namespace: &str, names: &[&str]) -> anyhow::Result<String> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let mut told = Vec::new();
+    let mut versions = Vec::new();
     for name in names {
         let found = secrets.get_metadata_opt(name).await?;
         let version = found.and_then(|it| it.metadata.resource_version).unwrap_or_default();
-        told.push(format!("{name}@{version}"));
+        versions.push(format!("{name}@{version}"));
     }
-    Ok(told.join(","))
+    Ok(versions.join(","))
 }
 
 /// Nodes are as their machines are: gone, stopped, running. While no machine of the control plane runs, nobody is let in.

@@ -17,13 +17,13 @@ const PUBLIC: u32 = 0xc612_0000; // 198.18.0.0/15
 const PUBLIC_COUNT: u32 = 1 << 17;
 
 /// The requested properties, completed by the values that the cloud has assigned before.
-pub(crate) fn kept(before: Option<&Properties>, mut wish: Properties) -> Properties {
+pub(crate) fn kept(before: Option<&Properties>, mut request: Properties) -> Properties {
     // The health of a machine is reported, never requested.
-    if let Properties::LoadBalancer { backends, .. } = &mut wish {
+    if let Properties::LoadBalancer { backends, .. } = &mut request {
         backends.iter_mut().for_each(|it| it.healthy = false);
     }
-    let Some(before) = before else { return wish };
-    match (&mut wish, before) {
+    let Some(before) = before else { return request };
+    match (&mut request, before) {
         (Properties::PublicIp { address }, Properties::PublicIp { address: had }) => keep(address, had),
         (
             Properties::LoadBalancer { frontends, backends, .. },
@@ -61,12 +61,12 @@ pub(crate) fn kept(before: Option<&Properties>, mut wish: Properties) -> Propert
         }
         _ => {}
     }
-    wish
+    request
 }
 
-fn keep(wish: &mut Option<String>, had: &Option<String>) {
-    if wish.is_none() {
-        wish.clone_from(had);
+fn keep(request: &mut Option<String>, had: &Option<String>) {
+    if request.is_none() {
+        request.clone_from(had);
     }
 }
 

@@ -270,7 +270,7 @@ fn check_token(cx: &CallContext<'_>, put: &ResourceRequest, is_there: bool) -> R
         .optional()?;
     let Some((key, doc)) = before else { return Ok(()) };
     if key != put.id.key() || doc != request(put)? {
-        return Err(conflict(&put.id, format!("the token {token} stands for another wish")));
+        return Err(conflict(&put.id, format!("the token {token} was used for another request")));
     }
     if !is_there {
         return Err(conflict(

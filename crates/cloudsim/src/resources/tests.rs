@@ -85,7 +85,7 @@ fn thing() -> impl Strategy<Value = TestResource> {
     ]
 }
 
-fn deed() -> impl Strategy<Value = Operation> {
+fn operation() -> impl Strategy<Value = Operation> {
     let guard = proptest::option::weighted(0.5, 0_u8..2);
     let token = proptest::option::weighted(0.2, 0_u8..6);
     prop_oneof![
@@ -136,16 +136,16 @@ proptest! {
 
     #[test]
     fn references_hold_addresses_are_unique_and_repetition_changes_nothing(
-        deeds in proptest::collection::vec(deed(), 1..60)
+        operations in proptest::collection::vec(operation(), 1..60)
     ) {
         let db = database::open(None).unwrap();
         let cx = CallContext { db: &db, now: Timestamp::UNIX_EPOCH, seed: 1, pace: 0.0, effects: FaultEffects::default() };
         let mut model = Model::default();
-        for deed in deeds {
-            match deed {
+        for operation in operations {
+            match operation {
                 Operation::Put(thing, guard, token) => {
                     let (id, properties) = (thing.id(), thing.properties(guard));
-                    let wish = ResourceRequest {
+                    let request = ResourceRequest {
                         id: id.clone(),
                         location: "here".to_owned(),
                         tags: BTreeMap::new(),
@@ -153,10 +153,10 @@ proptest! {
                         token: token.map(|it| Uuid::from_u128(it.into())),
                     };
                     let expected = model.may_put(&id, &properties, token);
-                    match put(&cx, &wish) {
+                    match put(&cx, &request) {
                         Ok(made) => {
-                            prop_assert!(expected, "{deed:?} was accepted: {model:?}");
-                            prop_assert_eq!(&put(&cx, &wish).unwrap(), &made);
+                            prop_assert!(expected, "{operation:?} was accepted: {model:?}");
+                            prop_assert_eq!(&put(&cx, &request).unwrap(), &made);
                             prop_assert_eq!(get(&cx, &id).unwrap(), Some(made));
                             let uses = references_of(&properties).into_iter().map(ResourceId::key).collect();
                             model.there.insert(id.key(), uses);
@@ -165,13 +165,13 @@ proptest! {
                                 model.token_keys.insert(token, id.key());
                             }
                         }
-                        Err(failure) => prop_assert!(!expected || is_full(&failure), "{deed:?}: {failure:?}"),
+                        Err(failure) => prop_assert!(!expected || is_full(&failure), "{operation:?}: {failure:?}"),
                     }
                 }
                 Operation::Delete(thing) => {
                     let going = model.going(&thing.id().key());
                     let done = delete(&cx, &thing.id());
-                    prop_assert_eq!(done.is_ok(), model.may_delete(&going), "{:?}: {:?}", deed, done);
+                    prop_assert_eq!(done.is_ok(), model.may_delete(&going), "{:?}: {:?}", operation, done);
                     if done.is_ok() {
                         delete(&cx, &thing.id()).unwrap();
                         model.there.retain(|key, _| !going.contains(key));

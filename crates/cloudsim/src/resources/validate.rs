@@ -18,14 +18,14 @@ const EVERYWHERE: &str = "0.0.0.0/0";
 /// Checks that the id is one of the resource kind.
 pub(super) fn check_id(id: &ResourceId, kind: ResourceKind) -> Result<(), Failure> {
     let segments: Vec<&str> = id.as_str().split('/').collect();
-    let told = segments.get(6).map(|namespace| {
+    let found = segments.get(6).map(|namespace| {
         let types: Vec<&str> = segments[7..].iter().step_by(2).copied().collect();
         (*namespace, types.join("/"))
     });
-    let fits = match (kind.provider(), &told) {
+    let fits = match (kind.provider(), &found) {
         (None, None) => true,
-        (Some((namespace, kind)), Some((told_namespace, told_kind))) => {
-            namespace.eq_ignore_ascii_case(told_namespace) && kind.eq_ignore_ascii_case(told_kind)
+        (Some((namespace, kind)), Some((found_namespace, found_kind))) => {
+            namespace.eq_ignore_ascii_case(found_namespace) && kind.eq_ignore_ascii_case(found_kind)
         }
         _ => false,
     };

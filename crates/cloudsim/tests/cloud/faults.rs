@@ -114,7 +114,7 @@ async fn faults_are_listed_and_cleared_and_chance_is_seeded() {
 }
 
 #[tokio::test]
-async fn whoever_has_not_the_token_is_not_let_in() {
+async fn a_client_without_the_token_is_rejected() {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
     let stranger =
         cloudsim::SimClient::new(&service.url(), api::secret::Secret::new("x".to_owned())).unwrap();

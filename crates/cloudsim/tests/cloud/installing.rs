@@ -91,7 +91,7 @@ async fn an_order_becomes_a_cluster_that_looks_like_openshift() {
 
     let credentials = installer.credentials(request.cluster).await.unwrap();
     assert_eq!(credentials.kubeadmin_password.expose().len(), 23);
-    // Whoever the cluster was made for comes in as somebody else than we do.
+    // The customer's credentials are not ours.
     let (ours, theirs) = (credentials.kubeconfig.expose(), credentials.customer_kubeconfig.expose());
     assert!(ours.contains("user: admin\n") && theirs.contains("user: customer-admin\n"), "{theirs}");
     let client = client(credentials.customer_kubeconfig.expose()).await;
@@ -161,9 +161,9 @@ async fn an_installed_cluster_rolls_out_what_is_changed() {
     let rolled_out = async |name: &str, wanted: &str| {
         eventually("it is rolled out and settled", async || {
             let operator = value(&operators, name).await;
-            let told =
+            let version =
                 operator["metadata"]["annotations"]["sim.shipshape.dev/rolled-out"].as_str()?.to_owned();
-            (told.starts_with(wanted) && condition(&operator, "Progressing") == "False").then_some(told)
+            (version.starts_with(wanted) && condition(&operator, "Progressing") == "False").then_some(version)
         })
         .await
     };

@@ -79,7 +79,7 @@ async fn what_a_cluster_needs_is_made_seen_listed_and_removed() {
     assert_eq!(seen().await.1, [false, true]);
     environment.cloud.delete(&two).await.unwrap();
     assert_eq!(seen().await.1, [false]);
-    // A wish without machines keeps those that have joined, even when it changes something else.
+    // A request without machines keeps those that have joined, even when it changes something else.
     let Properties::LoadBalancer { frontends, .. } = properties else { unreachable!() };
     let changed = Properties::LoadBalancer { frontends, outbound: Vec::new(), backends: Vec::new() };
     environment.put(balancer.clone(), changed).await;
@@ -216,7 +216,7 @@ async fn link_ids_are_used_again_after_a_delete() {
 }
 
 #[tokio::test]
-async fn bad_wishes_are_refused_with_a_reason() {
+async fn bad_requests_are_rejected_with_a_reason() {
     let environment = Environment::new().await;
     let [_, worker] = environment.network().await;
     let network = network_id();
@@ -289,7 +289,7 @@ async fn bad_wishes_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_token_stands_for_one_wish() {
+async fn a_token_stands_for_one_request() {
     let environment = Environment::new().await;
     let mut put = request(group("one"), Properties::ResourceGroup { managed_by: Some("a".to_owned()) });
     put.token = Some(Uuid::new_v4());
@@ -299,7 +299,7 @@ async fn a_token_stands_for_one_wish() {
     other.tags.insert("a".to_owned(), "b".to_owned());
     assert!(matches!(environment.cloud.put(other).await, Err(CloudError::Conflict { .. })));
     environment.cloud.delete(&put.id).await.unwrap();
-    // Whoever says it now has missed the deletion, and would leave an orphan.
+    // A client that sends it now has missed the deletion, and would leave an orphan.
     assert!(matches!(environment.cloud.put(put.clone()).await, Err(CloudError::Conflict { .. })));
     put.token = Some(Uuid::new_v4());
     environment.cloud.put(put).await.unwrap();

@@ -38,7 +38,7 @@ async fn a_killed_service_goes_on_where_it_was() {
     environment.cloud.principal(&credential).await.unwrap();
     let found = environment.cloud.certificate(&name).await.unwrap().unwrap();
     assert_eq!(found.key_pem, certificate.key_pem);
-    put.tags.insert("another".to_owned(), "wish".to_owned());
+    put.tags.insert("another".to_owned(), "request".to_owned());
     assert!(
         matches!(environment.cloud.put(put).await, Err(CloudError::Conflict { .. })),
         "tokens are remembered"

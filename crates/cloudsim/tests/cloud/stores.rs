@@ -20,51 +20,51 @@ fn days(count: i64) -> SignedDuration {
 }
 
 #[tokio::test]
-async fn a_certificate_is_issued_after_a_while_and_renewed_once_for_each_wish() {
+async fn a_certificate_is_issued_after_a_while_and_renewed_once_for_each_request() {
     let (environment, clock) = with_clock(1.0).await;
-    let wish = CertificateSpec {
+    let spec = CertificateSpec {
         name: "one-apiserver".to_owned(),
         dns_names: vec!["api.one.example.test".to_owned()],
     };
-    let asked = environment.cloud.ensure_certificate(&wish).await.unwrap();
+    let asked = environment.cloud.ensure_certificate(&spec).await.unwrap();
     assert_eq!((asked.version, asked.issuing), (None, true));
-    assert!(environment.cloud.certificate(&wish.name).await.unwrap().is_none());
+    assert!(environment.cloud.certificate(&spec.name).await.unwrap().is_none());
     clock.advance(SignedDuration::from_mins(1));
-    let first = environment.cloud.certificate(&wish.name).await.unwrap().unwrap();
+    let first = environment.cloud.certificate(&spec.name).await.unwrap().unwrap();
     let (begins, stops) = (first.certificate.not_before.unwrap(), first.certificate.not_after.unwrap());
     assert_eq!(stops.duration_since(begins), days(365));
     assert_eq!(first.chain_pem.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(first.key_pem.expose().contains("PRIVATE KEY"));
     let version = first.certificate.version.clone();
-    assert_eq!(environment.cloud.ensure_certificate(&wish).await.unwrap().version, version);
-    let other = CertificateSpec { dns_names: vec!["other.test".to_owned()], ..wish.clone() };
+    assert_eq!(environment.cloud.ensure_certificate(&spec).await.unwrap().version, version);
+    let other = CertificateSpec { dns_names: vec!["other.test".to_owned()], ..spec.clone() };
     assert!(matches!(environment.cloud.ensure_certificate(&other).await, Err(CloudError::Conflict { .. })));
 
     for _ in 0..3 {
-        let asked = environment.cloud.renew_certificate(&wish.name, version.as_deref()).await.unwrap();
+        let asked = environment.cloud.renew_certificate(&spec.name, version.as_deref()).await.unwrap();
         assert_eq!((asked.version, asked.issuing), (version.clone(), true));
     }
     clock.advance(SignedDuration::from_mins(1));
-    let second = environment.cloud.certificate(&wish.name).await.unwrap().unwrap();
+    let second = environment.cloud.certificate(&spec.name).await.unwrap().unwrap();
     assert_ne!(second.certificate.version, version);
     assert_ne!(second.chain_pem, first.chain_pem);
     // The one that is newer than the caller's is there already.
-    let asked = environment.cloud.renew_certificate(&wish.name, version.as_deref()).await.unwrap();
+    let asked = environment.cloud.renew_certificate(&spec.name, version.as_deref()).await.unwrap();
     assert_eq!((asked.version, asked.issuing), (second.certificate.version, false));
 
-    environment.cloud.delete_certificate(&wish.name).await.unwrap();
-    environment.cloud.delete_certificate(&wish.name).await.unwrap();
-    assert!(environment.cloud.certificate(&wish.name).await.unwrap().is_none());
-    assert!(environment.cloud.renew_certificate(&wish.name, None).await.unwrap_err().is_not_found());
+    environment.cloud.delete_certificate(&spec.name).await.unwrap();
+    environment.cloud.delete_certificate(&spec.name).await.unwrap();
+    assert!(environment.cloud.certificate(&spec.name).await.unwrap().is_none());
+    assert!(environment.cloud.renew_certificate(&spec.name, None).await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]
 async fn a_certificate_is_renewed_by_itself_before_its_end_however_long_nobody_looked() {
     let (environment, clock) = with_clock(1.0).await;
-    let wish = CertificateSpec { name: "one-ingress".to_owned(), dns_names: vec!["*.one.test".to_owned()] };
-    environment.cloud.ensure_certificate(&wish).await.unwrap();
+    let spec = CertificateSpec { name: "one-ingress".to_owned(), dns_names: vec!["*.one.test".to_owned()] };
+    environment.cloud.ensure_certificate(&spec).await.unwrap();
     clock.advance(days(1));
-    let newest = async || environment.cloud.certificate(&wish.name).await.unwrap().unwrap().certificate;
+    let newest = async || environment.cloud.certificate(&spec.name).await.unwrap().unwrap().certificate;
     let first = newest().await;
     clock.advance(days(333));
     assert_eq!(newest().await, first, "it is good for more than 30 days");
@@ -77,7 +77,7 @@ async fn a_certificate_is_renewed_by_itself_before_its_end_however_long_nobody_l
     clock.advance(days(3 * 365));
     let later = newest().await;
     assert!(later.not_after.unwrap().duration_since(clock.now()) > days(30), "{later:?}");
-    assert_eq!(environment.cloud.ensure_certificate(&wish).await.unwrap().version, later.version);
+    assert_eq!(environment.cloud.ensure_certificate(&spec).await.unwrap().version, later.version);
 }
 
 #[tokio::test]
@@ -85,17 +85,17 @@ async fn certificates_are_what_they_say_and_signed_by_the_authority() {
     use x509_parser::pem::Pem;
 
     let (environment, _) = with_clock(0.0).await;
-    let wish =
+    let spec =
         CertificateSpec { name: "one-ingress".to_owned(), dns_names: vec!["*.apps.one.test".to_owned()] };
-    environment.cloud.ensure_certificate(&wish).await.unwrap();
-    let issued = environment.cloud.certificate(&wish.name).await.unwrap().unwrap();
+    environment.cloud.ensure_certificate(&spec).await.unwrap();
+    let issued = environment.cloud.certificate(&spec.name).await.unwrap().unwrap();
     let chain: Vec<Pem> =
         Pem::iter_from_buffer(issued.chain_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
     let (leaf, authority) = (chain[0].parse_x509().unwrap(), chain[1].parse_x509().unwrap());
     assert_eq!(leaf.issuer(), authority.subject());
     assert!(authority.is_ca() && !leaf.is_ca());
-    let told = issued.certificate.not_after.unwrap().as_second();
-    assert_eq!(leaf.validity().not_after.timestamp(), told);
+    let reported = issued.certificate.not_after.unwrap().as_second();
+    assert_eq!(leaf.validity().not_after.timestamp(), reported);
     let names = leaf.subject_alternative_name().unwrap().unwrap();
     assert!(format!("{:?}", names.value).contains("*.apps.one.test"));
 }
@@ -126,7 +126,7 @@ async fn an_identity_gets_a_new_certificate_from_day_45_on() {
 }
 
 #[tokio::test]
-async fn secrets_have_versions_and_the_newest_is_told() {
+async fn secrets_have_versions_and_the_newest_is_returned() {
     let environment = Environment::new().await;
     assert!(environment.cloud.secret("one").await.unwrap().is_none());
     let expires = Some(now());
