@@ -150,8 +150,8 @@ fn issue_further(
     database::write(cx.db, CERTIFICATE, &kept.name.to_lowercase(), kept)
 }
 
-/// A certificate as it is now. The vault renews by itself what comes near its end: whoever looks finds the versions that were
-/// issued since, at the time at which they were, however long nobody looked.
+/// A certificate as it is now. The vault renews by itself what comes near its end: a read returns the versions that were
+/// issued since, each at its time, however long ago the last read was.
 fn stored_certificate(cx: &CallContext<'_>, name: &str) -> Result<Option<StoredCertificate>, Failure> {
     let found: Option<StoredCertificate> = database::record(cx.db, CERTIFICATE, &name.to_lowercase())?;
     let Some(mut kept) = found else { return Ok(None) };
