@@ -230,8 +230,9 @@ impl Definition {
 
     /// The task that a manifest started with. A built-in one is that of this release: its steps are matched by name.
     pub fn from_snapshot(snapshot: &Value) -> Result<Definition, TaskProblem> {
-        let snapshot = TaskSnapshot::deserialize(snapshot)
-            .map_err(|error| TaskProblem::at("", format!("cannot parse the stored snapshot of the task: {error}")))?;
+        let snapshot = TaskSnapshot::deserialize(snapshot).map_err(|error| {
+            TaskProblem::at("", format!("cannot parse the stored snapshot of the task: {error}"))
+        })?;
         match snapshot {
             TaskSnapshot::Data(task) => Definition::from_document(&task),
             TaskSnapshot::Builtin(id) => builtin::all()
