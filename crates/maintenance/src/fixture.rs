@@ -72,20 +72,15 @@ impl<C: Send + Sync + 'static> Tasks for ScriptedTasks<C> {
 pub fn cluster(name: &str) -> Cluster {
     let group = "/subscriptions/00000000-0000-0000-0000-000000000000/resourcegroups/imported";
     Cluster {
-        id: format!("{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"),
         subscription_id: "00000000-0000-0000-0000-000000000000".to_owned(),
         name: name.to_owned(),
         location: "here".to_owned(),
-        labels: [].into(),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
         imported: true,
-        provisioned: None,
-        created_at: Timestamp::UNIX_EPOCH,
+        ..Cluster::new(
+            format!("{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"),
+            ProvisioningState::Succeeded,
+            Timestamp::UNIX_EPOCH,
+        )
     }
 }
 

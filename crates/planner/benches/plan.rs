@@ -81,16 +81,7 @@ fn fleet(clusters: usize, schedules: usize, now: Timestamp) -> anyhow::Result<Pl
             name: format!("c{number}"),
             location: format!("region-{}", number % 5),
             labels: [("ring".to_owned(), (number % 4).to_string())].into(),
-            provisioning_state: ProvisioningState::Succeeded,
-            last_provisioning_state: None,
-            failed_provisioning_state: None,
-            operation: None,
-            credential: None,
-            managed_resource_group: None,
-            imported: false,
-            provisioned: None,
-            created_at: "2026-01-01T00:00:00Z".parse()?,
-            id: id.clone(),
+            ..Cluster::new(id.clone(), ProvisioningState::Succeeded, "2026-01-01T00:00:00Z".parse()?)
         };
         seen.clusters.push((Member::new(uuid, &cluster, None, None), id));
     }

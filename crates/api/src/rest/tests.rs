@@ -1,7 +1,5 @@
 //! Requests are returned as they were sent, and a version removes no member that it does not have.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -21,20 +19,10 @@ fn path() -> String {
 
 fn blank() -> Cluster {
     Cluster {
-        id: path(),
         subscription_id: SUBSCRIPTION.to_owned(),
         name: "one".to_owned(),
         location: String::new(),
-        labels: BTreeMap::new(),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
-        imported: false,
-        created_at: jiff::Timestamp::UNIX_EPOCH,
-        provisioned: None,
+        ..Cluster::new(path(), ProvisioningState::Succeeded, jiff::Timestamp::UNIX_EPOCH)
     }
 }
 

@@ -8,22 +8,7 @@ use super::{ClusterAttributes, Key, Selectors, VersionNumber};
 use crate::doc::{Cluster, ProvisioningState, SubscriptionState};
 
 fn cluster() -> Cluster {
-    Cluster {
-        id: "/subscriptions/ABC/resourceGroups/Team-A/providers/Microsoft.RedHatOpenShift/openShiftClusters/Web".to_owned(),
-        subscription_id: "abc".to_owned(),
-        name: "Web".to_owned(),
-        location: "westeurope".to_owned(),
-        labels: BTreeMap::from([("ring".to_owned(), "2".to_owned()), ("team".to_owned(), "payments".to_owned())]),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
-        imported: true,
-        provisioned: None,
-        created_at: "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap(),
-    }
+    Cluster { subscription_id: "abc".to_owned(), name: "Web".to_owned(), location: "westeurope".to_owned(), labels: BTreeMap::from([("ring".to_owned(), "2".to_owned()), ("team".to_owned(), "payments".to_owned())]), imported: true, ..Cluster::new("/subscriptions/ABC/resourceGroups/Team-A/providers/Microsoft.RedHatOpenShift/openShiftClusters/Web".to_owned(), ProvisioningState::Succeeded, "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap()) }
 }
 
 fn attributes() -> ClusterAttributes {

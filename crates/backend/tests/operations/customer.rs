@@ -88,19 +88,11 @@ pub(crate) async fn prepare(
         ingress: vec![Ingress { name: "default".to_owned(), visibility: Visibility::Public }],
     };
     let cluster = Cluster {
-        id: id.to_string(),
         subscription_id: subscription.to_owned(),
         name: name.to_owned(),
         location: LOCATION.to_owned(),
-        labels: [].into(),
-        provisioning_state: ProvisioningState::Creating,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
         credential: Some(client_id),
         managed_resource_group: Some(managed.key()),
-        imported: false,
-        created_at: now,
         provisioned: Some(Box::new(Provisioned {
             tags: [].into(),
             system_data: SystemData::default(),
@@ -112,6 +104,7 @@ pub(crate) async fn prepare(
             bucket: 0,
             last_admin_update_error: None,
         })),
+        ..Cluster::new(id.to_string(), ProvisioningState::Creating, now)
     };
     let secret = Secret::new(principal.secret.expose().as_bytes().to_vec());
     Ok((cluster, Secrets::from([(secrets::CLIENT_SECRET, secret)])))

@@ -37,20 +37,12 @@ pub(super) async fn import(
     let kubeconfig = Kubeconfig::parse(&body.kubeconfig, body.context.as_deref(), &state.allow)
         .map_err(|error| ApiError::invalid_parameter("kubeconfig", as_sentence(&error)))?;
     let cluster = Cluster {
-        id: id.spelled.clone(),
         subscription_id: id.subscription.clone(),
         name: id.name.clone(),
         location: location(&state, body.location.as_deref())?,
         labels: body.labels.clone(),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
         imported: true,
-        provisioned: None,
-        created_at: state.clock.now(),
+        ..Cluster::new(id.spelled.clone(), ProvisioningState::Succeeded, state.clock.now())
     };
     // Only the selected context is stored.
     let kept = Secret::new(kubeconfig.document().expose().clone().into_bytes());

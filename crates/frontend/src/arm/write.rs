@@ -1,7 +1,6 @@
 //! Creates or changes a cluster. All checks come before the write, which stores the cluster, its operation, work and secrets in one
 //! transaction.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::doc::secrets::{CLIENT_SECRET, PULL_SECRET};
@@ -193,22 +192,7 @@ async fn create(
 
 /// A new cluster without properties.
 pub(super) fn blank(id: &ResourceId, now: Timestamp) -> Cluster {
-    Cluster {
-        id: id.spelled.clone(),
-        subscription_id: id.subscription.clone(),
-        name: id.name.clone(),
-        location: String::new(),
-        labels: BTreeMap::new(),
-        provisioning_state: ProvisioningState::Creating,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
-        imported: false,
-        created_at: now,
-        provisioned: None,
-    }
+    Cluster::new(id.spelled.clone(), ProvisioningState::Creating, now)
 }
 
 fn no_properties() -> ApiError {

@@ -211,20 +211,15 @@ fn document() -> Cluster {
         last_admin_update_error: None,
     };
     Cluster {
-        id: format!("{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/harbour"),
         subscription_id: "00000000-0000-0000-0000-000000000000".to_owned(),
         name: "harbour".to_owned(),
         location: "here".to_owned(),
-        labels: BTreeMap::new(),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
-        imported: false,
-        created_at: Timestamp::UNIX_EPOCH,
         provisioned: Some(Box::new(provisioned)),
+        ..Cluster::new(
+            format!("{group}/providers/Microsoft.RedHatOpenShift/openShiftClusters/harbour"),
+            ProvisioningState::Succeeded,
+            Timestamp::UNIX_EPOCH,
+        )
     }
 }
 

@@ -136,24 +136,19 @@ impl TestPortal {
             for number in block {
                 let name = format!("cluster-{number:04}");
                 let cluster = Cluster {
-                    id: rid(&name),
                     subscription_id: "00000000-0000-0000-0000-000000000000".to_owned(),
-                    name,
                     location: ["local", "west", "east"][number % 3].to_owned(),
                     labels: [("env".to_owned(), ["test", "prod"][number % 2].to_owned())].into(),
-                    provisioning_state: match number % 40 {
-                        7 => ProvisioningState::Failed,
-                        11 => ProvisioningState::Updating,
-                        _ => ProvisioningState::Succeeded,
-                    },
-                    last_provisioning_state: None,
-                    failed_provisioning_state: None,
-                    operation: None,
-                    credential: None,
-                    managed_resource_group: None,
                     imported: true,
-                    provisioned: None,
-                    created_at: SystemClock.now(),
+                    ..Cluster::new(
+                        rid(&name),
+                        match number % 40 {
+                            7 => ProvisioningState::Failed,
+                            11 => ProvisioningState::Updating,
+                            _ => ProvisioningState::Succeeded,
+                        },
+                        SystemClock.now(),
+                    )
                 };
                 transaction = transaction.create(Uuid::now_v7(), &cluster, &by).unwrap();
             }

@@ -35,22 +35,18 @@ async fn open(directory: &Path) -> Store {
 fn cluster(name: &str) -> Cluster {
     let subscription = "00000000-0000-0000-0000-000000000000";
     Cluster {
-        id: format!(
-            "/subscriptions/{subscription}/resourceGroups/rg1/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
-        ),
         subscription_id: subscription.to_owned(),
         name: name.to_owned(),
         location: "eastus".to_owned(),
         labels: [("ring".to_owned(), "canary".to_owned())].into(),
-        provisioning_state: ProvisioningState::Creating,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
         credential: Some(format!("client-{name}")),
-        managed_resource_group: None,
-        imported: false,
-        provisioned: None,
-        created_at: Timestamp::UNIX_EPOCH,
+        ..Cluster::new(
+            format!(
+                "/subscriptions/{subscription}/resourceGroups/rg1/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
+            ),
+            ProvisioningState::Creating,
+            Timestamp::UNIX_EPOCH,
+        )
     }
 }
 

@@ -87,20 +87,14 @@ pub(crate) fn context() -> AuditContext {
 /// A running cluster with that name.
 pub(crate) fn cluster(name: &str) -> Cluster {
     Cluster {
-        id: format!("/subscriptions/Sub/resourceGroups/G/clusters/{name}"),
         subscription_id: "sub".to_owned(),
         name: name.to_owned(),
         location: "north".to_owned(),
-        labels: Default::default(),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
-        imported: false,
-        provisioned: None,
-        created_at: Timestamp::UNIX_EPOCH,
+        ..Cluster::new(
+            format!("/subscriptions/Sub/resourceGroups/G/clusters/{name}"),
+            ProvisioningState::Succeeded,
+            Timestamp::UNIX_EPOCH,
+        )
     }
 }
 

@@ -58,6 +58,33 @@ pub struct Cluster {
     pub provisioned: Option<Box<Provisioned>>,
 }
 
+impl Cluster {
+    /// A cluster with the members that every cluster has. Subscription and name come from the id; location, labels and the rest are
+    /// empty or absent.
+    pub fn new(id: impl Into<String>, state: ProvisioningState, created_at: Timestamp) -> Cluster {
+        let id = id.into();
+        let mut segments = id.split('/').skip_while(|it| !it.eq_ignore_ascii_case("subscriptions"));
+        let subscription_id = segments.nth(1).unwrap_or_default().to_lowercase();
+        let name = id.rsplit('/').next().unwrap_or_default().to_owned();
+        Cluster {
+            id,
+            subscription_id,
+            name,
+            location: String::new(),
+            labels: BTreeMap::new(),
+            provisioning_state: state,
+            last_provisioning_state: None,
+            failed_provisioning_state: None,
+            operation: None,
+            credential: None,
+            managed_resource_group: None,
+            imported: false,
+            created_at,
+            provisioned: None,
+        }
+    }
+}
+
 /// Provisioning state of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ProvisioningState {

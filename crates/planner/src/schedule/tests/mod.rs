@@ -5,8 +5,6 @@ mod preview;
 mod slots;
 mod spread;
 
-use std::collections::BTreeMap;
-
 use api::doc::{Cluster, MissedPolicy, ProvisioningState, Schedule, ScheduleState, SpreadBy};
 use jiff::Timestamp;
 use serde_json::{Map, json};
@@ -45,22 +43,17 @@ fn rule(schedule: &Schedule) -> Rule {
 
 pub(crate) fn cluster(name: &str) -> Cluster {
     Cluster {
-        id: format!(
-            "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg1/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
-        ),
         subscription_id: "00000000-0000-0000-0000-000000000000".to_owned(),
         name: name.to_owned(),
         location: "westeurope".to_owned(),
-        labels: BTreeMap::new(),
-        provisioning_state: ProvisioningState::Succeeded,
-        last_provisioning_state: None,
-        failed_provisioning_state: None,
-        operation: None,
-        credential: None,
-        managed_resource_group: None,
         imported: true,
-        provisioned: None,
-        created_at: at("2026-01-01T00:00:00Z"),
+        ..Cluster::new(
+            format!(
+                "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg1/providers/Microsoft.RedHatOpenShift/openShiftClusters/{name}"
+            ),
+            ProvisioningState::Succeeded,
+            at("2026-01-01T00:00:00Z"),
+        )
     }
 }
 
