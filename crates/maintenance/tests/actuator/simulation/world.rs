@@ -18,11 +18,11 @@ pub(super) struct World {
     /// How many manifests each actuator may work at once.
     pub(super) slots: Mutex<BTreeMap<Uuid, usize>>,
     start: Instant,
-    seen: Mutex<Seen>,
+    seen: Mutex<Observations>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     /// Who is at work in each lane: a token, the right to it, and whether it is a manifest.
     at_work: BTreeMap<Uuid, BTreeMap<u64, (WorkLease, bool)>>,
     next: u64,
@@ -48,7 +48,7 @@ impl World {
         })
     }
 
-    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(super) fn seen(&self) -> MutexGuard<'_, Observations> {
         self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 

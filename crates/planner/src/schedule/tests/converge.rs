@@ -39,13 +39,13 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// Manifests as the store would hold them.
 #[derive(Default)]
-struct Shelf {
+struct StoredManifests {
     known: HashMap<Uuid, ManifestStatus>,
     made: Vec<Uuid>,
     cancelled: HashSet<Uuid>,
 }
 
-impl Shelf {
+impl StoredManifests {
     fn pass(&mut self, rule: &Rule, member: &Member, now: Timestamp) {
         let known: Vec<(Uuid, ManifestStatus)> = self.known.iter().map(|(id, known)| (*id, *known)).collect();
         let wanted = rule.desired_slots(&rule.horizon(now), member);
@@ -101,9 +101,9 @@ proptest! {
         schedule.missed_policy = if run_once { MissedPolicy::RunOnce } else { MissedPolicy::Skip };
         let mut cluster = cluster("cluster1");
         let mut now = at("2026-03-01T00:00:00Z");
-        let mut shelf = Shelf::default();
+        let mut stored = StoredManifests::default();
         for event in events {
-            let pending = shelf.pending();
+            let pending = stored.pending();
             match event {
                 Event::Timing(choice) => schedule.calendars = vec![CALENDARS[usize::from(choice)].to_owned()],
                 Event::Across(seconds) => schedule.schedule_across = format!("{seconds}s"),
@@ -113,43 +113,43 @@ proptest! {
                 Event::Location(here) => cluster.location = if here { "westeurope" } else { "eastus" }.to_owned(),
                 Event::Cancel(index) if !pending.is_empty() => {
                     let id = *index.get(&pending);
-                    shelf.known.insert(id, ManifestStatus::Closed);
-                    shelf.cancelled.insert(id);
+                    stored.known.insert(id, ManifestStatus::Closed);
+                    stored.cancelled.insert(id);
                 }
                 Event::Begin(index) if !pending.is_empty() => {
-                    shelf.known.insert(*index.get(&pending), ManifestStatus::Closed);
+                    stored.known.insert(*index.get(&pending), ManifestStatus::Closed);
                 }
                 Event::Cancel(_) | Event::Begin(_) => {}
                 Event::Wait(seconds) => now += i64::from(seconds).seconds(),
             }
-            shelf.expire(now);
+            stored.expire(now);
             let rule = rule(&schedule);
             let member = Member::new(Uuid::from_u128(5), &cluster, None, None);
-            shelf.pass(&rule, &member, now);
+            stored.pass(&rule, &member, now);
             // What is pending is wanted, as it is wanted, and everything that is to be made is there unless it is taken.
             let wanted = rule.desired_slots(&rule.horizon(now), &member);
-            for id in shelf.pending() {
+            for id in stored.pending() {
                 let slot = wanted.iter().find(|slot| slot.id == id);
                 prop_assert!(slot.is_some(), "{id} is pending at {now} but not wanted");
-                let Some(ManifestStatus::Fresh(window)) = shelf.known.get(&id) else { panic!("pending") };
+                let Some(ManifestStatus::Fresh(window)) = stored.known.get(&id) else { panic!("pending") };
                 prop_assert_eq!(window.run_after, slot.unwrap().run_after);
                 prop_assert_eq!(window.priority, slot.unwrap().priority);
             }
             for slot in wanted.iter().filter(|slot| slot.create) {
-                let found = shelf.known.get(&slot.id);
+                let found = stored.known.get(&slot.id);
                 prop_assert!(matches!(found, Some(ManifestStatus::Fresh(_) | ManifestStatus::Closed)), "{slot:?} is {found:?}");
             }
             // A second pass finds nothing to do.
-            let before = shelf.pending();
-            let made = shelf.made.len();
-            shelf.pass(&rule, &member, now);
-            prop_assert_eq!((before, made), (shelf.pending(), shelf.made.len()));
-            for id in &shelf.cancelled {
-                prop_assert_eq!(shelf.known.get(id), Some(&ManifestStatus::Closed));
+            let before = stored.pending();
+            let made = stored.made.len();
+            stored.pass(&rule, &member, now);
+            prop_assert_eq!((before, made), (stored.pending(), stored.made.len()));
+            for id in &stored.cancelled {
+                prop_assert_eq!(stored.known.get(id), Some(&ManifestStatus::Closed));
             }
         }
         // Each slot was made once.
-        let distinct: HashSet<&Uuid> = shelf.made.iter().collect();
-        prop_assert_eq!(distinct.len(), shelf.made.len());
+        let distinct: HashSet<&Uuid> = stored.made.iter().collect();
+        prop_assert_eq!(distinct.len(), stored.made.len());
     }
 }
