@@ -138,7 +138,7 @@ async fn after_completion<T: Tasks>(
     match ending {
         Ending::Completed => actuator.durations.record(manifest.task_id, took),
         Ending::Failed if code == Some(&ResultCode::PANIC) => {
-            Box::pin(actuator.record_panic(manifest.task_id)).await
+            Box::pin(actuator.record_panic(manifest.task_id)).await;
         }
         Ending::Failed | Ending::RetriesExceeded | Ending::Cancelled => {}
     }
