@@ -116,7 +116,7 @@ fn errors_name_the_member_and_have_a_message() {
         it.calendars = vec!["daily".into(), "25:00".into()];
     });
     let never = |text: &str| {
-        format!("schedule is {text:?}, which never fires after 2026-03-01T12:00:00Z; name a date")
+        format!("schedule is {text:?}, which never fires after 2026-03-01T12:00:00Z; use a date")
     };
     refused("schedule", &never("*-2-30"), &|it| it.schedule = "*-2-30".into());
     refused("schedule", &never("2025-1-1"), &|it| it.schedule = "2025-1-1".into());

@@ -81,7 +81,7 @@ fn errors_of_a_step_name_the_invalid_member() {
     );
     check(
         json!({"uses": "pause", "with": {"duration": "5s"}}),
-        "steps[1].name: steps[0] is called pause too",
+        "steps[1].name: steps[0] has the name pause too",
     );
     check(
         json!({"uses": "assert", "with": {"that": "nodes.all(n, "}}),
@@ -204,11 +204,11 @@ fn errors_of_a_task_name_the_invalid_member() {
         json!({"properties": {"a": {"type": "string", "pattern": "(?=x)x"}}}),
         "parameters: it is not a JSON schema",
     );
-    check("parameters", json!({"properties": {"a b": {}}}), "parameters.properties.a b: a parameter's name");
+    check("parameters", json!({"properties": {"a b": {}}}), "parameters.properties.a b: the name of a parameter");
     check(
         "parameters",
         json!({"properties": {"a": {"type": "string", "default": 1}}}),
-        "parameters.properties.a: the default does not fit",
+        "parameters.properties.a: the default does not match the schema",
     );
     check("requires", json!({"minimumVersion": "new"}), "requires.minimumVersion: \"new\" is not a version");
     check("requires", json!({"minimum": "1"}), "requires.minimum: unknown field");
