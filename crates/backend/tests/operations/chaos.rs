@@ -202,7 +202,7 @@ impl Scenario {
             match act {
                 None => return true,
                 Some(ScenarioAction::Delete) => {
-                    self.operation = environment.change(self.id, Verb::Delete, |_| ()).await
+                    self.operation = environment.change(self.id, Verb::Delete, |_| ()).await;
                 }
                 Some(ScenarioAction::Update(addresses)) => {
                     self.operation = environment

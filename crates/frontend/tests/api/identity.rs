@@ -81,7 +81,7 @@ async fn only_listed_certificates_of_the_authority_are_accepted() {
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     });
     let early = client_certificate(place.path(), "early", &ours, |params| {
-        params.not_before = rcgen::date_time_ymd(4000, 1, 1)
+        params.not_before = rcgen::date_time_ymd(4000, 1, 1);
     });
     let server_only = client_certificate(place.path(), "server", &ours, |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

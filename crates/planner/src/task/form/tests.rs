@@ -204,7 +204,11 @@ fn errors_of_a_task_name_the_invalid_member() {
         json!({"properties": {"a": {"type": "string", "pattern": "(?=x)x"}}}),
         "parameters: it is not a JSON schema",
     );
-    check("parameters", json!({"properties": {"a b": {}}}), "parameters.properties.a b: the name of a parameter");
+    check(
+        "parameters",
+        json!({"properties": {"a b": {}}}),
+        "parameters.properties.a b: the name of a parameter",
+    );
     check(
         "parameters",
         json!({"properties": {"a": {"type": "string", "default": 1}}}),
