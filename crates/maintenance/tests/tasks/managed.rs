@@ -374,7 +374,11 @@ async fn rotate_certificates_copies_the_newest_ones_into_the_cluster_and_configu
     .await;
     let end = own.run("rotate-certificates").await;
     assert_eq!(end.state, WorkState::Completed);
-    assert!(end.message().contains("the customer's own"), "{}", end.message());
+    assert!(
+        end.message().contains("the customer manages the domain and its certificates"),
+        "{}",
+        end.message()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,7 +61,7 @@ async fn rotate_tls_secret_takes_the_new_pair_over_and_tells_nobody_the_key() {
     assert!(
         refused("incoming", json!({"dnsNames": ["other.example"]}))
             .await
-            .contains("is not for other.example")
+            .contains("does not cover other.example")
     );
     assert!(
         refused("incoming", json!({"fingerprint": "ab".repeat(32)}))
