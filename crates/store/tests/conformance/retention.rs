@@ -207,12 +207,17 @@ on_both_engines! {
         store.enqueue(vec![pending.clone()]).await.unwrap();
         let gone = written(store, &Note::fresh().holding("freed")).await;
         store.collection().delete(&gone, &context()).await.unwrap();
+        let mut round = 0_u32;
         eventually("everything has left", async || {
             keep_house(store, &raw, none).await;
-            // The newest row of the feed stays, and with it its tombstone, until something else is written.
-            written(store, &Note::fresh()).await;
+            // The newest row of the feed stays, and with it its tombstone, until something else is written. On PostgreSQL open
+            // transactions of other tests keep what was written since they began: with a write in each round, rounds that are
+            // shorter than those transactions would never end. So writes become rarer.
+            round += 1;
+            if round.is_power_of_two() {
+                written(store, &Note::fresh()).await;
+            }
             let left = (count(&raw, "history").await, count(&raw, "documents where deleted_at is not null").await);
-            // On PostgreSQL another open transaction may keep rows in the feed for one more round.
             let is_gone = matches!(store.feed_after(start, 1).await, Err(FeedError::Gone { .. }));
             (left == (0, 0) && is_gone && count(&raw, "feed").await <= 3).then_some(())
         }).await;
