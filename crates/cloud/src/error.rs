@@ -40,6 +40,42 @@ pub enum CloudError {
         /// The resource.
         what: String,
     },
+    /// A policy of the subscription forbids the request.
+    #[error("{what} is forbidden by the policy {policy}: {why}")]
+    Policy {
+        /// The subject.
+        what: String,
+        /// The policy's name.
+        policy: String,
+        /// The cloud's message.
+        why: String,
+    },
+    /// The subject was changed by somebody else since it was read, so the conditional write was not carried out.
+    #[error("{what} was changed meanwhile; read it again")]
+    PreconditionFailed {
+        /// The subject.
+        what: String,
+    },
+    /// Another operation occupies the subject, or something that it refers to is not ready or not visible yet.
+    #[error("{what} cannot be changed at the moment ({code}): {why}")]
+    Busy {
+        /// The subject.
+        what: String,
+        /// The cloud's code.
+        code: String,
+        /// The cloud's message.
+        why: String,
+        /// How long the cloud asks to wait.
+        after: Option<Duration>,
+    },
+    /// A setting of this service is missing or wrong.
+    #[error("setting {setting}: {why}")]
+    Configuration {
+        /// The setting.
+        setting: String,
+        /// The reason, in a sentence, with what is accepted.
+        why: String,
+    },
     /// The credential is invalid or has expired.
     #[error("the credential of {who} was not accepted: {why}")]
     Credential {
@@ -108,11 +144,15 @@ impl Classify for CloudError {
             CloudError::Throttled { .. }
             | CloudError::Unavailable { .. }
             | CloudError::InUse { .. }
+            | CloudError::Busy { .. }
+            | CloudError::PreconditionFailed { .. }
             | CloudError::Denied { .. } => Class::Transient,
             CloudError::NotFound { .. }
             | CloudError::Conflict { .. }
             | CloudError::Invalid { .. }
             | CloudError::Credential { .. }
+            | CloudError::Configuration { .. }
+            | CloudError::Policy { .. }
             | CloudError::Quota { .. }
             | CloudError::Locked { .. }
             | CloudError::UnexpectedResponse { .. } => Class::Terminal,
@@ -124,7 +164,7 @@ impl CloudError {
     /// How long the cloud asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            CloudError::Throttled { after } => *after,
+            CloudError::Throttled { after } | CloudError::Busy { after, .. } => *after,
             _ => None,
         }
     }

@@ -4,6 +4,7 @@ use api::secret::Secret;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::infrastructure::not_offered;
 use crate::{CloudError, IssuedCertificate, ResourceId};
 
 /// Principals, permissions, role assignments and certificates of managed identities.
@@ -26,6 +27,18 @@ pub trait Identities: std::fmt::Debug + Send + Sync + 'static {
     async fn revoke_role(&self, scope: &ResourceId, name: &str) -> Result<(), CloudError>;
     /// A certificate of a managed identity, issued by the cloud's identity service: valid for about 90 days, renewable from day 45.
     async fn identity_certificate(&self, identity: &ResourceId) -> Result<IssuedCertificate, CloudError>;
+    /// Creates or updates a role definition.
+    async fn put_role_definition(&self, definition: &RoleDefinition) -> Result<(), CloudError> {
+        Err(not_offered("role definitions", &definition.name))
+    }
+    /// The role definitions that can be assigned at a scope.
+    async fn role_definitions(&self, scope: &ResourceId) -> Result<Vec<RoleDefinition>, CloudError> {
+        Err(not_offered("role definitions", scope.as_str()))
+    }
+    /// Removes a role definition. Removing a missing one succeeds.
+    async fn delete_role_definition(&self, scope: &ResourceId, id: &str) -> Result<(), CloudError> {
+        Err(not_offered("role definitions", &format!("{id} at {scope}")))
+    }
 }
 
 /// The identity that a call is made with.
@@ -82,4 +95,32 @@ pub struct RoleAssignment {
     pub role: String,
     /// The scope: a resource or a group.
     pub scope: ResourceId,
+}
+
+/// A role: a named set of actions that can be assigned at a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleDefinition {
+    /// The last segment of its id, a UUID.
+    pub id: String,
+    /// The name, such as `Contributor`.
+    pub name: String,
+    /// The allowed actions; `*` matches any run of characters.
+    #[serde(default)]
+    pub actions: Vec<String>,
+    /// Actions that are taken out of the allowed ones.
+    #[serde(default)]
+    pub not_actions: Vec<String>,
+    /// The allowed actions on data, such as the content of blobs.
+    #[serde(default)]
+    pub data_actions: Vec<String>,
+    /// Actions that are taken out of the allowed ones on data.
+    #[serde(default)]
+    pub not_data_actions: Vec<String>,
+    /// The scopes at which the role can be assigned.
+    #[serde(default)]
+    pub assignable_scopes: Vec<String>,
+    /// Whether the cloud defines it, so that it cannot be changed.
+    #[serde(default)]
+    pub built_in: bool,
 }

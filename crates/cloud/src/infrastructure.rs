@@ -26,4 +26,18 @@ pub trait Infrastructure: std::fmt::Debug + Send + Sync + 'static {
     /// Whether a subscription has registered a feature, such as `Microsoft.Compute/EncryptionAtHost`; `None` when the feature is
     /// unknown.
     async fn feature(&self, subscription: &str, feature: &str) -> Result<Option<bool>, CloudError>;
+    /// Starts the registration of a resource provider; registering a registered one changes nothing.
+    async fn register_provider(&self, subscription: &str, namespace: &str) -> Result<(), CloudError> {
+        Err(not_offered("the registration of providers", &format!("{namespace} in {subscription}")))
+    }
+    /// Starts the registration of a feature, such as `Microsoft.Compute/EncryptionAtHost`.
+    async fn register_feature(&self, subscription: &str, feature: &str) -> Result<(), CloudError> {
+        Err(not_offered("the registration of features", &format!("{feature} in {subscription}")))
+    }
+}
+
+/// The error of a call that a provider does not implement.
+pub(crate) fn not_offered(call: &str, subject: &str) -> CloudError {
+    let why = format!("this cloud does not offer {call} ({subject})");
+    CloudError::Invalid { code: "NotSupported".to_owned(), why }
 }

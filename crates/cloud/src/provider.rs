@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Identities, Infrastructure, Machines, Registry, Vault};
+use crate::{Blobs, Identities, Infrastructure, Machines, Registry, Vault};
 
 /// The roles of one cloud. A service takes the roles that it needs from here. Roles without which no cluster can be created are
 /// always present; a provider may lack the others.
@@ -19,10 +19,12 @@ pub struct Cloud {
     pub registry: Arc<dyn Registry>,
     /// Instances.
     pub machines: Option<Arc<dyn Machines>>,
+    /// Blobs of storage accounts.
+    pub blobs: Option<Arc<dyn Blobs>>,
 }
 
 impl Cloud {
-    /// A cloud whose provider implements every role in one type.
+    /// A cloud whose provider implements every role but blobs in one type.
     pub fn from_provider<P>(provider: P) -> Cloud
     where
         P: Infrastructure + Identities + Vault + Registry + Machines,
@@ -34,6 +36,7 @@ impl Cloud {
             vault: provider.clone(),
             registry: provider.clone(),
             machines: Some(provider),
+            blobs: None,
         }
     }
 }

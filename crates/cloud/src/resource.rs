@@ -88,6 +88,12 @@ pub enum ResourceKind {
     Disk,
     DiskEncryptionSet,
     Identity,
+    PrivateLinkService,
+    NetworkInterface,
+    PrivateDnsZone,
+    PrivateDnsRecord,
+    PrivateDnsLink,
+    Lock,
 }
 
 /// The properties of a resource by its kind. Requests leave out what the cloud assigns; a put keeps assigned values.
@@ -225,6 +231,85 @@ pub enum Properties {
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         federated: BTreeMap<String, String>,
     },
+    /// A private link service in front of a load balancer.
+    PrivateLinkService {
+        /// The frontends of the load balancer, by their full ids.
+        frontends: Vec<String>,
+        /// The subnet of its own addresses.
+        subnet: ResourceId,
+        /// The subscriptions that see it and whose endpoints are approved without being asked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        subscriptions: Vec<String>,
+        /// Assigned by the cloud.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alias: Option<String>,
+        /// Reported by the cloud.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        connections: Vec<LinkConnection>,
+    },
+    /// A network interface.
+    NetworkInterface {
+        /// The subnet.
+        subnet: ResourceId,
+        /// The backend pools that it belongs to, by their full ids.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pools: Vec<String>,
+        /// Assigned by the cloud.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+        /// Reported by the cloud: the machine that it is attached to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        machine: Option<ResourceId>,
+    },
+    /// A private DNS zone.
+    PrivateDnsZone {},
+    /// An A record of a private DNS zone.
+    PrivateDnsRecord {
+        /// The time to live in seconds.
+        ttl: u32,
+        /// The addresses.
+        addresses: Vec<String>,
+    },
+    /// The link of a private DNS zone to a virtual network.
+    PrivateDnsLink {
+        /// The virtual network.
+        network: ResourceId,
+        /// Whether machines of the network are registered in the zone.
+        #[serde(default)]
+        registration: bool,
+    },
+    /// A lock of a resource group.
+    Lock {
+        /// What it prevents.
+        level: LockLevel,
+        /// Why it exists.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        notes: Option<String>,
+    },
+}
+
+/// What a lock prevents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LockLevel {
+    /// Deletion.
+    CanNotDelete,
+    /// Deletion and every change.
+    ReadOnly,
+}
+
+/// The connection of a private endpoint to a private link service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LinkConnection {
+    /// The name of the connection.
+    pub name: String,
+    /// The private endpoint.
+    pub endpoint: String,
+    /// The id that distinguishes the endpoint's traffic; ids are reused after a delete.
+    pub link_id: String,
+    /// Whether the owner of the service has approved it.
+    pub approved: bool,
 }
 
 fn yes() -> bool {
@@ -298,6 +383,12 @@ impl Properties {
             Properties::Disk { .. } => ResourceKind::Disk,
             Properties::DiskEncryptionSet {} => ResourceKind::DiskEncryptionSet,
             Properties::Identity { .. } => ResourceKind::Identity,
+            Properties::PrivateLinkService { .. } => ResourceKind::PrivateLinkService,
+            Properties::NetworkInterface { .. } => ResourceKind::NetworkInterface,
+            Properties::PrivateDnsZone {} => ResourceKind::PrivateDnsZone,
+            Properties::PrivateDnsRecord { .. } => ResourceKind::PrivateDnsRecord,
+            Properties::PrivateDnsLink { .. } => ResourceKind::PrivateDnsLink,
+            Properties::Lock { .. } => ResourceKind::Lock,
         }
     }
 }
@@ -322,6 +413,76 @@ impl ResourceKind {
             ResourceKind::Disk => Some(("Microsoft.Compute", "disks")),
             ResourceKind::DiskEncryptionSet => Some(("Microsoft.Compute", "diskEncryptionSets")),
             ResourceKind::Identity => Some(("Microsoft.ManagedIdentity", "userAssignedIdentities")),
+            ResourceKind::PrivateLinkService => Some(("Microsoft.Network", "privateLinkServices")),
+            ResourceKind::NetworkInterface => Some(("Microsoft.Network", "networkInterfaces")),
+            ResourceKind::PrivateDnsZone => Some(("Microsoft.Network", "privateDnsZones")),
+            ResourceKind::PrivateDnsRecord => Some(("Microsoft.Network", "privateDnsZones/A")),
+            ResourceKind::PrivateDnsLink => {
+                Some(("Microsoft.Network", "privateDnsZones/virtualNetworkLinks"))
+            }
+            ResourceKind::Lock => Some(("Microsoft.Authorization", "locks")),
         }
+    }
+
+    /// Every kind.
+    pub const ALL: [ResourceKind; 22] = [
+        ResourceKind::ResourceGroup,
+        ResourceKind::VirtualNetwork,
+        ResourceKind::Subnet,
+        ResourceKind::SecurityGroup,
+        ResourceKind::RouteTable,
+        ResourceKind::NatGateway,
+        ResourceKind::PublicIp,
+        ResourceKind::LoadBalancer,
+        ResourceKind::DnsZone,
+        ResourceKind::DnsRecord,
+        ResourceKind::StorageAccount,
+        ResourceKind::PrivateEndpoint,
+        ResourceKind::Machine,
+        ResourceKind::Disk,
+        ResourceKind::DiskEncryptionSet,
+        ResourceKind::Identity,
+        ResourceKind::PrivateLinkService,
+        ResourceKind::NetworkInterface,
+        ResourceKind::PrivateDnsZone,
+        ResourceKind::PrivateDnsRecord,
+        ResourceKind::PrivateDnsLink,
+        ResourceKind::Lock,
+    ];
+
+    /// The kind of the resource that has this id; `None` for types that are not managed here.
+    pub fn of_id(id: &ResourceId) -> Option<ResourceKind> {
+        let mut segments = id.as_str().split('/').skip(6);
+        let Some(namespace) = segments.next() else { return Some(ResourceKind::ResourceGroup) };
+        let types: Vec<&str> = segments.step_by(2).collect();
+        let types = types.join("/");
+        ResourceKind::ALL.into_iter().find(|kind| {
+            kind.provider().is_some_and(|(space, its)| {
+                space.eq_ignore_ascii_case(namespace) && its.eq_ignore_ascii_case(&types)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_tells_its_kind() {
+        let group = ResourceId::group("s", "g");
+        for kind in ResourceKind::ALL {
+            let id = match kind.provider() {
+                None => group.clone(),
+                Some((namespace, types)) => {
+                    let mut segments = types.split('/');
+                    let first = segments.next().expect("a type");
+                    let id = group.sibling(namespace, &first.to_uppercase(), "n");
+                    segments.fold(id, |id, segment| id.child(segment, "m"))
+                }
+            };
+            assert_eq!(ResourceKind::of_id(&id), Some(kind), "{id}");
+        }
+        assert_eq!(ResourceKind::of_id(&group.sibling("Microsoft.Web", "sites", "n")), None);
     }
 }

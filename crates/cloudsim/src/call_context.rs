@@ -7,6 +7,7 @@ use cloud::ResourceFailure;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
+use crate::endpoints::Endpoints;
 use crate::seed;
 
 /// One transaction at one time.
@@ -16,6 +17,7 @@ pub(crate) struct CallContext<'a> {
     pub(crate) seed: u64,
     pub(crate) pace: f64,
     pub(crate) effects: FaultEffects,
+    pub(crate) endpoints: &'a Endpoints,
 }
 
 /// Changes that injected faults make to the effect of a call, rather than preventing it.
@@ -29,6 +31,12 @@ pub(crate) struct FaultEffects {
     pub(crate) late: Duration,
     /// The stage at which an installation fails.
     pub(crate) install_fails_at: Option<InstallStage>,
+    /// The operation of a change cannot be found.
+    pub(crate) operation_lost: bool,
+    /// A change never completes.
+    pub(crate) operation_hangs: bool,
+    /// The message of the policy that denies a put, by the policy's name.
+    pub(crate) denying_policy: Option<String>,
 }
 
 impl CallContext<'_> {

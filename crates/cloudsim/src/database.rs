@@ -23,6 +23,31 @@ create index if not exists resource_going on resource (gone_at) where gone_at is
 create table if not exists reference (user text not null, used text not null, primary key (user, used)) without rowid;
 create index if not exists reference_used on reference (used);
 create table if not exists wish (token text primary key, key text not null, doc text not null) without rowid;
+create table if not exists arm_resource (
+    key text primary key, grp text not null, subscription text not null, location text not null,
+    type text not null, gone_at integer, doc text not null
+) without rowid;
+create index if not exists arm_resource_of_group on arm_resource (grp, type);
+create index if not exists arm_resource_of_type on arm_resource (subscription, type);
+create index if not exists arm_resource_going on arm_resource (gone_at) where gone_at is not null;
+create table if not exists arm_reference (
+    user text not null, used text not null, primary key (user, used)
+) without rowid;
+create index if not exists arm_reference_used on arm_reference (used);
+create table if not exists operation (id text primary key, expires integer not null, doc text not null) without rowid;
+create index if not exists operation_expiring on operation (expires);
+create table if not exists role_assignment (
+    key text primary key, principal text not null, scope text not null, doc text not null
+) without rowid;
+create index if not exists role_assignment_of_principal on role_assignment (principal);
+create table if not exists vault_object (
+    vault text not null, kind text not null, name text not null, deleted integer not null, doc text not null,
+    primary key (vault, kind, name)
+) without rowid;
+create table if not exists vault_version (
+    vault text not null, kind text not null, name text not null, number integer not null, version text not null, doc text not null,
+    primary key (vault, kind, name, number)
+) without rowid;
 create table if not exists record (kind text not null, key text not null, doc text not null, primary key (kind, key)) without rowid;
 ";
 

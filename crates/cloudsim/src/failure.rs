@@ -2,6 +2,7 @@
 
 use cloud::ResourceId;
 
+use crate::arm::ArmError;
 use crate::protocol::CallError;
 
 /// A call failed.
@@ -10,6 +11,9 @@ pub(crate) enum Failure {
     /// The call is rejected; the caller receives the error.
     #[error("{0:?}")]
     Refused(CallError),
+    /// The resource manager rejects the request; the caller receives the error.
+    #[error("{}: {}", .0.code, .0.message)]
+    Arm(Box<ArmError>),
     /// The database failed.
     #[error("the database of the simulated cloud failed")]
     Database(#[from] rusqlite::Error),

@@ -72,7 +72,7 @@ impl Faults {
         let subject = subject.to_lowercase();
         let at = inner.rules.iter().enumerate().position(|(number, rule)| {
             let fits = is_meant(&rule.fault)
-                && suits(&rule.fault, verb)
+                && suits(&rule.fault, verb, rule.verb.is_some())
                 && rule.verb.as_deref().is_none_or(|it| it == verb)
                 && rule.about.as_ref().is_none_or(|it| subject.contains(&it.to_lowercase()));
             let drawn = || seed::share(seed, &["fault", &calls, &number.to_string()]);
@@ -94,18 +94,26 @@ impl Faults {
     }
 }
 
-/// Whether a fault applies to a verb.
-fn suits(fault: &CloudFault, verb: &str) -> bool {
+/// Whether a fault applies to a verb, which the rule names or not.
+fn suits(fault: &CloudFault, verb: &str, is_named: bool) -> bool {
     match fault {
-        CloudFault::Quota { .. }
-        | CloudFault::ProvisioningFails { .. }
-        | CloudFault::DelayedVisibility { .. } => verb == "put",
+        CloudFault::Quota { .. } | CloudFault::DelayedVisibility { .. } | CloudFault::Policy { .. } => {
+            verb == "put"
+        }
+        // A deletion fails only by a rule for deletions.
+        CloudFault::ProvisioningFails { .. } => verb == "put" || (verb == "delete" && is_named),
+        CloudFault::OperationLost {} | CloudFault::OperationHangs {} => {
+            ["put", "delete", "ensureToken", "deleteToken", "issuePassword"].contains(&verb)
+        }
+        CloudFault::Conflict { .. } => ["put", "delete", "assignRole", "revokeRole"].contains(&verb),
         CloudFault::DelayedPropagation { .. } => verb == "assignRole",
         CloudFault::InstallFails { .. } => verb == "install",
         CloudFault::Throttled { .. }
         | CloudFault::Unavailable { .. }
         | CloudFault::Reset { .. }
         | CloudFault::Delayed { .. }
+        | CloudFault::TokenExpires {}
+        | CloudFault::Claims {}
         | CloudFault::Denied {} => true,
     }
 }
@@ -230,6 +238,24 @@ pub enum CloudFault {
         /// The delay in milliseconds.
         millis: u64,
     },
+    /// The operation of an accepted change cannot be found.
+    OperationLost {},
+    /// An accepted change never completes, and its operation never ends.
+    OperationHangs {},
+    /// A policy denies a put.
+    Policy {
+        /// The policy's name.
+        name: String,
+    },
+    /// The token has expired: status 401.
+    TokenExpires {},
+    /// The token lacks claims: status 401 with a challenge that asks for them.
+    Claims {},
+    /// Another operation is in progress: status 409.
+    Conflict {
+        /// The value of `Retry-After`.
+        after_seconds: u64,
+    },
     /// An installation is accepted and fails at a stage. (At `complete` it stays in `operators` with its failure.)
     InstallFails {
         /// The stage.
@@ -253,6 +279,14 @@ impl fmt::Display for CloudFault {
             CloudFault::ProvisioningFails { code, .. } => write!(f, "stops with {code}"),
             CloudFault::DelayedVisibility { millis } => write!(f, "is not seen for {millis} ms"),
             CloudFault::DelayedPropagation { millis } => write!(f, "spreads {millis} ms late"),
+            CloudFault::OperationLost {} => f.write_str("its operation is lost"),
+            CloudFault::OperationHangs {} => f.write_str("its operation never ends"),
+            CloudFault::Policy { name } => write!(f, "the policy {name} denies it"),
+            CloudFault::TokenExpires {} => f.write_str("the token has expired"),
+            CloudFault::Claims {} => f.write_str("the token lacks claims"),
+            CloudFault::Conflict { after_seconds } => {
+                write!(f, "another operation is in progress for {after_seconds} s")
+            }
             CloudFault::InstallFails { stage } => write!(f, "installation fails at {}", stage.as_str()),
         }
     }

@@ -40,6 +40,18 @@ pub(crate) fn routes(simulator: Arc<Simulator>, token: &str) -> Router {
         .with_state(state)
 }
 
+/// The routes of the simulator itself beside the emulated services: everything below `/sim`.
+pub(crate) fn sim_routes(simulator: Arc<Simulator>, token: &str) -> Router {
+    let state = HttpState { simulator, token: token.into() };
+    Router::new()
+        .route("/sim/settings", post(settings))
+        .route("/sim/faults", get(faults).post(inject).delete(clear))
+        .route("/sim/authority", get(authority))
+        .route("/sim/call", post(install_call))
+        .route_layer(middleware::from_fn_with_state(state.clone(), guard))
+        .with_state(state)
+}
+
 /// Rejects requests without the token.
 async fn guard(State(state): State<HttpState>, request: Request, next: Next) -> Response {
     let given = request.headers().get(AUTHORIZATION).and_then(|it| it.to_str().ok()?.strip_prefix("Bearer "));
@@ -94,16 +106,27 @@ fn broken() -> Response {
     (StatusCode::OK, head, Body::from_stream(cut)).into_response()
 }
 
+/// Whether a fault can befall a call of the private protocol, which has neither operations nor policies nor tokens that expire.
+fn is_of_calls(fault: &CloudFault) -> bool {
+    !matches!(
+        fault,
+        CloudFault::InstallFails { .. }
+            | CloudFault::OperationLost {}
+            | CloudFault::OperationHangs {}
+            | CloudFault::Policy { .. }
+            | CloudFault::TokenExpires {}
+            | CloudFault::Claims {}
+            | CloudFault::Conflict { .. }
+    )
+}
+
 async fn call(State(state): State<HttpState>, body: Bytes) -> Response {
     let call: Call = match read(&body) {
         Ok(call) => call,
         Err(failure) => return answered("a call", Err(failure)),
     };
     let what = format!("{call:?}");
-    let met = state
-        .simulator
-        .faults
-        .meet(call.verb(), &call.subject(), |it| !matches!(it, CloudFault::InstallFails { .. }));
+    let met = state.simulator.faults.meet(call.verb(), &call.subject(), is_of_calls);
     if let Some(trouble) = &met {
         tracing::debug!("{what}: {trouble}");
     }
@@ -134,6 +157,23 @@ async fn call(State(state): State<HttpState>, body: Bytes) -> Response {
             answered(&what, done)
         }
         _ => answered(&what, done),
+    }
+}
+
+/// The calls of the installer, which Azure does not have.
+async fn install_call(state: State<HttpState>, body: Bytes) -> Response {
+    match read::<Call>(&body) {
+        Ok(
+            Call::Install { .. }
+            | Call::Installation { .. }
+            | Call::ClusterCredentials { .. }
+            | Call::RemoveInstallation { .. },
+        ) => call(state, body).await,
+        Ok(other) => {
+            let why = format!("{} is no call of the installer", other.verb());
+            answered("a call", Err(invalid("InvalidVerb", why)))
+        }
+        Err(failure) => answered("a call", Err(failure)),
     }
 }
 

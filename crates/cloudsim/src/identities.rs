@@ -5,8 +5,10 @@
 
 use cloud::{Permission, Principal, Properties, ResourceId, ResourceKind, RoleAssignment};
 use jiff::Timestamp;
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
+use crate::arm::assignments;
 use crate::call_context::CallContext;
 use crate::failure::{Failure, conflict, not_found};
 use crate::protocol::{CallCredential, CallError};
@@ -15,6 +17,7 @@ use crate::settings::{Denial, PrincipalInfo, PrincipalSecretBody, Rights};
 use crate::{database, secrets, seed};
 
 const PRINCIPAL: &str = "principal";
+const SERVICE_PRINCIPAL: &str = "service-principal";
 const ROLE: &str = "role";
 const DENIAL: &str = "denial";
 const LOCK: &str = "lock";
@@ -30,14 +33,15 @@ pub(crate) fn tenant(seed: u64) -> String {
     seed::uuid(seed, &["tenant"]).to_string()
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct StoredPrincipal {
-    known: PrincipalInfo,
-    secret: String,
-    claims: Vec<String>,
+pub(crate) struct StoredPrincipal {
+    pub(crate) known: PrincipalInfo,
+    pub(crate) secret: String,
+    /// The claims of its tokens.
+    pub(crate) claims: Vec<String>,
     #[serde(default)]
-    directory_roles: Vec<String>,
+    pub(crate) directory_roles: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,6 +49,42 @@ struct StoredPrincipal {
 struct StoredRole {
     assignment: RoleAssignment,
     effective: Timestamp,
+}
+
+/// The principal that Shipshape runs as. It is created at the first start, and its secret stays the same.
+pub(crate) fn service_principal(db: &Connection) -> Result<PrincipalSecretBody, Failure> {
+    let found: Option<StoredPrincipal> = database::record(db, SERVICE_PRINCIPAL, SERVICE)?;
+    let stored = match found {
+        Some(found) => found,
+        None => {
+            let created = StoredPrincipal {
+                known: PrincipalInfo {
+                    name: "shipshape".to_owned(),
+                    client_id: uuid::Uuid::new_v4().to_string(),
+                    object_id: uuid::Uuid::new_v4().to_string(),
+                    rights: Rights::Everywhere,
+                },
+                secret: secrets::password()?,
+                claims: vec!["oid".to_owned()],
+                directory_roles: Vec::new(),
+            };
+            database::write(db, SERVICE_PRINCIPAL, SERVICE, &created)?;
+            created
+        }
+    };
+    Ok(PrincipalSecretBody { principal: stored.known, secret: stored.secret })
+}
+
+/// A principal with a secret, by its client id; the service's own is one of them.
+pub(crate) fn find_principal(
+    cx: &CallContext<'_>,
+    client_id: &str,
+) -> Result<Option<StoredPrincipal>, Failure> {
+    let own: Option<StoredPrincipal> = database::record(cx.db, SERVICE_PRINCIPAL, SERVICE)?;
+    match own.filter(|it| it.known.client_id.eq_ignore_ascii_case(client_id)) {
+        Some(own) => Ok(Some(own)),
+        None => database::record(cx.db, PRINCIPAL, &client_id.to_lowercase()),
+    }
 }
 
 pub(crate) fn create_principal(
@@ -66,6 +106,9 @@ pub(crate) fn create_principal(
         directory_roles: Vec::new(),
     };
     database::write(cx.db, PRINCIPAL, &known.client_id, &stored)?;
+    if rights == Rights::Everywhere {
+        assignments::assign_owner(cx, &known.object_id)?;
+    }
     Ok(PrincipalSecretBody { principal: known, secret })
 }
 
@@ -88,6 +131,9 @@ pub(crate) fn set_claims(
 }
 
 pub(crate) fn delete_principal(cx: &CallContext<'_>, client_id: &str) -> Result<(), Failure> {
+    if let Some(found) = find_principal(cx, client_id)? {
+        assignments::remove_of_principal(cx, &found.known.object_id)?;
+    }
     database::delete(cx.db, PRINCIPAL, &client_id.to_lowercase()).map(drop)
 }
 
@@ -101,6 +147,22 @@ pub(crate) fn principals(cx: &CallContext<'_>) -> Result<Vec<PrincipalInfo>, Fai
 fn known(cx: &CallContext<'_>, client_id: &str) -> Result<StoredPrincipal, Failure> {
     database::record(cx.db, PRINCIPAL, &client_id.to_lowercase())?
         .ok_or_else(|| not_found(format!("principal {client_id}")))
+}
+
+/// Whether a principal with a secret has this object id.
+pub(crate) fn has_object_id(cx: &CallContext<'_>, object_id: &str) -> Result<bool, Failure> {
+    let own = service_principal(cx.db)?.principal;
+    let is_it = |it: &PrincipalInfo| it.object_id.eq_ignore_ascii_case(object_id);
+    Ok(is_it(&own) || principals(cx)?.iter().any(is_it))
+}
+
+/// Gives the role Owner of everything to each principal that may do everything. Databases of earlier releases have no such assignments.
+pub(crate) fn ensure_owners(cx: &CallContext<'_>) -> Result<(), Failure> {
+    assignments::assign_owner(cx, &service_principal(cx.db)?.principal.object_id)?;
+    for principal in principals(cx)?.iter().filter(|it| it.rights == Rights::Everywhere) {
+        assignments::assign_owner(cx, &principal.object_id)?;
+    }
+    Ok(())
 }
 
 /// The authenticated caller.
@@ -219,7 +281,7 @@ fn allows(role: &str, action: &str) -> bool {
 }
 
 /// Whether an action fits a pattern in which `*` stands for any run of characters. Case does not matter.
-fn matches(pattern: &str, action: &str) -> bool {
+pub(crate) fn matches(pattern: &str, action: &str) -> bool {
     let (pattern, action) = (pattern.to_lowercase(), action.to_lowercase());
     let Some((head, tail)) = pattern.split_once('*') else { return pattern == action };
     let Some(mut rest) = action.strip_prefix(head) else { return false };
@@ -247,6 +309,47 @@ fn denials(cx: &CallContext<'_>, names: &[String], id: &ResourceId) -> Result<Ve
             && is_within(id, &it.scope)
     });
     Ok(denials)
+}
+
+/// The denials that apply to somebody at a scope.
+pub(crate) fn denials_of(
+    cx: &CallContext<'_>,
+    names: &[String],
+    scope: &str,
+) -> Result<Vec<Denial>, Failure> {
+    let mut denials = all_denials(cx)?;
+    let scope = scope.to_lowercase();
+    denials.retain(|it| {
+        let denied = it.scope.key();
+        names.iter().any(|name| name.eq_ignore_ascii_case(&it.who))
+            && (scope == denied || scope.starts_with(&format!("{denied}/")))
+    });
+    Ok(denials)
+}
+
+/// The denials that have not ended.
+pub(crate) fn all_denials(cx: &CallContext<'_>) -> Result<Vec<Denial>, Failure> {
+    let mut denials: Vec<Denial> = database::records(cx.db, DENIAL)?;
+    denials.retain(|it| it.until.is_none_or(|until| cx.now < until));
+    Ok(denials)
+}
+
+/// The object id of somebody whom a denial names.
+pub(crate) fn object_id_of(cx: &CallContext<'_>, who: &str) -> Result<String, Failure> {
+    if who.eq_ignore_ascii_case(SERVICE) {
+        return service_principal(cx.db).map(|it| it.principal.object_id);
+    }
+    if let Some(found) = find_principal(cx, who)? {
+        return Ok(found.known.object_id);
+    }
+    let identity = crate::arm::store::find(cx.db, &who.to_lowercase())?;
+    let principal_id = identity.as_ref().and_then(|it| it.property("principalId")?.as_str());
+    Ok(principal_id.unwrap_or(who).to_owned())
+}
+
+/// What is locked.
+pub(crate) fn locks(cx: &CallContext<'_>) -> Result<Vec<ResourceId>, Failure> {
+    database::records(cx.db, LOCK)
 }
 
 pub(crate) fn deny(cx: &CallContext<'_>, denial: &Denial) -> Result<(), Failure> {

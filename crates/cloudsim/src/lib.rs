@@ -52,15 +52,27 @@
 //! In [`Options::directory`]: `cloud.db`, `lock`, `token`, `url` (of the service that runs there last) and a directory for each cluster
 //! below `clusters/`. Without a directory everything is in memory.
 
+#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
+mod arm;
 mod call_context;
 mod cidr;
 mod client;
 mod database;
+mod endpoints;
+#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
+mod entra;
 mod failure;
+#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
+mod fault_injection;
 mod faults;
 mod http;
 mod identities;
 mod install;
+#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
+mod keyvault;
+mod listeners;
+#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
+mod metadata;
 pub mod protocol;
 mod registry;
 mod resources;
@@ -73,5 +85,6 @@ mod sizes;
 mod vault;
 
 pub use client::{SimClient, SimClientError, SimInstaller};
+pub use endpoints::Endpoints;
 pub use faults::{CloudFault, FaultRule, FaultTiming, Faults, UnknownVerb};
 pub use service::{OpenError, Options, ServeError, Service};

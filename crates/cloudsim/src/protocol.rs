@@ -122,7 +122,7 @@ pub enum Call {
 }
 
 /// Every verb of a call, as fault rules name it.
-pub(crate) const VERBS: [&str; 29] = [
+pub(crate) const VERBS: [&str; 30] = [
     "put",
     "get",
     "list",
@@ -152,6 +152,7 @@ pub(crate) const VERBS: [&str; 29] = [
     "installation",
     "clusterCredentials",
     "removeInstallation",
+    "operation",
 ];
 
 impl Call {

@@ -1,17 +1,19 @@
 //! The service: opened, then served until it is asked to stop.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::{SharedClock, SystemClock};
 use api::secret::Secret;
-use serve::{Listener, ListenerLimits, SharedService};
+use axum::Router;
+use serve::{Listener, SharedService};
+use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -19,10 +21,12 @@ use uuid::Uuid;
 
 use crate::call_context::FaultEffects;
 use crate::client::{SimClient, SimClientError};
+use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::faults::Faults;
+use crate::listeners::TlsIdentity;
 use crate::simulator::{Parts, Simulator};
-use crate::{database, http, install, secrets};
+use crate::{arm, database, entra, http, identities, install, listeners, secrets, seed};
 
 /// A process that was just ended may hold the directory for a moment longer.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -101,8 +105,23 @@ fn unusable(failure: Failure) -> OpenError {
 pub struct Service {
     simulator: Arc<Simulator>,
     listener: Listener,
+    emulated: EmulatedListeners,
     token: Secret<String>,
     runs: mpsc::UnboundedReceiver<Uuid>,
+    /// The files of a service without a directory.
+    _temporary: Option<TempDir>,
+}
+
+/// The listeners that speak Azure's protocols.
+#[derive(Debug)]
+struct EmulatedListeners {
+    /// The resource manager, Entra ID, the data plane of managed identities and `/sim`.
+    resource_manager: Listener,
+    blob: Listener,
+    metadata: Listener,
+    /// Bound listeners of vaults, with the names of the vaults.
+    new_vaults: mpsc::UnboundedReceiver<(String, std::net::TcpListener)>,
+    tls: TlsIdentity,
 }
 
 impl Service {
@@ -120,20 +139,70 @@ impl Service {
         let db = database::open(file.as_deref()).map_err(unusable)?;
         let seed = kept(&db, "seed", || Ok(seed)).map_err(unusable)?;
         let token: String = kept(&db, "bearer", || secrets::text(43)).map_err(unusable)?;
-        let listener = Listener::bind(listen, limits())
+        let listener = Listener::bind(listen, listeners::limits())
             .await
             .map_err(|source| OpenError::Listen { address: listen, source })?;
         if let Some(directory) = &directory {
             tell(&directory.join("token"), &token)?;
             tell(&directory.join("url"), &listener.url())?;
         }
+        let temporary = match &directory {
+            Some(_) => None,
+            None => Some(temporary_directory()?),
+        };
+        let tls = TlsIdentity::open(&db).map_err(unusable)?;
+        let bind = |name: &str| listeners::bind(&db, name).map_err(unusable);
+        let (resource_manager, blob, metadata) = (bind("resourceManager")?, bind("blob")?, bind("metadata")?);
+        let files =
+            directory.clone().or_else(|| Some(temporary.as_ref()?.path().to_owned())).unwrap_or_default();
+        let principal = identities::service_principal(&db).map_err(unusable)?;
+        let secure = |tcp| listeners::url(tcp, "https").map_err(unusable);
+        let subscription_id = seed::uuid(seed, &["subscription"]).to_string();
+        let endpoints = Endpoints {
+            authority: secure(&resource_manager)?,
+            tenant_id: identities::tenant(seed),
+            resource_manager: secure(&resource_manager)?,
+            vaults: BTreeMap::new(),
+            registry: arm::own_registry(&subscription_id).to_string(),
+            blob: secure(&blob)?,
+            subscription_id,
+            client_id: principal.principal.client_id.clone(),
+            client_secret_file: files.join("client-secret"),
+            ca_file: files.join("ca.pem"),
+            metadata: listeners::url(&metadata, "http").map_err(unusable)?,
+            identity_service: format!("{}/identities", secure(&resource_manager)?),
+        };
+        tell(&endpoints.client_secret_file, &principal.secret)?;
+        tell(&endpoints.ca_file, &tls.authority)?;
         let (sender, runs) = mpsc::unbounded_channel();
-        let simulator = Simulator::new(Parts { db, clock, seed, pace, directory, runs: sender, lock });
+        let (vaults, new_vaults) = mpsc::unbounded_channel();
+        let simulator =
+            Simulator::new(Parts { db, clock, seed, pace, directory, runs: sender, lock, endpoints, vaults });
+        simulator.within(FaultEffects::default(), arm::prepare).map_err(unusable)?;
+        for vault in simulator.within(FaultEffects::default(), arm::vault_names).map_err(unusable)? {
+            simulator.ensure_vault(&vault).map_err(unusable)?;
+        }
         let unfinished = simulator.within(FaultEffects::default(), install::all).map_err(unusable)?;
         for cluster in unfinished {
             let _ = simulator.runs.send(cluster);
         }
-        Ok(Service { simulator: Arc::new(simulator), listener, token: Secret::new(token), runs })
+        let bound = |tcp: std::io::Result<Listener>| {
+            tcp.map_err(|source| OpenError::Listen { address: listen, source })
+        };
+        let emulated = EmulatedListeners {
+            resource_manager: bound(tls.listen(resource_manager))?,
+            blob: bound(tls.listen(blob))?,
+            metadata: bound(listeners::listen(metadata))?,
+            new_vaults,
+            tls,
+        };
+        let token = Secret::new(token);
+        Ok(Service { simulator: Arc::new(simulator), listener, emulated, token, runs, _temporary: temporary })
+    }
+
+    /// The addresses of the emulated services. Vaults that are created later are absent.
+    pub fn endpoints(&self) -> Endpoints {
+        self.simulator.endpoints().as_ref().clone()
     }
 
     /// Where it listens, as `http://127.0.0.1:4000`.
@@ -159,38 +228,73 @@ impl Service {
     /// Answers until it is asked to stop; then every call that is under way is answered, and every cluster ended. What was
     /// accepted goes on at the next start.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let Service { simulator, listener, token, mut runs, .. } = self;
-        let routes = http::routes(simulator.clone(), token.expose());
+        let Service { simulator, listener, emulated, token, mut runs, _temporary } = self;
+        let EmulatedListeners { resource_manager, blob, metadata, mut new_vaults, tls } = emulated;
         let mut clusters = JoinSet::new();
         let ending = CancellationToken::new();
-        let mut serving = pin!(listener.serve(SharedService(routes), ending.clone()));
-        loop {
+        let mut serving = JoinSet::new();
+        let mut serve = |listener: Listener, routes: Router| {
+            serving.spawn(listener.serve(SharedService(routes), ending.clone()));
+        };
+        serve(listener, http::routes(simulator.clone(), token.expose()));
+        serve(resource_manager, main_routes(&simulator, token.expose()));
+        serve(blob, blob_routes(&simulator));
+        serve(metadata, metadata_routes(&simulator));
+        let ended = loop {
             tokio::select! {
-                () = shutdown.cancelled() => break,
-                // It goes on until it is asked to end.
-                () = serving.as_mut() => return Ok(()),
+                () = shutdown.cancelled() => break Ok(()),
                 Some(ended) = clusters.join_next(), if !clusters.is_empty() => {
                     if let Err(error) = ended {
-                        return Err(ServeError(Box::new(error)));
+                        break Err(ServeError(Box::new(error)));
                     }
                 }
                 Some(cluster) = runs.recv() => {
                     clusters.spawn(install::run(simulator.clone(), cluster, ending.child_token()));
                 }
+                Some((name, tcp)) = new_vaults.recv() => match tls.listen(tcp) {
+                    Ok(listener) => serve(listener, vault_routes(&simulator, &name)),
+                    Err(error) => break Err(ServeError(Box::new(error))),
+                },
             }
+        };
+        if ended.is_err() {
+            return ended;
         }
         ending.cancel();
-        serving.await;
+        while serving.join_next().await.is_some() {}
         while clusters.join_next().await.is_some() {}
         simulator.clusters.stop().await;
         Ok(())
     }
 }
 
-/// Everybody is on this machine. A call that hangs on purpose is not waited for at the end.
-fn limits() -> ListenerLimits {
-    let (connections, closing) = (16_384, Duration::from_secs(1));
-    ListenerLimits { connections, connections_per_address: connections, closing, ..ListenerLimits::default() }
+/// The resource manager, Entra ID, the data plane of managed identities, and what only a simulator can do.
+fn main_routes(simulator: &Arc<Simulator>, token: &str) -> Router {
+    http::sim_routes(simulator.clone(), token)
+        .merge(entra::routes(simulator.clone()))
+        .merge(entra::identity_routes(simulator.clone()))
+        .fallback_service(arm::routes(simulator.clone()))
+}
+
+fn blob_routes(_simulator: &Arc<Simulator>) -> Router {
+    Router::new()
+}
+
+fn metadata_routes(_simulator: &Arc<Simulator>) -> Router {
+    Router::new()
+}
+
+fn vault_routes(_simulator: &Arc<Simulator>, _name: &str) -> Router {
+    Router::new()
+}
+
+/// A directory that goes with the service.
+fn temporary_directory() -> Result<TempDir, OpenError> {
+    tempfile::Builder::new().prefix("cloudsim-").tempdir().map_err(|source| OpenError::File {
+        path: std::env::temp_dir(),
+        what: "a directory for the files of a simulated cloud cannot be made",
+        source: Some(source),
+    })
 }
 
 /// A value that is kept from the first start on.

@@ -37,6 +37,45 @@ pub enum Setting {
         /// The subject of the setting.
         client_id: String,
     },
+    /// Register a certificate with which a principal signs assertions.
+    PrincipalCertificate {
+        /// The subject of the setting.
+        client_id: String,
+        /// The certificate in PEM.
+        certificate: String,
+    },
+    /// Set when the secret of a principal expires.
+    SecretExpiry {
+        /// The subject of the setting.
+        client_id: String,
+        /// The time; `None` for a secret that never expires.
+        expires: Option<Timestamp>,
+    },
+    /// Accept assertions of another issuer for a principal.
+    FederatedCredential {
+        /// The subject of the setting.
+        client_id: String,
+        /// The issuer.
+        issuer: String,
+        /// The subject of the assertions.
+        subject: String,
+        /// The accepted audiences.
+        audiences: Vec<String>,
+    },
+    /// Verify assertions of an issuer with these keys; assertions of an issuer without keys are accepted unverified.
+    IssuerKeys {
+        /// The issuer.
+        issuer: String,
+        /// A JSON Web Key Set; `None` removes it.
+        keys: Option<serde_json::Value>,
+    },
+    /// The lifetime of tokens that are issued from now on.
+    TokenLifetime {
+        /// The lifetime in seconds; `None` is an hour.
+        seconds: Option<u32>,
+    },
+    /// Announce an event of a machine, change it, or withdraw it.
+    ScheduledEvent(ScheduledEvent),
     /// The principals.
     Principals {},
     /// The groups of a subscription.
@@ -99,11 +138,41 @@ pub enum Setting {
     },
     /// Deny a principal an action.
     Deny(Denial),
+    /// Deny writes of a type of resource at a scope by a policy, or remove the policy.
+    Policy(Policy),
+    /// The number of items on a page of a list.
+    PageSize {
+        /// The number.
+        items: usize,
+    },
     /// Remove all denials at a scope.
     Allow {
         /// The scope.
         scope: ResourceId,
     },
+}
+
+/// An event that the instance metadata service announces to a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduledEvent {
+    /// The name of the machine.
+    pub machine: String,
+    /// The id of the event.
+    pub id: String,
+    /// `Freeze`, `Reboot`, `Redeploy`, `Preempt` or `Terminate`.
+    pub event_type: String,
+    /// `Scheduled` or `Started`; `None` withdraws the event.
+    pub status: Option<String>,
+    /// The earliest start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// A sentence for people.
+    #[serde(default)]
+    pub description: String,
+    /// The expected interruption; -1 when it is unknown.
+    #[serde(default)]
+    pub duration_seconds: i64,
 }
 
 /// The permissions of a principal.
@@ -130,6 +199,18 @@ pub struct Denial {
     /// The end of the denial; `None` for an unlimited one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+}
+
+/// A policy that denies writes of a type of resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    /// The name.
+    pub name: String,
+    /// The scope, with everything below it.
+    pub scope: String,
+    /// The type, such as `Microsoft.Network/publicIPAddresses`, or `*`; `None` removes the policy.
+    pub deny: Option<String>,
 }
 
 /// A principal in a list.

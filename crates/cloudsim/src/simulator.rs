@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use api::clock::SharedClock;
 use api::install::InstallStage;
@@ -17,12 +17,13 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::call_context::{CallContext, FaultEffects};
+use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::faults::CloudFault;
 use crate::faults::Faults;
 use crate::protocol::{Call, CallError};
 use crate::settings::Setting;
-use crate::{identities, install, registry, resources, sizes, vault};
+use crate::{arm, entra, identities, install, listeners, metadata, registry, resources, sizes, vault};
 
 /// The state of the service, apart from its HTTP interface.
 pub(crate) struct Simulator {
@@ -43,6 +44,10 @@ pub(crate) struct Simulator {
     pub(crate) stops: Mutex<HashMap<Uuid, CancellationToken>>,
     /// The lock of the directory; released last.
     _lock: Option<File>,
+    /// The addresses of the listeners. Vaults are added as they are created.
+    endpoints: RwLock<Arc<Endpoints>>,
+    /// Bound listeners of vaults that must be served, with the names of the vaults.
+    vaults: mpsc::UnboundedSender<(String, std::net::TcpListener)>,
 }
 
 impl std::fmt::Debug for Simulator {
@@ -60,11 +65,13 @@ pub(crate) struct Parts {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) runs: mpsc::UnboundedSender<Uuid>,
     pub(crate) lock: Option<File>,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) vaults: mpsc::UnboundedSender<(String, std::net::TcpListener)>,
 }
 
 impl Simulator {
     pub(crate) fn new(parts: Parts) -> Simulator {
-        let Parts { db, clock, seed, pace, directory, runs, lock } = parts;
+        let Parts { db, clock, seed, pace, directory, runs, lock, endpoints, vaults } = parts;
         Simulator {
             db: Mutex::new(db),
             clock,
@@ -77,7 +84,39 @@ impl Simulator {
             notifiers: Mutex::default(),
             stops: Mutex::default(),
             _lock: lock,
+            endpoints: RwLock::new(Arc::new(endpoints)),
+            vaults,
         }
+    }
+
+    /// The addresses of the emulated services.
+    pub(crate) fn endpoints(&self) -> Arc<Endpoints> {
+        self.endpoints.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Binds the listener of a vault unless it has one, and writes the addresses to `endpoints.json`.
+    pub(crate) fn ensure_vault(&self, name: &str) -> Result<(), Failure> {
+        let name = name.to_lowercase();
+        if self.endpoints().vaults.contains_key(&name) {
+            return Ok(());
+        }
+        let listener = {
+            let db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
+            listeners::bind(&db, &format!("vault {name}"))?
+        };
+        let url = listeners::url(&listener, "https")?;
+        let mut endpoints = self.endpoints.write().unwrap_or_else(PoisonError::into_inner);
+        if endpoints.vaults.contains_key(&name) {
+            return Ok(());
+        }
+        Arc::make_mut(&mut endpoints).vaults.insert(name.clone(), url);
+        let path = endpoints.ca_file.with_file_name("endpoints.json");
+        let text = serde_json::to_string_pretty(endpoints.as_ref())?;
+        serve::write_private_unsynced(&path, &text)
+            .map_err(|error| Failure::Broken(format!("{}: {error}", path.display())))?;
+        // The receiver stops before the simulator does; the next start binds the vaults in the database.
+        let _ = self.vaults.send((name, listener));
+        Ok(())
     }
 
     /// Runs `work` in one transaction, which is rolled back when it fails.
@@ -88,14 +127,17 @@ impl Simulator {
     ) -> Result<T, Failure> {
         let mut db = self.db.lock().unwrap_or_else(PoisonError::into_inner);
         let transaction = Transaction::new(&mut db, TransactionBehavior::Deferred)?;
+        let endpoints = self.endpoints();
         let cx = CallContext {
             db: &transaction,
             now: self.clock.now(),
             seed: self.seed,
             pace: self.pace,
             effects,
+            endpoints: &endpoints,
         };
         resources::sweep(&transaction, cx.now)?;
+        arm::sweep(&transaction, cx.now)?;
         let done = work(&cx)?;
         transaction.commit()?;
         Ok(done)
@@ -157,7 +199,7 @@ impl Simulator {
         self.notifiers.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
-    fn notify_group(&self, id: &ResourceId) {
+    pub(crate) fn notify_group(&self, id: &ResourceId) {
         let key = ResourceId::group(id.subscription(), id.resource_group()).key();
         if let Some(notifier) = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             notifier.notify_one();
@@ -192,6 +234,12 @@ pub(crate) fn effects_of(trouble: &CloudFault, call: &Call) -> Result<FaultEffec
             return Err(CallError::Denied { who: "this service".to_owned(), action, what }.into());
         }
         CloudFault::Throttled { .. }
+        | CloudFault::OperationLost {}
+        | CloudFault::OperationHangs {}
+        | CloudFault::Policy { .. }
+        | CloudFault::TokenExpires {}
+        | CloudFault::Claims {}
+        | CloudFault::Conflict { .. }
         | CloudFault::Unavailable { .. }
         | CloudFault::Reset { .. }
         | CloudFault::Delayed { .. }
@@ -249,6 +297,20 @@ fn arrange(cx: &CallContext<'_>, setting: &Setting) -> Result<Value, Failure> {
             to_json(identities::set_claims(cx, client_id, claims.clone(), directory_roles.clone()))
         }
         Setting::DeletePrincipal { client_id } => to_json(identities::delete_principal(cx, client_id)),
+        Setting::PrincipalCertificate { client_id, certificate } => {
+            to_json(entra::register_certificate(cx, client_id, certificate))
+        }
+        Setting::SecretExpiry { client_id, expires } => {
+            to_json(entra::set_secret_expiry(cx, client_id, *expires))
+        }
+        Setting::FederatedCredential { client_id, issuer, subject, audiences } => {
+            to_json(entra::register_federation(cx, client_id, issuer, subject, audiences))
+        }
+        Setting::IssuerKeys { issuer, keys } => {
+            to_json(entra::register_issuer_keys(cx, issuer, keys.as_ref()))
+        }
+        Setting::TokenLifetime { seconds } => to_json(entra::set_token_lifetime(cx, *seconds)),
+        Setting::ScheduledEvent(event) => to_json(metadata::announce(cx, event)),
         Setting::Principals {} => to_json(identities::principals(cx)),
         Setting::Groups { subscription } => to_json(resources::groups(cx, subscription)),
         Setting::Installations {} => to_json(install::list(cx)),
@@ -268,6 +330,8 @@ fn arrange(cx: &CallContext<'_>, setting: &Setting) -> Result<Value, Failure> {
         }
         Setting::Lock { id, locked } => to_json(identities::set_lock(cx, id, *locked)),
         Setting::Deny(denial) => to_json(identities::deny(cx, denial)),
+        Setting::Policy(policy) => to_json(arm::set_policy(cx, policy)),
+        Setting::PageSize { items } => to_json(arm::set_page_size(cx, *items)),
         Setting::Allow { scope } => to_json(identities::allow(cx, scope)),
     }
 }

@@ -3,10 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use cloud::{Availability, Properties, ProviderRegistration, ResourceKind, Restriction, Size, Usage};
+use cloud::{
+    Availability, Properties, ProviderRegistration, ResourceId, ResourceKind, Restriction, Size, Usage,
+};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+use crate::arm::{ArmError, ArmResource};
 use crate::call_context::CallContext;
 use crate::database;
 use crate::failure::Failure;
@@ -171,6 +175,25 @@ pub(crate) fn providers(
     Ok(PROVIDERS.iter().map(provider).collect())
 }
 
+/// Whether a subscription has registered a provider.
+pub(crate) fn is_registered(
+    cx: &CallContext<'_>,
+    subscription: &str,
+    namespace: &str,
+) -> Result<bool, Failure> {
+    Ok(arranged(cx, subscription)?.providers.get(&namespace.to_lowercase()).copied().unwrap_or(true))
+}
+
+/// The features of a subscription, by name, with their state.
+pub(crate) fn features(cx: &CallContext<'_>, subscription: &str) -> Result<BTreeMap<String, bool>, Failure> {
+    let mut features: BTreeMap<String, bool> = FEATURES.iter().map(|it| ((*it).to_owned(), true)).collect();
+    for (name, registered) in arranged(cx, subscription)?.features {
+        features.retain(|it, _| !it.eq_ignore_ascii_case(&name));
+        features.extend(registered.map(|it| (name, it)));
+    }
+    Ok(features)
+}
+
 pub(crate) fn feature(
     cx: &CallContext<'_>,
     subscription: &str,
@@ -205,6 +228,19 @@ pub(crate) fn usages(
     for doc in docs {
         let stored: Stored = serde_json::from_str(&doc?)?;
         for (quota, amount) in demand(&stored.properties) {
+            *used.entry(quota).or_default() += amount;
+        }
+    }
+    let mut statement = cx.db.prepare_cached(
+        "select doc from arm_resource where subscription = ? and location = ? and gone_at is null and type in
+         ('microsoft.compute/virtualmachines', 'microsoft.compute/disks', 'microsoft.network/publicipaddresses')",
+    )?;
+    let docs = statement.query_map(params![subscription.to_lowercase(), location.to_lowercase()], |row| {
+        row.get::<_, String>(0)
+    })?;
+    for doc in docs {
+        let resource: ArmResource = serde_json::from_str(&doc?)?;
+        for (quota, amount) in resource_demand(&resource.type_name, &resource.body) {
             *used.entry(quota).or_default() += amount;
         }
     }
@@ -274,6 +310,106 @@ pub(crate) fn check(
         }
     }
     Ok(())
+}
+
+/// The quotas that a resource of the resource manager counts against.
+fn resource_demand(type_name: &str, body: &Map<String, Value>) -> Vec<(String, u64)> {
+    let one = |quota: &str| vec![(quota.to_owned(), 1)];
+    match type_name.to_lowercase().as_str() {
+        "microsoft.compute/virtualmachines" => {
+            let size = machine_size(body).unwrap_or_default();
+            let mut demand = one("virtualMachines");
+            if let Some(size) = table().find(|it| it.name.eq_ignore_ascii_case(size)) {
+                demand.push(("cores".to_owned(), size.cores.into()));
+                demand.push((size.family, size.cores.into()));
+            }
+            demand
+        }
+        "microsoft.compute/disks" => one("PremiumDiskCount"),
+        "microsoft.network/publicipaddresses" => one("PublicIPAddresses"),
+        _ => Vec::new(),
+    }
+}
+
+fn machine_size(body: &Map<String, Value>) -> Option<&str> {
+    body.get("properties")?.get("hardwareProfile")?.get("vmSize")?.as_str()
+}
+
+/// Whether a subscription may have a resource besides what it has; `before` is the one that it replaces.
+pub(crate) fn check_resource(
+    cx: &CallContext<'_>,
+    id: &ResourceId,
+    type_name: &str,
+    before: Option<&ArmResource>,
+    body: &Map<String, Value>,
+) -> Result<(), Failure> {
+    let wanted = resource_demand(type_name, body);
+    let freed = before.map(|it| resource_demand(type_name, &it.body)).unwrap_or_default();
+    if wanted.is_empty() || (before.is_some() && wanted == freed) {
+        return Ok(());
+    }
+    let location = body.get("location").and_then(Value::as_str).unwrap_or_default();
+    if let Some(size) = machine_size(body) {
+        check_machine_size(cx, id, location, size, body)?;
+    }
+    let usages = usages(cx, id.subscription(), location)?;
+    for (quota, amount) in wanted {
+        let freed = freed.iter().find(|it| it.0 == quota).map_or(0, |it| it.1);
+        let more = amount.saturating_sub(freed);
+        if let Some(Usage { used, limit, .. }) = usages.iter().find(|it| it.quota == quota)
+            && used + more > *limit
+        {
+            return Err(quota_exceeded(&quota, location, *limit, *used, more).into());
+        }
+    }
+    Ok(())
+}
+
+fn check_machine_size(
+    cx: &CallContext<'_>,
+    id: &ResourceId,
+    location: &str,
+    size: &str,
+    body: &Map<String, Value>,
+) -> Result<(), Failure> {
+    let sizes = sizes(cx, id.subscription(), location)?;
+    let Some(found) = sizes.iter().find(|it| it.name.eq_ignore_ascii_case(size)) else {
+        let message = format!("The value {size} provided for the VM size is not valid.");
+        return Err(ArmError::bad_request("InvalidParameter", message).with_target("vmSize").into());
+    };
+    let zones: Vec<&str> =
+        body.get("zones").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let is_elsewhere = zones.iter().any(|zone| !found.zones.iter().any(|it| it == zone));
+    if let Availability::Restricted(restriction) = &found.availability {
+        let message = format!(
+            "The requested VM size {size} is not available in location '{location}' ({}). Please try another size or deploy to a different location or different zone.",
+            restriction.reason
+        );
+        return Err(ArmError::conflict("SkuNotAvailable", message).with_target("vmSize").into());
+    }
+    if is_elsewhere {
+        let message = format!(
+            "The requested VM size {size} is not available in zone '{}' of location '{location}'.",
+            zones.join(",")
+        );
+        return Err(ArmError::conflict("SkuNotAvailable", message).with_target("zones").into());
+    }
+    Ok(())
+}
+
+/// The error of a quota, as its provider words it.
+pub(crate) fn quota_exceeded(quota: &str, location: &str, limit: u64, used: u64, more: u64) -> ArmError {
+    if quota.eq_ignore_ascii_case("PublicIPAddresses") {
+        let message = format!(
+            "Cannot create more than {limit} public IP addresses for this subscription in this region."
+        );
+        return ArmError::bad_request("PublicIPCountLimitReached", message);
+    }
+    let message = format!(
+        "Operation could not be completed as it results in exceeding approved {quota} Cores quota. Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: {limit}, Current Usage: {used}, Additional Required: {more}, (Minimum) New Limit Required: {}.",
+        used + more
+    );
+    ArmError::conflict("OperationNotAllowed", message)
 }
 
 /// The word for a kind in its column.

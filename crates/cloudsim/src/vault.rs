@@ -17,7 +17,7 @@ const CERTIFICATE: &str = "certificate";
 const IDENTITY: &str = "identity-certificate";
 const SECRET: &str = "secret";
 
-const AUTHORITY_NAME: &str = "Simulated Cloud VaultCertificate Authority";
+pub(crate) const AUTHORITY_NAME: &str = "Simulated Cloud VaultCertificate Authority";
 const AUTHORITY_DAYS: i64 = 3650;
 /// Certificates of clusters are good for a year, as those of the public authorities once were.
 const CERTIFICATE_DAYS: i64 = 365;
@@ -88,7 +88,7 @@ fn days(from: Timestamp, days: i64) -> Timestamp {
 }
 
 /// The authority. It is created when it is first needed.
-fn authority(cx: &CallContext<'_>) -> Result<CertificateAuthority, Failure> {
+pub(crate) fn authority(cx: &CallContext<'_>) -> Result<CertificateAuthority, Failure> {
     if let Some(Authority { certificate, key }) = database::record(cx.db, "meta", "authority")? {
         return Ok(CertificateAuthority::from_pem(AUTHORITY_NAME, CertificatePair { certificate, key })?);
     }

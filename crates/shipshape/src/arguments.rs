@@ -137,7 +137,12 @@ pub(crate) enum TaskCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Check the configuration and report every mistake
-    Check,
+    Check {
+        /// Check also that the cloud offers what the first cluster needs: credentials, rights, providers, quotas, DNS, vault, registry
+        #[cfg(feature = "services")]
+        #[arg(long)]
+        cloud: bool,
+    },
     /// Show every setting in effect, with passwords masked
     Show {
         /// Output format

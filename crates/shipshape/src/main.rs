@@ -136,7 +136,13 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Audit(command) => run_client(audit::run(command, &load()?.config)),
         #[cfg(feature = "agent")]
         Command::Agent(_) => serve(load()?, environment, agent::run),
-        Command::Config(ConfigCommand::Check) => output::show(&load()?.summary()),
+        #[cfg(feature = "services")]
+        Command::Config(ConfigCommand::Check { cloud: true }) => {
+            let loaded = load()?;
+            output::show(&loaded.summary())?;
+            run_client(cloud::print_check(&loaded.config))
+        }
+        Command::Config(ConfigCommand::Check { .. }) => output::show(&load()?.summary()),
         Command::Config(ConfigCommand::Show { output: ConfigOutput::Toml, origin }) => {
             output::show(&load()?.to_toml(*origin)?)
         }

@@ -217,7 +217,7 @@ fn connections(process: &Process, store: &Store) -> ClusterConnections {
 }
 
 /// Resources of the service itself in the cloud.
-fn service_resources(config: &Config) -> lifecycle::Service {
+pub(crate) fn service_resources(config: &Config) -> lifecycle::Service {
     let ClustersConfig { locations, zone, .. } = &config.clusters;
     let location = locations.first().map_or("local", String::as_str);
     let subscription = config.cloud.subscription.to_string();

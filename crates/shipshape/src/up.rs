@@ -72,9 +72,11 @@ pub(crate) async fn run(
     process.started();
     let client = running.api.internal.clone();
     #[cfg(feature = "sim")]
-    if let (Some(count), Some(provider)) = (demo, &running.provider) {
-        let simulated =
-            SimulatedCloud::new(provider.simulated.clone(), cloud::simulated::directory(&process.config));
+    if let Some(count) = demo {
+        let simulated = running.provider.as_ref().and_then(|it| it.simulated.clone()).context(
+            "the demonstration needs a simulated cloud, but cloud.provider is azure; start `up` without --demo",
+        )?;
+        let simulated = SimulatedCloud::new(simulated, cloud::simulated::directory(&process.config));
         let demo = Demo::prepare(count, client.clone(), simulated, &data_dir, Arc::new(SystemClock)).await?;
         process.tasks.spawn(Stage::Listeners, "demo", |shutdown| demo.run(shutdown));
     }
@@ -101,7 +103,7 @@ pub(crate) async fn run_service(mut process: Process, service: Service) -> anyho
         }
         Service::Backend => {
             let provider = provider.context(
-                "cloud.file is not set; the backend needs a cloud, such as the cloud.json of a simulated one",
+                "the backend needs a cloud: set cloud.provider to azure, or cloud.file to the cloud.json of a simulated one",
             )?;
             services::backend(&mut process, &store, &provider);
             None

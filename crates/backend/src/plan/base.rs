@@ -8,7 +8,7 @@ use cloud::{
 };
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::user_error;
-use steps::lifecycle::resources::ensure;
+use steps::lifecycle::resources::{ensure, ensure_stages};
 use steps::lifecycle::{ClusterSnapshot, resource_id};
 use uuid::Uuid;
 
@@ -65,7 +65,7 @@ fn put(snapshot: &ClusterSnapshot, id: ResourceId, properties: Properties) -> Re
 /// Ensures the resources that the machines require: storage, security group, addresses, load balancers, roles.
 pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     let snapshot = cx.life.snapshot().await?;
-    let status = ensure(&*cx.life.cloud.infrastructure, &template(&snapshot)?).await?;
+    let status = ensure_stages(&*cx.life.cloud.infrastructure, &template(&snapshot)?).await?;
     if let PollStatus::Done(_) = &status {
         assign(&cx, &snapshot).await?;
         record_outbound(&cx, &step, &snapshot).await?;
@@ -73,8 +73,8 @@ pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<PollSt
     Ok(status)
 }
 
-/// The resources that the machines require, in the order of their creation.
-fn template(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
+/// The resources that the machines require, in stages: load balancers refer to addresses.
+fn template(snapshot: &ClusterSnapshot) -> Result<Vec<Vec<ResourceRequest>>, StepError> {
     let spec = snapshot.spec();
     let containers = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
     let account = |purpose: &str, names: &[&str]| -> Result<ResourceRequest, StepError> {
@@ -82,10 +82,10 @@ fn template(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepErro
             Properties::StorageAccount { containers: containers(names), allowed_subnets: Vec::new() };
         Ok(put(snapshot, names::storage_account(snapshot, purpose)?, properties))
     };
-    let mut all =
+    let mut independent =
         vec![account("cluster", &["ignition", "aro"])?, account("imageregistry", &["image-registry"])?];
     if spec.network.preconfigured_nsg == Switch::Disabled {
-        all.push(put(
+        independent.push(put(
             snapshot,
             names::security_group(snapshot)?,
             Properties::SecurityGroup { rules: rules(snapshot) },
@@ -103,9 +103,12 @@ fn template(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepErro
         backends: Vec::new(),
         outbound: Vec::new(),
     };
-    all.push(put(snapshot, names::internal_load_balancer(snapshot)?, internal));
-    all.extend(public_resources(snapshot)?);
-    Ok(all)
+    let mut balancers = vec![put(snapshot, names::internal_load_balancer(snapshot)?, internal)];
+    if let Some(PublicResources { addresses, balancer }) = public_resources(snapshot)? {
+        independent.extend(addresses);
+        balancers.push(balancer);
+    }
+    Ok(vec![independent, balancers])
 }
 
 fn rules(snapshot: &ClusterSnapshot) -> Vec<SecurityRule> {
@@ -138,9 +141,15 @@ fn outbound_count(snapshot: &ClusterSnapshot) -> u32 {
 }
 
 /// The public load balancer with its addresses.
-fn public_resources(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, StepError> {
+struct PublicResources {
+    addresses: Vec<ResourceRequest>,
+    balancer: ResourceRequest,
+}
+
+/// The public load balancer, if the cluster has one.
+fn public_resources(snapshot: &ClusterSnapshot) -> Result<Option<PublicResources>, StepError> {
     if !has_public_load_balancer(snapshot) {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let outbound = match outbound_count(snapshot) {
         0 => Vec::new(),
@@ -151,7 +160,7 @@ fn public_resources(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, 
     if !addresses.contains(&api) {
         addresses.push(api.clone());
     }
-    let mut all: Vec<ResourceRequest> =
+    let addresses =
         addresses.into_iter().map(|id| put(snapshot, id, Properties::PublicIp { address: None })).collect();
     let ports = match snapshot.spec().api_visibility {
         Visibility::Public => vec![6443],
@@ -165,8 +174,8 @@ fn public_resources(snapshot: &ClusterSnapshot) -> Result<Vec<ResourceRequest>, 
         ports,
     };
     let properties = Properties::LoadBalancer { frontends: vec![frontend], backends: Vec::new(), outbound };
-    all.push(put(snapshot, names::load_balancer(snapshot)?, properties));
-    Ok(all)
+    let balancer = put(snapshot, names::load_balancer(snapshot)?, properties);
+    Ok(Some(PublicResources { addresses, balancer }))
 }
 
 /// Ensures the role assignments of the service principal or the platform's identities on the group.
@@ -220,8 +229,9 @@ async fn record_outbound(
 /// longer uses them.
 pub(crate) async fn reconcile_outbound(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     let snapshot = cx.life.snapshot().await?;
-    if let waiting @ PollStatus::Waiting(_) =
-        ensure(&*cx.life.cloud.infrastructure, &public_resources(&snapshot)?).await?
+    if let Some(PublicResources { addresses, balancer }) = public_resources(&snapshot)?
+        && let waiting @ PollStatus::Waiting(_) =
+            ensure_stages(&*cx.life.cloud.infrastructure, &[addresses, vec![balancer]]).await?
     {
         return Ok(waiting);
     }

@@ -135,6 +135,12 @@ fn level(kind: ResourceKind) -> Level {
         | ResourceKind::StorageAccount
         | ResourceKind::Disk
         | ResourceKind::DiskEncryptionSet
+        | ResourceKind::PrivateLinkService
+        | ResourceKind::NetworkInterface
+        | ResourceKind::PrivateDnsZone
+        | ResourceKind::PrivateDnsRecord
+        | ResourceKind::PrivateDnsLink
+        | ResourceKind::Lock
         | ResourceKind::Identity => Level::Others,
     }
 }

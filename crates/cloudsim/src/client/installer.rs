@@ -59,8 +59,14 @@ fn install_error(call: &Call, error: CloudError) -> InstallError {
         CloudError::Credential { .. } => rejected("InvalidAuthenticationToken"),
         CloudError::Quota { .. } => rejected("QuotaExceeded"),
         CloudError::Locked { .. } => rejected("ScopeLocked"),
+        CloudError::Policy { .. } => rejected("RequestDisallowedByPolicy"),
+        CloudError::Configuration { .. } => rejected("InvalidConfiguration"),
         CloudError::UnexpectedResponse { .. } => rejected("UnexpectedResponse"),
-        CloudError::InUse { .. } | CloudError::Throttled { .. } | CloudError::Unavailable { .. } => {
+        CloudError::InUse { .. }
+        | CloudError::Busy { .. }
+        | CloudError::PreconditionFailed { .. }
+        | CloudError::Throttled { .. }
+        | CloudError::Unavailable { .. } => {
             let retry_after = error.retry_after();
             let source: Option<Box<dyn Error + Send + Sync>> = Some(Box::new(error));
             InstallError::Unavailable { request: format!("{call:?}"), retry_after, source }

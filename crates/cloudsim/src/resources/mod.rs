@@ -336,14 +336,20 @@ fn usual_span(kind: ResourceKind) -> Duration {
         ResourceKind::ResourceGroup
         | ResourceKind::DnsZone
         | ResourceKind::DnsRecord
+        | ResourceKind::PrivateDnsRecord
+        | ResourceKind::Lock
         | ResourceKind::Identity => 2,
         ResourceKind::VirtualNetwork
         | ResourceKind::Subnet
         | ResourceKind::SecurityGroup
         | ResourceKind::RouteTable
+        | ResourceKind::NetworkInterface
         | ResourceKind::NatGateway => 5,
         ResourceKind::PublicIp | ResourceKind::Disk | ResourceKind::DiskEncryptionSet => 8,
-        ResourceKind::LoadBalancer => 10,
+        ResourceKind::LoadBalancer
+        | ResourceKind::PrivateLinkService
+        | ResourceKind::PrivateDnsZone
+        | ResourceKind::PrivateDnsLink => 10,
         ResourceKind::StorageAccount | ResourceKind::PrivateEndpoint => 25,
         ResourceKind::Machine => 60,
     })

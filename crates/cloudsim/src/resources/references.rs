@@ -12,7 +12,10 @@ pub(crate) fn of(properties: &Properties) -> Vec<&ResourceId> {
             frontends.iter().flat_map(|it| it.public_ip.iter().chain(&it.subnet)).chain(outbound).collect()
         }
         Properties::PrivateEndpoint { subnet, target, .. } => vec![subnet, target],
-        Properties::Machine { subnet, .. } => vec![subnet],
+        Properties::Machine { subnet, .. }
+        | Properties::PrivateLinkService { subnet, .. }
+        | Properties::NetworkInterface { subnet, .. } => vec![subnet],
+        Properties::PrivateDnsLink { network, .. } => vec![network],
         Properties::ResourceGroup { .. }
         | Properties::VirtualNetwork { .. }
         | Properties::SecurityGroup { .. }
@@ -24,6 +27,9 @@ pub(crate) fn of(properties: &Properties) -> Vec<&ResourceId> {
         | Properties::StorageAccount { .. }
         | Properties::Disk { .. }
         | Properties::DiskEncryptionSet {}
+        | Properties::PrivateDnsZone {}
+        | Properties::PrivateDnsRecord { .. }
+        | Properties::Lock { .. }
         | Properties::Identity { .. } => Vec::new(),
     }
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{delete, find, get, list, put, references_of, sweep};
 use crate::call_context::{CallContext, FaultEffects};
 use crate::database;
+use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::protocol::CallError;
 
@@ -139,7 +140,7 @@ proptest! {
         operations in proptest::collection::vec(operation(), 1..60)
     ) {
         let db = database::open(None).unwrap();
-        let cx = CallContext { db: &db, now: Timestamp::UNIX_EPOCH, seed: 1, pace: 0.0, effects: FaultEffects::default() };
+        let cx = CallContext { db: &db, now: Timestamp::UNIX_EPOCH, seed: 1, pace: 0.0, effects: FaultEffects::default(), endpoints: &Endpoints::default() };
         let mut model = Model::default();
         for operation in operations {
             match operation {

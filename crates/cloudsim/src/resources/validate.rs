@@ -153,6 +153,12 @@ pub(super) fn check(
         | Properties::DnsZone {}
         | Properties::Disk { .. }
         | Properties::DiskEncryptionSet {}
+        | Properties::PrivateLinkService { .. }
+        | Properties::NetworkInterface { .. }
+        | Properties::PrivateDnsZone {}
+        | Properties::PrivateDnsRecord { .. }
+        | Properties::PrivateDnsLink { .. }
+        | Properties::Lock { .. }
         | Properties::Identity { .. } => Ok(()),
     }
 }

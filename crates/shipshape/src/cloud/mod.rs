@@ -1,15 +1,22 @@
-//! The cloud that clusters are created in. For now it is a simulated one, which is only in builds with the feature `sim`.
+//! The cloud that clusters are created in: Azure by its settings, or a simulated one, which is only in builds with the feature `sim`.
 
+mod azure;
+mod check;
 #[cfg(feature = "sim")]
 pub(crate) mod simulated;
+mod unavailable_installer;
 
+use std::sync::Arc;
+
+use anyhow::Context as _;
 use api::install::SharedInstaller;
 use cloud::Cloud;
 
-use crate::config::CloudConfig;
-#[cfg(feature = "sim")]
-use crate::config::ProviderKind;
+use crate::config::{CloudConfig, Config, ProviderKind};
 use crate::process::Process;
+use crate::services;
+use check::{CloudCheck, CloudReport};
+use unavailable_installer::UnavailableInstaller;
 
 /// A cloud and its installer of clusters.
 #[derive(Clone)]
@@ -20,7 +27,19 @@ pub(crate) struct CloudProvider {
     pub(crate) installer: SharedInstaller,
     /// The client of the simulated cloud, for actions that only a simulator has.
     #[cfg(feature = "sim")]
-    pub(crate) simulated: cloudsim::SimClient,
+    pub(crate) simulated: Option<cloudsim::SimClient>,
+}
+
+impl CloudProvider {
+    /// Azure by its settings. No installer works there yet, so installations are rejected with the reason.
+    fn azure(config: &CloudConfig) -> anyhow::Result<CloudProvider> {
+        Ok(CloudProvider {
+            cloud: azure::client(&config.azure)?.cloud(),
+            installer: Arc::new(UnavailableInstaller),
+            #[cfg(feature = "sim")]
+            simulated: None,
+        })
+    }
 }
 
 /// The cloud that the settings name, else a simulated one in this process.
@@ -42,18 +61,47 @@ pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Option<Cloud
 }
 
 /// The cloud that the settings name, if any.
-#[cfg(feature = "sim")]
 pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudProvider>> {
-    let ProviderKind::Simulated = config.provider;
-    let Some(file) = &config.file else { return Ok(None) };
-    Ok(Some(simulated::provider(simulated::connect(file)?)))
+    match (config.provider, &config.file) {
+        (ProviderKind::Azure, None) => CloudProvider::azure(config).map(Some),
+        (ProviderKind::Azure, Some(file)) => {
+            anyhow::bail!(
+                "cloud.file {file} names a simulated cloud, but cloud.provider is azure; remove one of them"
+            )
+        }
+        (ProviderKind::Simulated, None) => Ok(None),
+        #[cfg(feature = "sim")]
+        (ProviderKind::Simulated, Some(file)) => Ok(Some(simulated::provider(simulated::connect(file)?))),
+        #[cfg(not(feature = "sim"))]
+        (ProviderKind::Simulated, Some(file)) => {
+            anyhow::bail!("cloud.file {file}: this build has no client of the simulated cloud")
+        }
+    }
 }
 
-/// The cloud that the settings name, if any.
-#[cfg(not(feature = "sim"))]
-pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudProvider>> {
-    match &config.file {
-        None => Ok(None),
-        Some(file) => anyhow::bail!("cloud.file {file}: this build has no client of the simulated cloud"),
+/// Prints the check of the cloud; missing pieces are an error.
+pub(crate) async fn print_check(config: &Config) -> anyhow::Result<()> {
+    let report = check(config).await?;
+    cli::output::show(&report.to_text())?;
+    match report.missing() {
+        0 => Ok(()),
+        1 => anyhow::bail!("one piece is missing in the cloud"),
+        missing => anyhow::bail!("{missing} pieces are missing in the cloud"),
     }
+}
+
+/// Checks whether the configured cloud offers what the first cluster needs. Reads only.
+async fn check(config: &Config) -> anyhow::Result<CloudReport> {
+    let provider = configured(&config.cloud)?
+        .context("no cloud is configured: set cloud.provider to azure, or cloud.file to a simulated one")?;
+    let service = services::service_resources(config);
+    let actions = cloud_azure::required_actions();
+    let actions: Vec<&str> = actions.iter().map(String::as_str).collect();
+    let check = CloudCheck {
+        cloud: &provider.cloud,
+        service: &service,
+        locations: &config.clusters.locations,
+        actions: &actions,
+    };
+    Ok(check.run().await)
 }

@@ -39,7 +39,11 @@ pub(super) fn connect(file: &FilePath) -> anyhow::Result<SimClient> {
 
 /// The simulated cloud as services use it.
 pub(super) fn provider(simulated: SimClient) -> CloudProvider {
-    CloudProvider { cloud: simulated.cloud(), installer: Arc::new(simulated.installer()), simulated }
+    CloudProvider {
+        cloud: simulated.cloud(),
+        installer: Arc::new(simulated.installer()),
+        simulated: Some(simulated),
+    }
 }
 
 /// Starts a simulated cloud in this process and writes its file to the directory, for other processes on this machine.

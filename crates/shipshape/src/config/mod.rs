@@ -6,6 +6,8 @@
 //! accepted. A value that may hold a secret is never repeated.
 
 #[cfg(feature = "services")]
+mod azure;
+#[cfg(feature = "services")]
 mod checks;
 mod keys;
 mod layers;
@@ -29,12 +31,14 @@ use std::net::SocketAddr;
 use api::duration::TimeSpan;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "services")]
+pub(crate) use azure::AzureConfig;
 pub(crate) use layers::Flag;
 pub(crate) use load::{ConfigErrors, Loaded, load};
-#[cfg(feature = "sim")]
-pub(crate) use services::ProviderKind;
 #[cfg(feature = "services")]
-pub(crate) use services::{CloudConfig, ClustersConfig, PortalConfig, RetentionConfig, StoreConfig};
+pub(crate) use services::{
+    CloudConfig, ClustersConfig, PortalConfig, ProviderKind, RetentionConfig, StoreConfig,
+};
 #[cfg(feature = "services")]
 pub(crate) use store_url::{Migrate, StoreUrl};
 pub(crate) use values::redacted;

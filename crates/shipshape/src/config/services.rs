@@ -8,6 +8,7 @@ use kubelink::AllowedRisks;
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
+use super::azure::AzureConfig;
 use super::store_url::{Migrate, StoreUrl};
 use super::values::{self, FilePath};
 
@@ -71,7 +72,7 @@ pub(crate) struct PortalConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct CloudConfig {
-    /// The provider of the cloud that clusters run in: `simulated`.
+    /// The provider of the cloud that clusters run in: `simulated` or `azure`.
     pub(crate) provider: ProviderKind,
     /// Interval between two polls of something that the cloud creates or deletes, from 10ms to 5m. A simulated cloud is quick, so
     /// the default is short; 10s suits a real one.
@@ -88,6 +89,8 @@ pub(crate) struct CloudConfig {
     pub(crate) pace: f64,
     /// The subscription of the service's own resources: its zone, its network.
     pub(crate) subscription: Uuid,
+    /// Azure, with the provider `azure`.
+    pub(crate) azure: AzureConfig,
 }
 
 /// The providers of clouds.
@@ -97,13 +100,16 @@ pub(crate) enum ProviderKind {
     /// The simulated cloud.
     #[default]
     Simulated,
+    /// Azure's public cloud, a sovereign one, or an emulator of its protocol.
+    Azure,
 }
 
 impl<'de> Deserialize<'de> for ProviderKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ProviderKind, D::Error> {
-        values::text(deserializer, "simulated", |value| match value {
+        values::text(deserializer, "simulated or azure", |value| match value {
             "simulated" => Ok(ProviderKind::Simulated),
-            _ => Err("expected simulated".to_owned()),
+            "azure" => Ok(ProviderKind::Azure),
+            _ => Err("expected simulated or azure".to_owned()),
         })
     }
 }
@@ -170,6 +176,7 @@ impl Default for CloudConfig {
             simulated_at: SocketAddr::from(([127, 0, 0, 1], 0)),
             pace: 0.02,
             subscription: Uuid::max(),
+            azure: AzureConfig::default(),
         }
     }
 }

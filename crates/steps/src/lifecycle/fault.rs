@@ -167,6 +167,13 @@ impl From<CloudError> for StepError {
                 Some(pattern) => (pattern.code, Some(pattern.customer_error(why))),
                 None => ("Invalid", None),
             },
+            CloudError::Policy { .. } => {
+                let code = "RequestDisallowedByPolicy";
+                (code, Some(customer_error(code, said.clone(), None)))
+            }
+            CloudError::Busy { .. } => ("CloudBusy", None),
+            CloudError::PreconditionFailed { .. } => ("PreconditionFailed", None),
+            CloudError::Configuration { .. } => ("Configuration", None),
             CloudError::NotFound { .. } => ("NotFound", None),
             CloudError::Conflict { .. } => ("Conflict", None),
             CloudError::InUse { .. } => ("InUse", None),

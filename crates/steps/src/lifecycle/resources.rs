@@ -34,6 +34,30 @@ pub async fn ensure(cloud: &dyn Infrastructure, wanted: &[ResourceRequest]) -> R
     Ok(PollStatus::Done(StepOutcome::default()))
 }
 
+/// Ensures resources stage by stage. Those of one stage do not depend on each other and are requested at the same time. Polls once.
+pub async fn ensure_stages(
+    cloud: &dyn Infrastructure,
+    stages: &[Vec<ResourceRequest>],
+) -> Result<PollStatus, StepError> {
+    for stage in stages {
+        let requests = stage.iter().map(|put| ensure(cloud, std::slice::from_ref(put)));
+        let mut waiting = Vec::new();
+        for status in futures_util::future::join_all(requests).await {
+            if let PollStatus::Waiting(reason) = status? {
+                waiting.push(reason);
+            }
+        }
+        match waiting.as_slice() {
+            [] => {}
+            [one] => return Ok(PollStatus::Waiting(one.clone())),
+            [first, rest @ ..] => {
+                return Ok(PollStatus::Waiting(format!("{first}; {} more are in progress", rest.len())));
+            }
+        }
+    }
+    Ok(PollStatus::Done(StepOutcome::default()))
+}
+
 /// A resource that must exist.
 pub async fn expect(cloud: &dyn Infrastructure, id: &ResourceId) -> Result<Resource, StepError> {
     let found = cloud.get(id).await?;

@@ -1,5 +1,6 @@
 //! `shipshape cloud`: resources of the simulated cloud.
 
+mod az;
 mod fault;
 mod prepare;
 mod print;
@@ -8,6 +9,7 @@ mod simulated;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use cloud::{Infrastructure as _, Properties, Resource, ResourceId, ResourceKind};
+use cloudsim::Endpoints;
 use cloudsim::settings::{PrincipalInfo, Rights, Setting};
 
 use super::confirm::Confirm;
@@ -28,10 +30,31 @@ pub enum CloudCommand {
         name: String,
         #[command(flatten)]
         place: TargetFlags,
+        /// Print the commands of Azure's `az` that do the same, and change nothing
+        #[arg(long)]
+        az: bool,
         #[command(flatten)]
         output: Output,
         #[command(flatten)]
         connect: Connect,
+    },
+    /// Show what an SDK needs to use the simulated cloud: addresses, tenant, principal, certificate authority
+    Endpoints {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        connect: Connect,
+    },
+    /// Print the role that the service's principal needs in Azure, with the actions that its calls use and no others
+    Role {
+        /// The name of the role
+        #[arg(long, value_name = "NAME", default_value = "Shipshape")]
+        name: String,
+        /// A scope at which it can be assigned, such as /subscriptions/ID; may be repeated
+        #[arg(long = "scope", value_name = "SCOPE", required = true)]
+        scopes: Vec<String>,
+        #[command(flatten)]
+        output: Output,
     },
     /// Resource groups
     #[command(subcommand, visible_alias = "groups")]
@@ -311,11 +334,22 @@ pub enum PrincipalCommand {
 /// Runs the command.
 pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
     match command {
-        CloudCommand::Prepare { name, place, output, connect } => {
+        CloudCommand::Prepare { name, place, az: true, .. } => {
+            output::show(&az::prepare(&place.target(name)?))
+        }
+        CloudCommand::Prepare { name, place, az: false, output, connect } => {
             let place = place.target(name)?;
             let prepared = prepare(&invocation.cloud(connect)?, &place).await?;
             ensure_registered(&invocation.client(connect)?, &place).await?;
             output.print_value(invocation, &prepared, |_| summary(&prepared))
+        }
+        CloudCommand::Endpoints { output, connect } => {
+            let endpoints = invocation.cloud(connect)?.endpoints()?;
+            output.print_value(invocation, &endpoints, |_| endpoints_text(&endpoints))
+        }
+        CloudCommand::Role { name, scopes, output } => {
+            let role = cloud_azure::role_definition(name, scopes);
+            output.print_value(invocation, &role, |_| format!("{role:#}\n"))
         }
         CloudCommand::Group(command) => group(command, invocation).await,
         CloudCommand::Network(command) => network(command, invocation).await,
@@ -333,6 +367,28 @@ pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow:
         }
         CloudCommand::Fault(command) => fault::run(command, invocation).await,
     }
+}
+
+/// One line for each member, vaults by their names.
+fn endpoints_text(endpoints: &Endpoints) -> String {
+    let Endpoints { authority, tenant_id, resource_manager, vaults, registry, blob, .. } = endpoints;
+    let mut lines = vec![
+        ("Authority:".to_owned(), authority.clone()),
+        ("Tenant ID:".to_owned(), tenant_id.clone()),
+        ("Resource manager:".to_owned(), resource_manager.clone()),
+    ];
+    lines.extend(vaults.iter().map(|(name, address)| (format!("Vault {name}:"), address.clone())));
+    lines.extend([
+        ("Registry:".to_owned(), registry.clone()),
+        ("Blobs:".to_owned(), blob.clone()),
+        ("Metadata:".to_owned(), endpoints.metadata.clone()),
+        ("Identity service:".to_owned(), endpoints.identity_service.clone()),
+        ("Subscription ID:".to_owned(), endpoints.subscription_id.clone()),
+        ("Client ID:".to_owned(), endpoints.client_id.clone()),
+        ("Secret file:".to_owned(), endpoints.client_secret_file.display().to_string()),
+        ("CA file:".to_owned(), endpoints.ca_file.display().to_string()),
+    ]);
+    lines.into_iter().fold(String::new(), |text, (name, value)| text + &format!("{name:<19}{value}\n"))
 }
 
 fn summary(prepared: &Prepared) -> String {

@@ -16,9 +16,9 @@ use super::simulated::SimulatedCloud;
 use crate::{output, private_file};
 
 /// Address ranges of a created network and of its subnets.
-const NETWORK: &str = "10.0.0.0/22";
-const MASTERS: &str = "10.0.0.0/23";
-const WORKERS: &str = "10.0.2.0/23";
+pub(super) const NETWORK: &str = "10.0.0.0/22";
+pub(super) const MASTERS: &str = "10.0.0.0/23";
+pub(super) const WORKERS: &str = "10.0.2.0/23";
 
 /// Directory of the secrets of principals, below the directory of the cloud.
 const SECRETS: &str = "principals";

@@ -1,6 +1,6 @@
 //! Resources of the simulated cloud in tables and descriptions.
 
-use cloud::{Properties, PullToken, Resource, ResourceState, VaultCertificate};
+use cloud::{LockLevel, Properties, PullToken, Resource, ResourceState, VaultCertificate};
 use cloudsim::settings::{PrincipalInfo, Rights};
 
 use super::super::print::Printable;
@@ -36,7 +36,16 @@ fn detail(properties: &Properties) -> String {
             let healthy = backends.iter().filter(|it| it.healthy).count();
             format!("{} frontends, {healthy} of {} backends healthy", frontends.len(), backends.len())
         }
-        Properties::DnsRecord { addresses, .. } => addresses.join(","),
+        Properties::DnsRecord { addresses, .. } | Properties::PrivateDnsRecord { addresses, .. } => {
+            addresses.join(",")
+        }
+        Properties::PrivateLinkService { connections, .. } => format!("{} connections", connections.len()),
+        Properties::NetworkInterface { address, .. } => address.clone().unwrap_or_default(),
+        Properties::PrivateDnsLink { network, .. } => network.name().to_owned(),
+        Properties::Lock { level, .. } => match level {
+            LockLevel::CanNotDelete => "prevents deletion".to_owned(),
+            LockLevel::ReadOnly => "prevents changes".to_owned(),
+        },
         Properties::StorageAccount { containers, .. } => containers.join(","),
         Properties::Machine { size, running, .. } => {
             format!("{size}, {}", if *running { "running" } else { "stopped" })
@@ -45,9 +54,10 @@ fn detail(properties: &Properties) -> String {
         Properties::SecurityGroup { rules } => format!("{} rules", rules.len()),
         Properties::RouteTable { routes } => format!("{} routes", routes.len()),
         Properties::Identity { client_id, .. } => client_id.clone().unwrap_or_default(),
-        Properties::DnsZone {} | Properties::NatGateway {} | Properties::DiskEncryptionSet {} => {
-            String::new()
-        }
+        Properties::DnsZone {}
+        | Properties::PrivateDnsZone {}
+        | Properties::NatGateway {}
+        | Properties::DiskEncryptionSet {} => String::new(),
     }
 }
 

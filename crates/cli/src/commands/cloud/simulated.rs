@@ -9,7 +9,7 @@ use api::secret::Secret;
 use cloud::{
     CloudError, Infrastructure as _, Properties, Resource, ResourceId, ResourceRequest, ResourceState,
 };
-use cloudsim::SimClient;
+use cloudsim::{Endpoints, SimClient};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -17,6 +17,9 @@ use crate::contexts::SelectedContext;
 
 /// Path of the file in the server's data directory.
 const FILE: &str = "cloud/cloud.json";
+
+/// File of the addresses, in the directory of the cloud.
+const ENDPOINTS: &str = "endpoints.json";
 
 /// Longest wait until a resource is ready; a slowed-down simulation takes longer than seconds.
 const READY_MAX: Duration = Duration::from_secs(120);
@@ -64,6 +67,15 @@ impl SimulatedCloud {
         let cloud = SimClient::new(&address.url, Secret::new(address.token))
             .with_context(|| format!("{}", path.display()))?;
         Ok(SimulatedCloud { cloud, directory: data_dir.join("cloud") })
+    }
+
+    /// The addresses that the simulated cloud wrote when it started.
+    pub(super) fn endpoints(&self) -> anyhow::Result<Endpoints> {
+        let path = self.directory.join(ENDPOINTS);
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("{}: cannot be read; is the server running?", path.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{}: expected the endpoints as JSON", path.display()))
     }
 
     /// A simulated cloud with its directory.

@@ -1,0 +1,147 @@
+//! The blobs role, on the data plane of storage accounts.
+
+use api::clock::{Clock as _, SystemClock};
+use async_trait::async_trait;
+use azure_core::error::ErrorKind;
+use azure_core::http::headers::HeaderName;
+use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, Request, Url};
+use bytes::Bytes;
+use cloud::{BlobAddress, Blobs, CloudError, ResourceId};
+
+use crate::client::AzureClient;
+use crate::credential::client_options;
+use crate::error::{CallName, ServiceError};
+
+/// The scope of storage's tokens, the same in every cloud.
+const SCOPE: &str = "https://storage.azure.com/.default";
+const VERSION: &str = "2024-11-04";
+
+#[async_trait]
+impl Blobs for AzureClient {
+    async fn put_blob(
+        &self,
+        blob: &BlobAddress,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<(), CloudError> {
+        let url = self.blob_url(&blob.account, &blob.container, Some(&blob.name))?;
+        let headers = [("x-ms-blob-type", "BlockBlob"), ("content-type", content_type)];
+        self.storage(Method::Put, url, &headers, Some(body.into())).await.map(drop)
+    }
+
+    async fn blob(&self, blob: &BlobAddress) -> Result<Option<Vec<u8>>, CloudError> {
+        let url = self.blob_url(&blob.account, &blob.container, Some(&blob.name))?;
+        match self.storage(Method::Get, url, &[], None).await {
+            Ok(content) => Ok(Some(content.to_vec())),
+            Err(CloudError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn delete_blob(&self, blob: &BlobAddress) -> Result<(), CloudError> {
+        let url = self.blob_url(&blob.account, &blob.container, Some(&blob.name))?;
+        absent_is_done(self.storage(Method::Delete, url, &[], None).await)
+    }
+
+    async fn ensure_container(&self, account: &ResourceId, container: &str) -> Result<(), CloudError> {
+        let mut url = self.blob_url(account, container, None)?;
+        url.set_query(Some("restype=container"));
+        match self.storage(Method::Put, url, &[], None).await {
+            Ok(_) => Ok(()),
+            Err(CloudError::Conflict { why, .. }) if why.starts_with("ContainerAlreadyExists") => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn delete_container(&self, account: &ResourceId, container: &str) -> Result<(), CloudError> {
+        let mut url = self.blob_url(account, container, None)?;
+        url.set_query(Some("restype=container"));
+        absent_is_done(self.storage(Method::Delete, url, &[], None).await)
+    }
+}
+
+fn absent_is_done(outcome: Result<Bytes, CloudError>) -> Result<(), CloudError> {
+    match outcome {
+        Ok(_) | Err(CloudError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl AzureClient {
+    fn blob_url(&self, account: &ResourceId, container: &str, blob: Option<&str>) -> Result<Url, CloudError> {
+        let settings = &self.inner.settings;
+        let account = account.name();
+        let base = match &settings.blob {
+            Some(base) => format!("{}/{account}", base.trim_end_matches('/')),
+            None => format!("https://{account}.{}", settings.blob_suffix),
+        };
+        let wrong = |_| CloudError::Configuration {
+            setting: "blob".to_owned(),
+            why: format!("'{base}' is no URL of the storage account {account}"),
+        };
+        let mut url = Url::parse(&base).map_err(wrong)?;
+        let segments = [container].into_iter().chain(blob.into_iter().flat_map(|it| it.split('/')));
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        Ok(url)
+    }
+
+    async fn storage(
+        &self,
+        method: Method,
+        url: Url,
+        headers: &[(&'static str, &str)],
+        body: Option<Bytes>,
+    ) -> Result<Bytes, CloudError> {
+        let token = self.inner.credentials.token(SCOPE).await?;
+        let subject = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
+        let mut request = Request::new(url, method);
+        request.insert_header("authorization", format!("Bearer {token}"));
+        request.insert_header("x-ms-version", VERSION);
+        // The date of the request in RFC 1123, which storage requires.
+        let date = SystemClock.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        request.insert_header("x-ms-date", date);
+        for (name, value) in headers {
+            request.insert_header(*name, (*value).to_owned());
+        }
+        if let Some(body) = body {
+            request.set_body(body);
+        }
+        let options = client_options(self.inner.http.clone());
+        let pipeline = Pipeline::new(
+            option_env!("CARGO_PKG_NAME"),
+            option_env!("CARGO_PKG_VERSION"),
+            options,
+            vec![],
+            vec![],
+            None,
+        );
+        let checks = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
+        let name = CallName {
+            method: method.as_str(),
+            subject: &subject,
+            principal: self.inner.credentials.principal(),
+        };
+        let response = pipeline.send(&Context::new(), &mut request, Some(checks)).await.map_err(|error| {
+            let what = format!("{} {subject}", name.method);
+            match error.kind() {
+                ErrorKind::DataConversion => {
+                    CloudError::UnexpectedResponse { what, source: Some(Box::new(error)) }
+                }
+                _ => CloudError::Unavailable { what, source: Some(Box::new(error)) },
+            }
+        })?;
+        let (status, headers, body) = response.deconstruct();
+        let body: Bytes = body.into();
+        if status.is_success() {
+            return Ok(body);
+        }
+        let mut error = ServiceError::parse(u16::from(status), &body);
+        if let Some(code) = headers.get_optional_str(&HeaderName::from_static("x-ms-error-code")) {
+            code.clone_into(&mut error.code);
+        }
+        error.retry_after = crate::arm::retry_after(&headers);
+        Err(error.into_cloud_error(name))
+    }
+}

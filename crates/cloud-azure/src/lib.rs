@@ -1,0 +1,33 @@
+//! The client of Azure and of its emulator: every role of a cloud over Azure's public wire protocol.
+//!
+//! From the official libraries come tokens (azure_identity), the pipeline (azure_core) and the clients of Key Vault. The calls of the
+//! resource manager, their repetition, long operations and errors are our own, because no maintained library has them
+//! (docs/decisions/0032-azure-client-libraries.md).
+//!
+//! No call waits for a state, and none is repeated for longer than a second: callers poll. Nothing here reads the environment.
+
+mod actions;
+mod arm;
+mod blobs;
+mod certificate;
+mod client;
+mod credential;
+mod error;
+mod identities;
+mod infrastructure;
+mod json;
+mod machines;
+mod operations;
+mod permissions;
+mod redact;
+mod registry;
+mod resources;
+mod role_names;
+mod settings;
+mod subscription;
+mod transport;
+mod vault;
+
+pub use actions::{required_actions, role_definition};
+pub use client::AzureClient;
+pub use settings::{MachineSettings, PUBLIC_SCOPE, ServiceCredential, Settings, SettingsError};

@@ -1,0 +1,119 @@
+//! Long operations, which the client starts and never waits for.
+//!
+//! The state of a resource is that of the resource itself. Its operation is asked only for the reason of a failure, and for a
+//! resource that is not there yet or no longer. An operation that vanished or cannot be read says nothing: the resource decides.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud::{CloudError, ResourceId, ResourceRequest};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::arm::Arm;
+use crate::error::ServiceError;
+
+/// Operations that are remembered; the oldest is forgotten for a further one.
+const OPERATIONS_MAX: usize = 4096;
+/// Age from which an operation is no evidence any more.
+const AGE_MAX: Duration = Duration::from_secs(2 * 3600);
+
+/// The operations that this client has started.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    entries: Mutex<Entries>,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_id: HashMap<String, Operation>,
+    order: VecDeque<String>,
+}
+
+/// An operation of a resource.
+#[derive(Debug, Clone)]
+pub(crate) struct Operation {
+    pub(crate) url: String,
+    pub(crate) kind: OperationKind,
+    started: Instant,
+}
+
+/// What an operation does.
+#[derive(Debug, Clone)]
+pub(crate) enum OperationKind {
+    /// It brings the resource to what was requested.
+    Put(Box<ResourceRequest>),
+    /// It deletes the resource.
+    Delete,
+}
+
+/// The state of an operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OperationState {
+    InProgress,
+    Succeeded,
+    Failed(ServiceError),
+    /// It does not exist any more, or cannot be read.
+    Unknown,
+}
+
+impl Operations {
+    pub(crate) fn remember(&self, id: &ResourceId, url: &str, kind: OperationKind) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = id.key();
+        let operation = Operation { url: url.to_owned(), kind, started: Instant::now() };
+        if entries.by_id.insert(key.clone(), operation).is_none() {
+            entries.order.push_back(key);
+        }
+        while entries.order.len() > OPERATIONS_MAX {
+            if let Some(oldest) = entries.order.pop_front() {
+                entries.by_id.remove(&oldest);
+            }
+        }
+    }
+
+    pub(crate) fn forget(&self, id: &ResourceId) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = id.key();
+        if entries.by_id.remove(&key).is_some() {
+            entries.order.retain(|it| *it != key);
+        }
+    }
+
+    pub(crate) fn of(&self, id: &ResourceId) -> Option<Operation> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.by_id.get(&id.key()).filter(|it| it.started.elapsed() < AGE_MAX).cloned()
+    }
+
+    /// The state of an operation.
+    pub(crate) async fn state(
+        &self,
+        arm: &Arm,
+        id: &ResourceId,
+        operation: &Operation,
+    ) -> Result<OperationState, CloudError> {
+        let answer = match arm.operation(&operation.url, id.as_str()).await {
+            Ok(answer) => answer,
+            Err(error @ CloudError::Throttled { .. }) => return Err(error),
+            // Its failure may be told by the status of the poll itself.
+            Err(CloudError::Invalid { code, why }) => {
+                return Ok(OperationState::Failed(ServiceError {
+                    code,
+                    message: why,
+                    ..ServiceError::default()
+                }));
+            }
+            Err(_) => return Ok(OperationState::Unknown),
+        };
+        let body = answer.json(id.as_str()).unwrap_or_default();
+        let status = body.get("status").and_then(Value::as_str).unwrap_or_default().to_lowercase();
+        Ok(match status.as_str() {
+            "succeeded" => OperationState::Succeeded,
+            "failed" | "canceled" | "cancelled" => OperationState::Failed(ServiceError::from_value(&body)),
+            "" if answer.status == 202 => OperationState::InProgress,
+            "" => OperationState::Succeeded,
+            _ => OperationState::InProgress,
+        })
+    }
+}

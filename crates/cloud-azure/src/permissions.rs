@@ -1,0 +1,103 @@
+//! Evaluation of permissions: sets of actions with wildcards, and assignments that deny.
+
+use serde_json::Value;
+
+use crate::json::{items, text, texts};
+
+/// The principal that stands for everybody in a deny assignment.
+const EVERYBODY: &str = "00000000-0000-0000-0000-000000000000";
+
+/// A set of actions: those that match, less those that are excepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ActionSet {
+    actions: Vec<String>,
+    not_actions: Vec<String>,
+    data_actions: Vec<String>,
+    not_data_actions: Vec<String>,
+}
+
+impl ActionSet {
+    pub(crate) fn read(value: &Value) -> ActionSet {
+        ActionSet {
+            actions: texts(value, "/actions"),
+            not_actions: texts(value, "/notActions"),
+            data_actions: texts(value, "/dataActions"),
+            not_data_actions: texts(value, "/notDataActions"),
+        }
+    }
+
+    pub(crate) fn contains(&self, action: &str) -> bool {
+        let any = |patterns: &[String]| patterns.iter().any(|it| matches(it, action));
+        (any(&self.actions) && !any(&self.not_actions))
+            || (any(&self.data_actions) && !any(&self.not_data_actions))
+    }
+}
+
+/// The sets of a deny assignment when it applies to a principal.
+pub(crate) fn denied_sets(assignment: &Value, principal: &str) -> Vec<ActionSet> {
+    let names = |pointer: &str, id: &str| {
+        items(assignment, pointer).iter().any(|it| text(it, "/id").eq_ignore_ascii_case(id))
+    };
+    let applies = names("/properties/principals", principal) || names("/properties/principals", EVERYBODY);
+    if !applies || names("/properties/excludePrincipals", principal) {
+        return Vec::new();
+    }
+    items(assignment, "/properties/permissions").iter().map(ActionSet::read).collect()
+}
+
+/// Whether a pattern matches an action: `*` stands for any run of characters, case does not count.
+pub(crate) fn matches(pattern: &str, action: &str) -> bool {
+    let (pattern, action) = (pattern.to_lowercase(), action.to_lowercase());
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = action.strip_prefix(first) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn wildcards_match_any_run_without_case() {
+        for (pattern, action, expect) in [
+            ("*", "Microsoft.Network/virtualNetworks/read", true),
+            ("*/read", "Microsoft.Network/virtualNetworks/read", true),
+            ("*/read", "Microsoft.Network/virtualNetworks/write", false),
+            (
+                "microsoft.network/*/JOIN/action",
+                "Microsoft.Network/virtualNetworks/subnets/join/action",
+                true,
+            ),
+            ("Microsoft.Network/virtualNetworks/read", "microsoft.network/virtualnetworks/READ", true),
+            ("Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/readx", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches(pattern, action), expect, "{pattern} {action}");
+        }
+    }
+
+    #[test]
+    fn an_excepted_action_is_not_in_the_set() {
+        let set =
+            ActionSet::read(&json!({"actions": ["*"], "notActions": ["Microsoft.Authorization/*/write"]}));
+        assert!(set.contains("Microsoft.Network/virtualNetworks/write"));
+        assert!(!set.contains("Microsoft.Authorization/roleAssignments/write"));
+    }
+
+    #[test]
+    fn a_deny_assignment_spares_the_excluded() {
+        let deny = json!({"properties": {"permissions": [{"actions": ["*/write"]}],
+            "principals": [{"id": EVERYBODY, "type": "SystemDefined"}], "excludePrincipals": [{"id": "ours"}]}});
+        assert_eq!(denied_sets(&deny, "OURS"), []);
+        assert!(denied_sets(&deny, "theirs")[0].contains("a/write"));
+    }
+}

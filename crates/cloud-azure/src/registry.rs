@@ -1,0 +1,127 @@
+//! The registry role: tokens of the container registry and their two passwords.
+
+use api::clock::{Clock as _, SystemClock};
+use api::secret::Secret;
+use async_trait::async_trait;
+use azure_core::http::Method;
+use cloud::{CloudError, IssuedPullToken, PullToken, Registry};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::arm::Call;
+use crate::client::AzureClient;
+use crate::json::{items, text};
+
+const VERSION: &str = "2023-07-01";
+/// Validity of a password; it is renewed long before.
+const VALIDITY: SignedDuration = SignedDuration::from_hours(180 * 24);
+const PASSWORDS: [&str; 2] = ["password1", "password2"];
+
+#[async_trait]
+impl Registry for AzureClient {
+    async fn ensure_token(&self, name: &str) -> Result<PullToken, CloudError> {
+        if let Some(found) = self.token(name).await? {
+            return Ok(found);
+        }
+        let registry = &self.inner.settings.registry;
+        let path = self.token_path(name);
+        let body = json!({"properties": {"scopeMapId": format!("{registry}/scopeMaps/_repositories_pull"), "status": "enabled"}});
+        match self.inner.arm.send(Call { body: Some(&body), ..Call::new(Method::Put, &path, VERSION) }).await
+        {
+            // Another call has created it meanwhile.
+            Ok(_) | Err(CloudError::Conflict { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let registry = self.inner.settings.registry_login_server.clone();
+        Ok(PullToken { name: name.to_owned(), registry, issued: None, expires: None })
+    }
+
+    async fn token(&self, name: &str) -> Result<Option<PullToken>, CloudError> {
+        let found = self.inner.arm.find(&self.token_path(name), VERSION, &[]).await?;
+        Ok(found.map(|body| self.pull_token(name, newest(&body))))
+    }
+
+    async fn issue_password(&self, name: &str) -> Result<IssuedPullToken, CloudError> {
+        let path = self.token_path(name);
+        let Some(token) = self.inner.arm.find(&path, VERSION, &[]).await? else {
+            return Err(CloudError::NotFound { what: path });
+        };
+        let password = next_password(&token);
+        let expires = SystemClock.now() + VALIDITY;
+        let registry = &self.inner.settings.registry;
+        let body = json!({"tokenId": path, "name": password, "expiry": expires.to_string()});
+        // Sent once: a repetition would replace the password that was just issued.
+        let answer = self
+            .inner
+            .arm
+            .post_for_result(&format!("{registry}/generateCredentials"), VERSION, &body)
+            .await?;
+        let issued = items(&answer, "/passwords").iter().find(|it| text(it, "/name") == password);
+        let Some(value) = issued.map(|it| text(it, "/value")).filter(|it| !it.is_empty()) else {
+            let what = format!("POST {registry}/generateCredentials: the response has no {password}");
+            return Err(CloudError::UnexpectedResponse { what, source: None });
+        };
+        let token = self.pull_token(name, issued);
+        let token = PullToken { expires: token.expires.or(Some(expires)), ..token };
+        Ok(IssuedPullToken { token, password: Secret::new(value.to_owned()) })
+    }
+
+    async fn delete_token(&self, name: &str) -> Result<(), CloudError> {
+        match self.inner.arm.send(Call::new(Method::Delete, &self.token_path(name), VERSION)).await {
+            Ok(_) | Err(CloudError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AzureClient {
+    fn token_path(&self, name: &str) -> String {
+        format!("{}/tokens/{name}", self.inner.settings.registry)
+    }
+
+    fn pull_token(&self, name: &str, password: Option<&Value>) -> PullToken {
+        let time = |pointer: &str| password.and_then(|it| text(it, pointer).parse::<Timestamp>().ok());
+        let registry = self.inner.settings.registry_login_server.clone();
+        PullToken { name: name.to_owned(), registry, issued: time("/creationTime"), expires: time("/expiry") }
+    }
+}
+
+fn created(password: &Value) -> Option<Timestamp> {
+    text(password, "/creationTime").parse().ok()
+}
+
+fn newest(token: &Value) -> Option<&Value> {
+    items(token, "/properties/credentials/passwords").iter().max_by_key(|it| created(it))
+}
+
+/// The password to issue: the absent one, else the older, so that the newer stays valid.
+fn next_password(token: &Value) -> &'static str {
+    let present = items(token, "/properties/credentials/passwords");
+    let password = |name: &str| present.iter().find(|it| text(it, "/name").eq_ignore_ascii_case(name));
+    PASSWORDS
+        .into_iter()
+        .min_by_key(|name| (password(name).is_some(), password(name).and_then(created)))
+        .unwrap_or(PASSWORDS[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_absent_or_older_password_is_issued() {
+        let check = |passwords: Value, expect: &str| {
+            assert_eq!(
+                next_password(&json!({"properties": {"credentials": {"passwords": passwords}}})),
+                expect
+            );
+        };
+        let at =
+            |name: &str, day: &str| json!({"name": name, "creationTime": format!("2026-01-{day}T00:00:00Z")});
+        check(json!([]), "password1");
+        check(json!([at("password1", "01")]), "password2");
+        check(json!([at("password1", "01"), at("password2", "02")]), "password1");
+        check(json!([at("password1", "03"), at("password2", "02")]), "password2");
+        check(json!([at("password1", "03"), {"name": "password2"}]), "password2");
+    }
+}

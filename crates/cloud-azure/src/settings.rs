@@ -1,0 +1,392 @@
+//! What the client must know of a cloud: addresses, authority, trust and its own credential.
+//!
+//! The public cloud, a sovereign one and the emulator differ by these settings only. A wrong one is an error of one sentence that
+//! names the setting, its value (never a secret) and what is accepted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use api::secret::Secret;
+use azure_core::http::Url;
+use cloud::{ResourceId, ResourceKind};
+use serde::Deserialize;
+
+/// Scope of the resource manager's tokens in the public cloud.
+pub const PUBLIC_SCOPE: &str = "https://management.azure.com/.default";
+const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
+const PUBLIC_RESOURCE_MANAGER: &str = "https://management.azure.com";
+const PUBLIC_BLOB_SUFFIX: &str = "blob.core.windows.net";
+const PUBLIC_REGISTRY_SUFFIX: &str = "azurecr.io";
+
+/// Addresses, trust and credential of one Azure cloud.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The authority that issues tokens: the https URL of Entra ID.
+    pub authority: String,
+    /// The tenant of the service's own principal.
+    pub tenant_id: String,
+    /// The https URL of the resource manager.
+    pub resource_manager: String,
+    /// The scope of the resource manager's tokens.
+    pub scope: String,
+    /// The https URL of the key vault.
+    pub vault: String,
+    /// Whether the vault's address must belong to the domain that its challenge names; off for the emulator alone.
+    pub verify_vault_address: bool,
+    /// The container registry.
+    pub registry: ResourceId,
+    /// The host from which clusters pull images.
+    pub registry_login_server: String,
+    /// The https URL under which accounts are the first path segment; `None` for the host style `{account}.{suffix}`.
+    pub blob: Option<String>,
+    /// The suffix of accounts' hosts, used without `blob`.
+    pub blob_suffix: String,
+    /// The https URL of the identity service that issues certificates of managed identities; open to first-party services only.
+    pub identity_service: Option<String>,
+    /// The URL of the instance metadata service; `None` for its fixed address.
+    pub metadata: Option<String>,
+    /// Trusted authorities in PEM, besides those of the system.
+    pub ca_pem: Option<String>,
+    /// The service's own credential.
+    pub credential: ServiceCredential,
+    /// What new machines are made of.
+    pub machines: MachineSettings,
+}
+
+/// The credential of this service.
+#[derive(Debug, Clone)]
+pub enum ServiceCredential {
+    /// A secret of an application.
+    ClientSecret {
+        /// The application's client id.
+        client_id: String,
+        /// The secret.
+        secret: Secret<String>,
+    },
+    /// A certificate of an application, with its RSA key.
+    ClientCertificate {
+        /// The application's client id.
+        client_id: String,
+        /// Certificate and private key in PEM.
+        pem: Secret<String>,
+    },
+    /// A token of a service account that a federated credential accepts.
+    WorkloadIdentity {
+        /// The identity's client id.
+        client_id: String,
+        /// The file of the token, which the cluster renews.
+        token_file: PathBuf,
+    },
+    /// The managed identity of the machine.
+    ManagedIdentity {
+        /// The client id of a user-assigned identity; `None` for the machine's own.
+        client_id: Option<String>,
+    },
+}
+
+/// Image and account of new machines.
+#[derive(Debug, Clone)]
+pub struct MachineSettings {
+    /// The publisher of the image.
+    pub publisher: String,
+    /// The offer.
+    pub offer: String,
+    /// The SKU.
+    pub sku: String,
+    /// The version.
+    pub version: String,
+    /// The account that the SSH key belongs to.
+    pub user: String,
+    /// The public SSH key; without one the cloud decides whether it accepts the machine.
+    pub ssh_public_key: Option<String>,
+}
+
+impl Default for MachineSettings {
+    fn default() -> MachineSettings {
+        MachineSettings {
+            publisher: "azureopenshift".to_owned(),
+            offer: "aro4".to_owned(),
+            sku: "aro_417".to_owned(),
+            version: "latest".to_owned(),
+            user: "core".to_owned(),
+            ssh_public_key: None,
+        }
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("setting {setting}: {why}")]
+pub struct SettingsError {
+    /// The setting.
+    pub setting: &'static str,
+    /// The value unless it is secret, and what is accepted.
+    pub why: String,
+}
+
+fn wrong(setting: &'static str, why: impl Into<String>) -> SettingsError {
+    SettingsError { setting, why: why.into() }
+}
+
+impl Settings {
+    /// The settings of the public cloud.
+    pub fn public(
+        tenant_id: &str,
+        vault: &str,
+        registry: ResourceId,
+        credential: ServiceCredential,
+    ) -> Settings {
+        Settings {
+            authority: PUBLIC_AUTHORITY.to_owned(),
+            tenant_id: tenant_id.to_owned(),
+            resource_manager: PUBLIC_RESOURCE_MANAGER.to_owned(),
+            scope: PUBLIC_SCOPE.to_owned(),
+            vault: vault.to_owned(),
+            verify_vault_address: true,
+            registry_login_server: format!("{}.{PUBLIC_REGISTRY_SUFFIX}", registry.name().to_lowercase()),
+            registry,
+            blob: None,
+            blob_suffix: PUBLIC_BLOB_SUFFIX.to_owned(),
+            identity_service: None,
+            metadata: None,
+            ca_pem: None,
+            credential,
+            machines: MachineSettings::default(),
+        }
+    }
+
+    /// The settings of an emulator from the JSON that describes its endpoints, as `shipshape cloud endpoints -o json` prints it.
+    /// Reads the files that it names. The first vault by name is used.
+    pub fn from_endpoints_json(text: &str) -> Result<Settings, SettingsError> {
+        let endpoints: Endpoints = serde_json::from_str(text)
+            .map_err(|error| wrong("endpoints", format!("is not the expected JSON: {error}")))?;
+        let Some((_, vault)) = endpoints.vaults.into_iter().next() else {
+            return Err(wrong("vaults", "is empty; expected a map from name to https URL"));
+        };
+        let registry: ResourceId =
+            endpoints.registry.parse().map_err(|error| wrong("registry", format!("{error}")))?;
+        let secret = read(&endpoints.client_secret_file, "clientSecretFile")?.trim().to_owned();
+        let ca_pem = endpoints.ca_file.as_deref().map(|path| read(path, "caFile")).transpose()?;
+        let credential =
+            ServiceCredential::ClientSecret { client_id: endpoints.client_id, secret: Secret::new(secret) };
+        let settings = Settings {
+            authority: endpoints.authority,
+            resource_manager: endpoints.resource_manager,
+            blob: endpoints.blob,
+            identity_service: endpoints.identity_service,
+            metadata: endpoints.metadata,
+            // The address of an emulated vault is on the loopback interface, not in the domain of its tokens.
+            verify_vault_address: false,
+            ca_pem,
+            ..Settings::public(&endpoints.tenant_id, &vault, registry, credential)
+        };
+        settings.validate()?;
+        Ok(settings)
+    }
+
+    /// Checks every setting; the first wrong one is the error.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        https("authority", &self.authority)?;
+        https("resource_manager", &self.resource_manager)?;
+        https("vault", &self.vault)?;
+        if let Some(blob) = &self.blob {
+            https("blob", blob)?;
+        }
+        if let Some(service) = &self.identity_service {
+            https("identity_service", service)?;
+        }
+        if let Some(metadata) = &self.metadata {
+            let url = Url::parse(metadata).map_err(|error| wrong("metadata", not_url(metadata, &error)))?;
+            if url.scheme() != "http" {
+                return Err(wrong(
+                    "metadata",
+                    format!("'{metadata}' is not an http URL; the metadata service has no TLS"),
+                ));
+            }
+        }
+        let is_name = |text: &str| {
+            !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || it == '.' || it == '-')
+        };
+        if !is_name(&self.tenant_id) {
+            let why =
+                format!("'{}' is no tenant; expected a UUID or a domain of the directory", self.tenant_id);
+            return Err(wrong("tenant_id", why));
+        }
+        if !self.scope.starts_with("https://") || !self.scope.ends_with("/.default") {
+            let why = format!("'{}' is no scope; expected https://HOST/.default", self.scope);
+            return Err(wrong("scope", why));
+        }
+        let is_registry =
+            self.registry.as_str().split('/').nth(7).is_some_and(|it| it.eq_ignore_ascii_case("registries"));
+        if ResourceKind::of_id(&self.registry).is_some() || !is_registry {
+            let why = format!(
+                "'{}' is no container registry; expected …/providers/Microsoft.ContainerRegistry/registries/NAME",
+                self.registry
+            );
+            return Err(wrong("registry", why));
+        }
+        for (setting, host) in
+            [("registry_login_server", &self.registry_login_server), ("blob_suffix", &self.blob_suffix)]
+        {
+            let (name, port) = host.split_once(':').unwrap_or((host, "443"));
+            if !is_name(name) || port.parse::<u16>().is_err() {
+                return Err(wrong(
+                    setting,
+                    format!("'{host}' is no host name; expected one without scheme and path"),
+                ));
+            }
+        }
+        self.credential.validate()
+    }
+}
+
+impl ServiceCredential {
+    fn validate(&self) -> Result<(), SettingsError> {
+        let named = |client_id: &str| match client_id.trim() {
+            "" => Err(wrong(
+                "credential.client_id",
+                "is empty; expected the client id of an application or identity",
+            )),
+            _ => Ok(()),
+        };
+        match self {
+            ServiceCredential::ClientSecret { client_id, secret } => {
+                named(client_id)?;
+                if secret.expose().trim().is_empty() {
+                    return Err(wrong(
+                        "credential.secret",
+                        "is empty; expected the secret of the application",
+                    ));
+                }
+                Ok(())
+            }
+            // The certificate is checked where it is parsed, see `certificate.rs`.
+            ServiceCredential::ClientCertificate { client_id, .. } => named(client_id),
+            ServiceCredential::WorkloadIdentity { client_id, token_file } => {
+                named(client_id)?;
+                if !token_file.is_absolute() {
+                    let why = format!("'{}' is not an absolute path", token_file.display());
+                    return Err(wrong("credential.token_file", why));
+                }
+                Ok(())
+            }
+            ServiceCredential::ManagedIdentity { client_id } => client_id.as_deref().map_or(Ok(()), named),
+        }
+    }
+
+    /// The client id, for messages.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            ServiceCredential::ClientSecret { client_id, .. }
+            | ServiceCredential::ClientCertificate { client_id, .. }
+            | ServiceCredential::WorkloadIdentity { client_id, .. }
+            | ServiceCredential::ManagedIdentity { client_id: Some(client_id) } => client_id,
+            ServiceCredential::ManagedIdentity { client_id: None } => "the machine's managed identity",
+        }
+    }
+}
+
+fn not_url(value: &str, error: &dyn std::fmt::Display) -> String {
+    format!("'{value}' is no URL ({error})")
+}
+
+fn https(setting: &'static str, value: &str) -> Result<(), SettingsError> {
+    let url = Url::parse(value).map_err(|error| wrong(setting, not_url(value, &error)))?;
+    if url.scheme() != "https" || url.host_str().is_none() {
+        return Err(wrong(setting, format!("'{value}' is not an https URL; tokens travel over TLS only")));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong(setting, "holds a user or password; expected a URL without them"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong(
+            setting,
+            format!("'{value}' has a query or fragment; expected a URL without them"),
+        ));
+    }
+    Ok(())
+}
+
+fn read(path: &Path, setting: &'static str) -> Result<String, SettingsError> {
+    fs::read_to_string(path)
+        .map_err(|error| wrong(setting, format!("'{}' cannot be read: {error}", path.display())))
+}
+
+/// The endpoints of an emulator.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoints {
+    authority: String,
+    tenant_id: String,
+    resource_manager: String,
+    vaults: std::collections::BTreeMap<String, String>,
+    registry: String,
+    #[serde(default)]
+    blob: Option<String>,
+    client_id: String,
+    client_secret_file: PathBuf,
+    #[serde(default)]
+    ca_file: Option<PathBuf>,
+    #[serde(default)]
+    identity_service: Option<String>,
+    #[serde(default)]
+    metadata: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        let registry =
+            ResourceId::group("s", "g").sibling("Microsoft.ContainerRegistry", "registries", "images");
+        let credential = ServiceCredential::ClientSecret {
+            client_id: "app".to_owned(),
+            secret: Secret::new("hunter2".to_owned()),
+        };
+        Settings::public("contoso.com", "https://keys.vault.azure.net", registry, credential)
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_with_its_value_and_what_is_accepted() {
+        let check = |change: &dyn Fn(&mut Settings), expect: &str| {
+            let mut settings = settings();
+            change(&mut settings);
+            let error = settings.validate().expect_err(expect).to_string();
+            assert!(error.contains(expect) && !error.contains("hunter2"), "{error}");
+        };
+        assert_eq!(settings().validate(), Ok(()));
+        check(
+            &|it| it.authority = "login.microsoftonline.com".to_owned(),
+            "setting authority: 'login.microsoftonline.com'",
+        );
+        check(
+            &|it| it.resource_manager = "http://localhost:1".to_owned(),
+            "'http://localhost:1' is not an https URL",
+        );
+        check(
+            &|it| it.vault = "https://u:hunter2@vault".to_owned(),
+            "setting vault: holds a user or password",
+        );
+        check(&|it| it.tenant_id = "a b".to_owned(), "setting tenant_id: 'a b'");
+        check(&|it| it.scope = "https://management.azure.com".to_owned(), "setting scope");
+        check(&|it| it.registry = ResourceId::group("s", "g"), "setting registry");
+        check(&|it| it.registry_login_server = "https://x".to_owned(), "setting registry_login_server");
+        check(&|it| it.metadata = Some("https://x".to_owned()), "setting metadata");
+        let empty = |it: &mut Settings| {
+            it.credential =
+                ServiceCredential::ClientSecret { client_id: "app".into(), secret: Secret::new(" ".into()) };
+        };
+        check(&empty, "setting credential.secret: is empty");
+        let relative = |it: &mut Settings| {
+            it.credential =
+                ServiceCredential::WorkloadIdentity { client_id: "a".into(), token_file: "token".into() };
+        };
+        check(&relative, "'token' is not an absolute path");
+    }
+
+    #[test]
+    fn secrets_do_not_show() {
+        assert!(!format!("{:?}", settings()).contains("hunter2"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Azure's resource manager: resources as JSON documents, with long operations, paging, etags and Azure's errors.
+
+pub(crate) mod access;
+pub(crate) mod assignments;
+mod authorization;
+mod deployments;
+mod dispatch;
+mod error;
+pub(crate) mod groups;
+mod kind;
+pub(crate) mod kinds;
+mod listener;
+mod lists;
+mod locks;
+mod message;
+mod operations;
+mod own;
+mod parts;
+mod path;
+mod policies;
+mod references;
+mod resource_requests;
+pub(crate) mod resources;
+mod roles;
+pub(crate) mod store;
+mod subscriptions;
+
+use crate::call_context::CallContext;
+use crate::failure::Failure;
+use crate::identities;
+
+pub(crate) use error::ArmError;
+pub(crate) use kind::{
+    ActionOutcome, ArmResource, Behaviour, DeleteStyle, Kind, Plain, PutStyle, find_kind, type_of,
+};
+pub(crate) use listener::routes;
+pub(crate) use lists::set_page_size;
+pub(crate) use own::{own_registry, prepare, vault_names};
+pub(crate) use policies::set as set_policy;
+pub(crate) use store::sweep;
+
+/// Whether an object id belongs to a principal or to a managed identity.
+fn is_principal(cx: &CallContext<'_>, object_id: &str) -> Result<bool, Failure> {
+    if identities::has_object_id(cx, object_id)? {
+        return Ok(true);
+    }
+    let identities = store::of_type_anywhere(cx.db, "Microsoft.ManagedIdentity/userAssignedIdentities")?;
+    let is_it = |it: &ArmResource| {
+        it.property("principalId")
+            .and_then(|it| it.as_str())
+            .is_some_and(|it| it.eq_ignore_ascii_case(object_id))
+    };
+    Ok(identities.iter().any(is_it))
+}

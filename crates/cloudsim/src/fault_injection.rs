@@ -1,0 +1,79 @@
+//! Fault rules in front of the data planes: each service says how its errors look, and this module decides whether one occurs before or
+//! after the effect of a request.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+
+use crate::call_context::FaultEffects;
+use crate::faults::{CloudFault, FaultTiming};
+use crate::simulator::Simulator;
+
+/// An error that a fault rule causes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InjectedError {
+    Throttled,
+    Unavailable,
+    Denied,
+}
+
+impl InjectedError {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            InjectedError::Throttled => StatusCode::TOO_MANY_REQUESTS,
+            InjectedError::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
+            InjectedError::Denied => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+/// Handles a request under the fault rules for a verb and a subject. `error` renders an error as the service does.
+pub(crate) async fn with_faults(
+    simulator: &Simulator,
+    verb: &str,
+    subject: &str,
+    error: impl Fn(InjectedError) -> Response,
+    work: impl FnOnce(FaultEffects) -> Response,
+) -> Response {
+    let met = simulator.faults.meet(verb, subject, |it| !matches!(it, CloudFault::InstallFails { .. }));
+    let Some(fault) = met else { return work(FaultEffects::default()) };
+    tracing::debug!("{verb} {subject}: {fault}");
+    match fault {
+        CloudFault::Throttled { after_seconds } => {
+            let mut response = error(InjectedError::Throttled);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after_seconds));
+            response
+        }
+        CloudFault::Unavailable { when: FaultTiming::Before } => error(InjectedError::Unavailable),
+        CloudFault::Unavailable { when: FaultTiming::After } => {
+            drop(work(FaultEffects::default()));
+            error(InjectedError::Unavailable)
+        }
+        CloudFault::Reset { when: FaultTiming::Before } => reset(),
+        CloudFault::Reset { when: FaultTiming::After } => {
+            drop(work(FaultEffects::default()));
+            reset()
+        }
+        CloudFault::Delayed { millis, when: FaultTiming::Before } => {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            work(FaultEffects::default())
+        }
+        CloudFault::Delayed { millis, when: FaultTiming::After } => {
+            let response = work(FaultEffects::default());
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            response
+        }
+        CloudFault::Denied {} => error(InjectedError::Denied),
+        // Faults of resources and installations: a data plane has neither.
+        _ => work(FaultEffects::default()),
+    }
+}
+
+/// A response body that fails, so that the connection is reset.
+fn reset() -> Response {
+    let cut = futures_util::stream::once(async { Err::<Bytes, _>(std::io::Error::other("reset")) });
+    (StatusCode::OK, [(CONTENT_TYPE, "application/json")], Body::from_stream(cut)).into_response()
+}

@@ -1,0 +1,3 @@
+//! Certificates of vaults and identities.
+
+pub(crate) mod issue;

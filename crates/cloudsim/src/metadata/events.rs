@@ -1,0 +1,120 @@
+//! Scheduled events: announced by a setting, listed to the machine that they concern, and started when it agrees.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{MetadataRequest, rejected, respond};
+use crate::call_context::CallContext;
+use crate::database;
+use crate::failure::Failure;
+use crate::settings::ScheduledEvent;
+use crate::simulator::Simulator;
+
+const EVENTS: &str = "scheduled-events";
+
+const SCHEDULED: &str = "Scheduled";
+const STARTED: &str = "Started";
+
+/// The events of a machine. The incarnation rises with every change.
+#[derive(Default, Serialize, Deserialize)]
+struct StoredEvents {
+    incarnation: u64,
+    events: Vec<ScheduledEvent>,
+}
+
+fn stored(cx: &CallContext<'_>, machine: &str) -> Result<StoredEvents, Failure> {
+    Ok(database::record(cx.db, EVENTS, &machine.to_lowercase())?.unwrap_or_default())
+}
+
+/// Announces an event, changes it, or withdraws it.
+pub(crate) fn announce(cx: &CallContext<'_>, event: &ScheduledEvent) -> Result<(), Failure> {
+    let mut kept = stored(cx, &event.machine)?;
+    kept.incarnation += 1;
+    kept.events.retain(|it| it.id != event.id);
+    if event.status.is_some() {
+        kept.events.push(event.clone());
+    }
+    database::write(cx.db, EVENTS, &event.machine.to_lowercase(), &kept)
+}
+
+fn shown(event: &ScheduledEvent) -> Value {
+    let status = event.status.as_deref().unwrap_or(SCHEDULED);
+    let begins = event.not_before.filter(|_| status == SCHEDULED);
+    json!({
+        "EventId": event.id,
+        "EventStatus": status,
+        "EventType": event.event_type,
+        "ResourceType": "VirtualMachine",
+        "Resources": [event.machine],
+        "NotBefore": begins.map(|it| it.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap_or_default(),
+        "Description": event.description,
+        "EventSource": "Platform",
+        "DurationInSeconds": event.duration_seconds,
+    })
+}
+
+pub(super) async fn list(
+    State(simulator): State<Arc<Simulator>>,
+    machine: Option<Path<String>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let request = match MetadataRequest::read(machine, &headers, query.as_deref()) {
+        Ok(request) => request,
+        Err(response) => return response,
+    };
+    respond(&simulator, |cx| {
+        let kept = stored(cx, request.machine.as_deref().unwrap_or_default())?;
+        let events: Vec<Value> = kept.events.iter().map(shown).collect();
+        Ok(Json(json!({ "DocumentIncarnation": kept.incarnation, "Events": events })).into_response())
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct StartRequests {
+    start_requests: Vec<StartRequest>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct StartRequest {
+    event_id: String,
+}
+
+/// The machine agrees that events start now.
+pub(super) async fn start(
+    State(simulator): State<Arc<Simulator>>,
+    machine: Option<Path<String>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    body: Bytes,
+) -> Response {
+    let request = match MetadataRequest::read(machine, &headers, query.as_deref()) {
+        Ok(request) => request,
+        Err(response) => return response,
+    };
+    let Ok(agreed) = serde_json::from_slice::<StartRequests>(&body) else {
+        return rejected(StatusCode::BAD_REQUEST, "Bad request. StartRequests is missing or malformed");
+    };
+    respond(&simulator, |cx| {
+        let name = request.machine.as_deref().unwrap_or_default().to_lowercase();
+        let mut kept = stored(cx, &name)?;
+        for StartRequest { event_id } in &agreed.start_requests {
+            let Some(event) = kept.events.iter_mut().find(|it| it.id == *event_id) else {
+                return Ok(rejected(StatusCode::BAD_REQUEST, "Bad request. Unknown EventId"));
+            };
+            event.status = Some(STARTED.to_owned());
+        }
+        kept.incarnation += 1;
+        database::write(cx.db, EVENTS, &name, &kept)?;
+        Ok(StatusCode::OK.into_response())
+    })
+}
