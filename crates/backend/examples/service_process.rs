@@ -1,7 +1,7 @@
 //! A backend or an actuator that a test starts and kills, on the test's store and simulated cloud. It stops at the end of its input, so
 //! that it never outlives a killed test.
 //!
-//! `service_process backend|actuator URL KEYFILE CLOUD TOKEN LEASE_MS`
+//! `service_process backend|actuator URL KEYFILE ENDPOINTS LEASE_MS`
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::bail;
 use api::clock::{SharedClock, SystemClock};
-use api::secret::Secret;
 use backend::{Config, Deps, Metrics};
 use cloudsim::SimClient;
 use kubelink::LinksLimits;
@@ -59,8 +58,9 @@ fn backend(shared: SharedDeps) -> Deps {
 /// An actuator with the built-in tasks.
 fn actuator(shared: SharedDeps) -> actuator::Deps<actuator::TaskCatalog> {
     let SharedDeps { store, cloud, clock, timing } = shared;
-    let cloud = Arc::new(cloud);
-    let provider = actuator::Provider { vault: cloud.clone(), identities: cloud, store: store.clone() };
+    let cloud = cloud.cloud();
+    let provider =
+        actuator::Provider { vault: cloud.vault, identities: cloud.identities, store: store.clone() };
     let connections = ClusterConnections::new(
         store.reader(),
         LinksLimits::default(),
@@ -81,13 +81,13 @@ fn actuator(shared: SharedDeps) -> actuator::Deps<actuator::TaskCatalog> {
 #[tokio::main(worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [role, url, key_file, cloud, token, lease] = arguments.as_slice() else {
-        bail!("usage: service_process backend|actuator URL KEYFILE CLOUD TOKEN LEASE_MS")
+    let [role, url, key_file, cloud, lease] = arguments.as_slice() else {
+        bail!("usage: service_process backend|actuator URL KEYFILE ENDPOINTS LEASE_MS")
     };
     let clock: SharedClock = Arc::new(SystemClock);
     let keyring = Keyring::read(Path::new(key_file))?;
     let store = Store::open(Options::new(url.parse()?, keyring, clock.clone())).await?;
-    let cloud = SimClient::new(cloud, Secret::new(token.clone()))?;
+    let cloud = SimClient::open(Path::new(cloud))?;
     let lease = Duration::from_millis(lease.parse()?);
     let timing = Timing { lease, renewal: lease / 3, self_stop: lease * 2 / 3, take_over: lease / 8 };
     let shared = SharedDeps { store, cloud, clock, timing };

@@ -15,6 +15,7 @@ mod credential;
 mod error;
 mod identities;
 mod infrastructure;
+mod inventory;
 mod json;
 mod machines;
 mod operations;

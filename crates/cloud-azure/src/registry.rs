@@ -75,6 +75,13 @@ impl Registry for AzureClient {
 }
 
 impl AzureClient {
+    /// The tokens of the registry, in its order.
+    pub(crate) async fn listed_tokens(&self) -> Result<Vec<PullToken>, CloudError> {
+        let path = format!("{}/tokens", self.inner.settings.registry);
+        let listed = self.inner.arm.list(&path, VERSION, &[], None).await?;
+        Ok(listed.iter().map(|it| self.pull_token(text(it, "/name"), newest(it))).collect())
+    }
+
     fn token_path(&self, name: &str) -> String {
         format!("{}/tokens/{name}", self.inner.settings.registry)
     }

@@ -32,7 +32,7 @@ const SHORT_SUBJECT: &str = "cluster.invalid";
 
 /// The clients of the vault.
 pub(crate) struct VaultClients {
-    certificates: CertificateClient,
+    pub(crate) certificates: CertificateClient,
     secrets: SecretClient,
 }
 
@@ -174,7 +174,7 @@ impl Vault for AzureClient {
 
 impl AzureClient {
     /// A certificate with the state of its pending operation.
-    async fn vault_certificate(&self, name: &str) -> Result<Option<VaultCertificate>, CloudError> {
+    pub(crate) async fn vault_certificate(&self, name: &str) -> Result<Option<VaultCertificate>, CloudError> {
         let what = format!("certificate {name}");
         let body = match self.inner.vault.certificates.get_certificate(name, None).await {
             Ok(response) => Some(parse(&response.into_body().into(), name)?),
@@ -286,7 +286,7 @@ impl AzureClient {
     }
 
     /// The error of a vault call, from the raw response.
-    fn vault_error(&self, method: &str, what: &str, error: Error) -> CloudError {
+    pub(crate) fn vault_error(&self, method: &str, what: &str, error: Error) -> CloudError {
         let principal = self.inner.credentials.principal();
         let subject = format!("{what} in {}", self.inner.settings.vault);
         match error.kind() {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-use uuid::Uuid;
 
 use crate::{ResourceFailure, ResourceId};
 
@@ -22,11 +21,6 @@ pub struct ResourceRequest {
     /// The desired properties.
     #[serde(rename = "shape")]
     pub properties: Properties,
-    /// An idempotency key, the same for every repetition of one request. With other properties it is a conflict; so is a
-    /// repetition after the resource has been deleted, because its sender has missed the deletion. Without a token, puts are
-    /// only compared with the current properties.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<Uuid>,
 }
 
 /// A resource with its current state.
@@ -358,9 +352,6 @@ pub struct LoadBalancerFrontend {
 pub struct LoadBalancerBackend {
     /// The machine.
     pub machine: ResourceId,
-    /// Reported by the cloud: whether the health probe succeeds.
-    #[serde(default)]
-    pub healthy: bool,
 }
 
 impl Properties {

@@ -13,16 +13,6 @@ use crate::failure::Failure;
 const APPLICATION_ID: i64 = 0x5368_7063; // "Shpc"
 
 const SCHEMA: &str = "
-create table if not exists resource (
-    key text primary key, grp text not null, subscription text not null, location text not null,
-    kind text not null, gone_at integer, doc text not null
-) without rowid;
-create index if not exists resource_of_group on resource (grp);
-create index if not exists resource_counted on resource (subscription, location, kind);
-create index if not exists resource_going on resource (gone_at) where gone_at is not null;
-create table if not exists reference (user text not null, used text not null, primary key (user, used)) without rowid;
-create index if not exists reference_used on reference (used);
-create table if not exists wish (token text primary key, key text not null, doc text not null) without rowid;
 create table if not exists arm_resource (
     key text primary key, grp text not null, subscription text not null, location text not null,
     type text not null, gone_at integer, doc text not null
@@ -64,6 +54,11 @@ pub(crate) fn open(path: Option<&Path>) -> Result<Connection, Failure> {
     let tables: i64 = connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;
     if found != APPLICATION_ID && tables > 0 {
         return Err(Failure::Broken("the file is the database of another program".to_owned()));
+    }
+    let has_table = "select exists (select 1 from sqlite_schema where name = 'resource')";
+    if connection.query_row(has_table, [], |row| row.get(0))? {
+        let why = "the file holds the simulated cloud of an earlier release, which had another protocol; remove its directory or name another data directory";
+        return Err(Failure::Broken(why.to_owned()));
     }
     // A killed process loses nothing; a power failure could lose the last moments of a simulation.
     connection.execute_batch(&format!(

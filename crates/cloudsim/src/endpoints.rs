@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use api::secret::Secret;
+use cloud_azure::{ServiceCredential, Settings, SettingsError};
 use serde::{Deserialize, Serialize};
 
 /// Addresses, ids and files with which a client uses the emulated cloud: the content of `endpoints.json`.
@@ -29,8 +31,46 @@ pub struct Endpoints {
     pub client_secret_file: PathBuf,
     /// The file with the certificate of the authority that signed the certificates of all listeners.
     pub ca_file: PathBuf,
+    /// The file with the token of what only a simulator can do.
+    pub token_file: PathBuf,
     /// The URL of the instance metadata service, without TLS.
     pub metadata: String,
     /// The URL of the data plane of managed identities.
     pub identity_service: String,
+}
+
+/// The name of the emulator's own group, registry and vault.
+pub(crate) const OWN_NAME: &str = "shipshape";
+
+impl Endpoints {
+    /// The file that holds these endpoints, beside the files that they name.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.ca_file.with_file_name("endpoints.json")
+    }
+
+    /// The settings of Azure's client for these endpoints, with the content of the files that they name.
+    pub fn settings(&self, client_secret: Secret<String>, ca_pem: String) -> Result<Settings, SettingsError> {
+        let wrong = |setting, why: &str| SettingsError { setting, why: why.to_owned() };
+        let vault = self
+            .vaults
+            .get(OWN_NAME)
+            .ok_or_else(|| wrong("vaults", "has no vault shipshape, which the simulated cloud creates"))?;
+        let registry = self
+            .registry
+            .parse()
+            .map_err(|_| wrong("registry", "is no resource id; expected that of a container registry"))?;
+        let credential =
+            ServiceCredential::ClientSecret { client_id: self.client_id.clone(), secret: client_secret };
+        Ok(Settings {
+            authority: self.authority.clone(),
+            resource_manager: self.resource_manager.clone(),
+            blob: Some(self.blob.clone()),
+            identity_service: Some(self.identity_service.clone()),
+            metadata: Some(self.metadata.clone()),
+            // The address of an emulated vault is on the loopback interface, not in the domain of its tokens.
+            verify_vault_address: false,
+            ca_pem: Some(ca_pem),
+            ..Settings::public(&self.tenant_id, vault, registry, credential)
+        })
+    }
 }

@@ -1,4 +1,4 @@
-//! The HTTP interface on the loopback address, protected by the bearer token.
+//! What only a simulator can do, over HTTP: settings, faults and the installer, protected by the bearer token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use crate::call_context::{CallContext, FaultEffects};
 use crate::failure::{Failure, invalid};
 use crate::faults::{CloudFault, FaultRule, FaultTiming};
-use crate::protocol::{Call, CallError, ErrorBody};
+use crate::keyvault::authority;
+use crate::protocol::{CallError, ErrorBody, InstallCall};
 use crate::settings::Setting;
-use crate::simulator::{Simulator, effects_of};
-use crate::vault;
+use crate::simulator::Simulator;
 
 #[derive(Clone)]
 struct HttpState {
@@ -28,26 +28,14 @@ struct HttpState {
     token: Arc<str>,
 }
 
-/// The routes.
+/// The routes: everything below `/sim`.
 pub(crate) fn routes(simulator: Arc<Simulator>, token: &str) -> Router {
     let state = HttpState { simulator, token: token.into() };
     Router::new()
-        .route("/call", post(call))
         .route("/sim/settings", post(settings))
         .route("/sim/faults", get(faults).post(inject).delete(clear))
-        .route("/sim/authority", get(authority))
-        .layer(middleware::from_fn_with_state(state.clone(), guard))
-        .with_state(state)
-}
-
-/// The routes of the simulator itself beside the emulated services: everything below `/sim`.
-pub(crate) fn sim_routes(simulator: Arc<Simulator>, token: &str) -> Router {
-    let state = HttpState { simulator, token: token.into() };
-    Router::new()
-        .route("/sim/settings", post(settings))
-        .route("/sim/faults", get(faults).post(inject).delete(clear))
-        .route("/sim/authority", get(authority))
-        .route("/sim/call", post(install_call))
+        .route("/sim/authority", get(authority_certificate))
+        .route("/sim/installations", post(install_call))
         .route_layer(middleware::from_fn_with_state(state.clone(), guard))
         .with_state(state)
 }
@@ -106,7 +94,7 @@ fn broken() -> Response {
     (StatusCode::OK, head, Body::from_stream(cut)).into_response()
 }
 
-/// Whether a fault can befall a call of the private protocol, which has neither operations nor policies nor tokens that expire.
+/// Whether a fault can befall a call of the installer, which has neither operations nor policies nor tokens that expire.
 fn is_of_calls(fault: &CloudFault) -> bool {
     !matches!(
         fault,
@@ -120,15 +108,16 @@ fn is_of_calls(fault: &CloudFault) -> bool {
     )
 }
 
-async fn call(State(state): State<HttpState>, body: Bytes) -> Response {
-    let call: Call = match read(&body) {
+/// The calls of the installer, which Azure does not have.
+async fn install_call(State(state): State<HttpState>, body: Bytes) -> Response {
+    let call: InstallCall = match read(&body) {
         Ok(call) => call,
         Err(failure) => return answered("a call", Err(failure)),
     };
     let what = format!("{call:?}");
     let met = state.simulator.faults.meet(call.verb(), &call.subject(), is_of_calls);
-    if let Some(trouble) = &met {
-        tracing::debug!("{what}: {trouble}");
+    if let Some(fault) = &met {
+        tracing::debug!("{what}: {fault}");
     }
     match &met {
         Some(CloudFault::Throttled { after_seconds }) => {
@@ -138,15 +127,16 @@ async fn call(State(state): State<HttpState>, body: Bytes) -> Response {
             return refused(CallError::Unavailable { what });
         }
         Some(CloudFault::Reset { when: FaultTiming::Before }) => return broken(),
+        Some(CloudFault::Denied {}) => {
+            let (action, what) = (call.verb().to_owned(), call.subject());
+            return refused(CallError::Denied { who: "this service".to_owned(), action, what });
+        }
         Some(CloudFault::Delayed { millis, when: FaultTiming::Before }) => {
             tokio::time::sleep(Duration::from_millis(*millis)).await;
         }
         _ => {}
     }
-    let effects = met.as_ref().map_or(Ok(FaultEffects::default()), |trouble| effects_of(trouble, &call));
-    let install_fails_at = state.simulator.install_fails_at(&call);
-    let done = effects
-        .and_then(|effects| state.simulator.perform(&call, FaultEffects { install_fails_at, ..effects }));
+    let done = state.simulator.perform(&call);
     match met {
         Some(CloudFault::Unavailable { when: FaultTiming::After }) => {
             refused(CallError::Unavailable { what })
@@ -157,23 +147,6 @@ async fn call(State(state): State<HttpState>, body: Bytes) -> Response {
             answered(&what, done)
         }
         _ => answered(&what, done),
-    }
-}
-
-/// The calls of the installer, which Azure does not have.
-async fn install_call(state: State<HttpState>, body: Bytes) -> Response {
-    match read::<Call>(&body) {
-        Ok(
-            Call::Install { .. }
-            | Call::Installation { .. }
-            | Call::ClusterCredentials { .. }
-            | Call::RemoveInstallation { .. },
-        ) => call(state, body).await,
-        Ok(other) => {
-            let why = format!("{} is no call of the installer", other.verb());
-            answered("a call", Err(invalid("InvalidVerb", why)))
-        }
-        Err(failure) => answered("a call", Err(failure)),
     }
 }
 
@@ -200,7 +173,7 @@ async fn clear(State(state): State<HttpState>) -> Response {
 }
 
 /// The certificate of the vault's authority, for verifiers of the certificates that it issued.
-async fn authority(State(state): State<HttpState>) -> Response {
-    let authority = |cx: &CallContext<'_>| Ok(Value::String(vault::authority_pem(cx)?));
+async fn authority_certificate(State(state): State<HttpState>) -> Response {
+    let authority = |cx: &CallContext<'_>| Ok(Value::String(authority::certificate_pem(cx)?));
     answered("the authority", state.simulator.within(FaultEffects::default(), authority))
 }

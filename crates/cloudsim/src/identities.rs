@@ -1,32 +1,24 @@
-//! Who may do what: principals with secrets, managed identities, roles, denials, locks.
+//! Principals with secrets, and what is set besides roles: denials and locks.
 //!
-//! This service itself may do everything that is not denied to it. A principal may do everything, or what its roles allow,
-//! as it was made. A managed identity may do everything, unless its tag `rights` says `byRoles`.
+//! A principal may do everything, or what its roles allow, as it was created. The resource manager evaluates roles and denials.
 
-use cloud::{Permission, Principal, Properties, ResourceId, ResourceKind, RoleAssignment};
-use jiff::Timestamp;
+use cloud::ResourceId;
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::assignments;
 use crate::call_context::CallContext;
-use crate::failure::{Failure, conflict, not_found};
-use crate::protocol::{CallCredential, CallError};
-use crate::resources::{Stored, find};
+use crate::failure::{Failure, not_found};
 use crate::settings::{Denial, PrincipalInfo, PrincipalSecretBody, Rights};
 use crate::{database, secrets, seed};
 
 const PRINCIPAL: &str = "principal";
 const SERVICE_PRINCIPAL: &str = "service-principal";
-const ROLE: &str = "role";
 const DENIAL: &str = "denial";
 const LOCK: &str = "lock";
 
 /// The client id of this service.
 const SERVICE: &str = "service";
-
-/// The tag of an identity that says what it may do.
-const RIGHTS_TAG: &str = "rights";
 
 /// The tenant that everybody belongs to.
 pub(crate) fn tenant(seed: u64) -> String {
@@ -42,13 +34,6 @@ pub(crate) struct StoredPrincipal {
     pub(crate) claims: Vec<String>,
     #[serde(default)]
     pub(crate) directory_roles: Vec<String>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct StoredRole {
-    assignment: RoleAssignment,
-    effective: Timestamp,
 }
 
 /// The principal that Shipshape runs as. It is created at the first start, and its secret stays the same.
@@ -165,121 +150,6 @@ pub(crate) fn ensure_owners(cx: &CallContext<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The authenticated caller.
-struct Caller {
-    principal: Principal,
-    /// How denials name them.
-    names: Vec<String>,
-    rights: Rights,
-}
-
-fn authenticate(cx: &CallContext<'_>, proof: &CallCredential) -> Result<Caller, Failure> {
-    let refused = |why: &str| CallError::Credential { who: proof.who(), why: why.to_owned() };
-    let tenant_id = tenant(cx.seed);
-    match proof {
-        CallCredential::Service => Ok(Caller {
-            principal: Principal {
-                client_id: SERVICE.to_owned(),
-                object_id: seed::uuid(cx.seed, &["service"]).to_string(),
-                tenant_id,
-                claims: vec!["oid".to_owned()],
-                directory_roles: Vec::new(),
-            },
-            names: vec![SERVICE.to_owned()],
-            rights: Rights::Everywhere,
-        }),
-        CallCredential::Client { client_id, secret } => {
-            let found: Option<StoredPrincipal> =
-                database::record(cx.db, PRINCIPAL, &client_id.to_lowercase())?;
-            let Some(found) = found else {
-                return Err(refused("there is no principal of this client id").into());
-            };
-            if found.secret != *secret {
-                return Err(refused("the secret is not the one that it has").into());
-            }
-            let names = vec![found.known.client_id.clone(), found.known.object_id.clone()];
-            let PrincipalInfo { client_id, object_id, rights, .. } = found.known;
-            let (claims, directory_roles) = (found.claims, found.directory_roles);
-            Ok(Caller {
-                principal: Principal { client_id, object_id, tenant_id, claims, directory_roles },
-                names,
-                rights,
-            })
-        }
-        CallCredential::Identity { id } => {
-            let found = find(cx.db, &id.key())?;
-            let Some(Stored {
-                properties: Properties::Identity { client_id, principal_id, .. }, tags, ..
-            }) = found
-            else {
-                return Err(refused("there is no such identity").into());
-            };
-            let (client_id, object_id) = (client_id.unwrap_or_default(), principal_id.unwrap_or_default());
-            let by_roles = tags.get(RIGHTS_TAG).is_some_and(|it| it.eq_ignore_ascii_case("byRoles"));
-            Ok(Caller {
-                names: vec![id.key(), client_id.clone(), object_id.clone()],
-                principal: Principal {
-                    client_id,
-                    object_id,
-                    tenant_id,
-                    claims: vec!["oid".to_owned()],
-                    directory_roles: Vec::new(),
-                },
-                rights: if by_roles { Rights::ByRoles } else { Rights::Everywhere },
-            })
-        }
-    }
-}
-
-pub(crate) fn principal(cx: &CallContext<'_>, proof: &CallCredential) -> Result<Principal, Failure> {
-    authenticate(cx, proof).map(|it| it.principal)
-}
-
-pub(crate) fn permissions(
-    cx: &CallContext<'_>,
-    proof: &CallCredential,
-    id: &ResourceId,
-    actions: &[String],
-) -> Result<Vec<Permission>, Failure> {
-    let caller = authenticate(cx, proof)?;
-    let denials = denials(cx, &caller.names, id)?;
-    let roles: Vec<String> = match caller.rights {
-        Rights::Everywhere => Vec::new(),
-        Rights::ByRoles => database::records::<StoredRole>(cx.db, ROLE)?
-            .into_iter()
-            .filter(|it| it.effective <= cx.now)
-            .filter(|it| it.assignment.principal.eq_ignore_ascii_case(&caller.principal.object_id))
-            .filter(|it| is_within(id, &it.assignment.scope))
-            .map(|it| it.assignment.role)
-            .collect(),
-    };
-    let permission = |action: &String| Permission {
-        action: action.clone(),
-        allowed: !denials.iter().any(|it| matches(&it.action, action))
-            && (caller.rights == Rights::Everywhere || roles.iter().any(|role| allows(role, action))),
-    };
-    Ok(actions.iter().map(permission).collect())
-}
-
-/// What a role allows; one that nobody knows allows to read.
-fn allows(role: &str, action: &str) -> bool {
-    let any = |patterns: &[&str]| patterns.iter().any(|it| matches(it, action));
-    match role {
-        "Owner" => true,
-        "Contributor" => !any(&["Microsoft.Authorization/*/write", "Microsoft.Authorization/*/delete"]),
-        "Network Contributor" => any(&["*/read", "Microsoft.Network/*"]),
-        "User Access Administrator" => any(&["*/read", "Microsoft.Authorization/*"]),
-        role if role.starts_with("Azure Red Hat OpenShift") => any(&[
-            "*/read",
-            "Microsoft.Network/*",
-            "Microsoft.Compute/*",
-            "Microsoft.Storage/*",
-            "Microsoft.ManagedIdentity/*",
-        ]),
-        _ => any(&["*/read"]),
-    }
-}
-
 /// Whether an action fits a pattern in which `*` stands for any run of characters. Case does not matter.
 pub(crate) fn matches(pattern: &str, action: &str) -> bool {
     let (pattern, action) = (pattern.to_lowercase(), action.to_lowercase());
@@ -294,21 +164,6 @@ pub(crate) fn matches(pattern: &str, action: &str) -> bool {
         }
     }
     rest.ends_with(last)
-}
-
-fn is_within(id: &ResourceId, scope: &ResourceId) -> bool {
-    let (id, scope) = (id.key(), scope.key());
-    id == scope || id.starts_with(&format!("{scope}/"))
-}
-
-fn denials(cx: &CallContext<'_>, names: &[String], id: &ResourceId) -> Result<Vec<Denial>, Failure> {
-    let mut denials: Vec<Denial> = database::records(cx.db, DENIAL)?;
-    denials.retain(|it| {
-        it.until.is_none_or(|until| cx.now < until)
-            && names.iter().any(|name| name.eq_ignore_ascii_case(&it.who))
-            && is_within(id, &it.scope)
-    });
-    Ok(denials)
 }
 
 /// The denials that apply to somebody at a scope.
@@ -368,84 +223,11 @@ pub(crate) fn allow(cx: &CallContext<'_>, scope: &ResourceId) -> Result<(), Fail
     Ok(())
 }
 
-/// Whether this service may do what it does to a resource.
-pub(crate) fn check_service(
-    cx: &CallContext<'_>,
-    id: &ResourceId,
-    kind: ResourceKind,
-    verb: &str,
-) -> Result<(), Failure> {
-    let action = match kind.provider() {
-        Some((namespace, kind)) => format!("{namespace}/{kind}/{verb}"),
-        None => format!("Microsoft.Resources/subscriptions/resourceGroups/{verb}"),
-    };
-    let denied = denials(cx, &[SERVICE.to_owned()], id)?.iter().any(|it| matches(&it.action, &action));
-    match denied {
-        true => {
-            Err(CallError::Denied { who: "this service".to_owned(), action, what: id.to_string() }.into())
-        }
-        false => Ok(()),
-    }
-}
-
 pub(crate) fn set_lock(cx: &CallContext<'_>, id: &ResourceId, locked: bool) -> Result<(), Failure> {
     match locked {
         true => database::write(cx.db, LOCK, &id.key(), id),
         false => database::delete(cx.db, LOCK, &id.key()).map(drop),
     }
-}
-
-pub(crate) fn check_lock(cx: &CallContext<'_>, id: &ResourceId, verb: &str) -> Result<(), Failure> {
-    let locks: Vec<ResourceId> = database::records(cx.db, LOCK)?;
-    match locks.iter().any(|lock| is_within(id, lock)) {
-        true => Err(CallError::Locked { what: id.to_string(), action: verb.to_owned() }.into()),
-        false => Ok(()),
-    }
-}
-
-fn role_key(scope: &ResourceId, name: &str) -> String {
-    format!("{} {}", scope.key(), name.to_lowercase())
-}
-
-pub(crate) fn assign_role(cx: &CallContext<'_>, assignment: &RoleAssignment) -> Result<(), Failure> {
-    let scope = &assignment.scope;
-    find(cx.db, &scope.key())?.ok_or_else(|| not_found(scope))?;
-    let key = role_key(scope, &assignment.name);
-    if let Some(found) = database::record::<StoredRole>(cx.db, ROLE, &key)? {
-        return match found.assignment == *assignment {
-            true => Ok(()),
-            false => Err(conflict(
-                format!("the role assignment {} over {scope}", assignment.name),
-                "it gives another role or names another principal, and that does not change",
-            )),
-        };
-    }
-    let stored = StoredRole { assignment: assignment.clone(), effective: cx.later(cx.effects.late) };
-    database::write(cx.db, ROLE, &key, &stored)
-}
-
-pub(crate) fn role_assignments(
-    cx: &CallContext<'_>,
-    scope: &ResourceId,
-) -> Result<Vec<RoleAssignment>, Failure> {
-    let stored: Vec<StoredRole> = database::records(cx.db, ROLE)?;
-    Ok(stored.into_iter().map(|it| it.assignment).filter(|it| is_within(&it.scope, scope)).collect())
-}
-
-pub(crate) fn revoke_role(cx: &CallContext<'_>, scope: &ResourceId, name: &str) -> Result<(), Failure> {
-    database::delete(cx.db, ROLE, &role_key(scope, name)).map(drop)
-}
-
-/// Roles over what goes go with it.
-pub(crate) fn revoke_within(cx: &CallContext<'_>, scope: &str) -> Result<(), Failure> {
-    let stored: Vec<StoredRole> = database::records(cx.db, ROLE)?;
-    for StoredRole { assignment, .. } in stored {
-        let key = assignment.scope.key();
-        if key == scope || key.starts_with(&format!("{scope}/")) {
-            database::delete(cx.db, ROLE, &role_key(&assignment.scope, &assignment.name))?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -465,24 +247,6 @@ mod tests {
             ("a/b", "a/bc", false),
         ] {
             assert_eq!(matches(pattern, action), fits, "{pattern} {action}");
-        }
-    }
-
-    #[test]
-    fn roles_allow_what_they_say() {
-        let (read, write) =
-            ("Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/write");
-        for (role, action, allowed) in [
-            ("Reader", read, true),
-            ("Reader", write, false),
-            ("Network Contributor", write, true),
-            ("Contributor", write, true),
-            ("Contributor", "Microsoft.Authorization/roleAssignments/write", false),
-            ("Owner", "Microsoft.Authorization/roleAssignments/write", true),
-            ("Azure Red Hat OpenShift Network Operator", write, true),
-            ("somebody's own", write, false),
-        ] {
-            assert_eq!(allows(role, action), allowed, "{role} {action}");
         }
     }
 }

@@ -74,15 +74,12 @@ mod listeners;
 #[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
 mod metadata;
 pub mod protocol;
-mod registry;
-mod resources;
 mod secrets;
 mod seed;
 mod service;
 pub mod settings;
 mod simulator;
 mod sizes;
-mod vault;
 
 pub use client::{SimClient, SimClientError, SimInstaller};
 pub use endpoints::Endpoints;

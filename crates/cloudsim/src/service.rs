@@ -37,7 +37,7 @@ const LOCK_AGAIN: Duration = Duration::from_millis(20);
 pub struct Options {
     /// Where everything is kept; without it, everything is gone when the service ends.
     pub directory: Option<PathBuf>,
-    /// Where it listens; port 0 is any. Only the loopback interface is accepted: the token goes in the clear.
+    /// The address of the resource manager; port 0 is the one that it had before, or any. Only the loopback interface is accepted.
     pub listen: SocketAddr,
     /// The clock it lives by.
     pub clock: SharedClock,
@@ -104,7 +104,6 @@ fn unusable(failure: Failure) -> OpenError {
 #[derive(Debug)]
 pub struct Service {
     simulator: Arc<Simulator>,
-    listener: Listener,
     emulated: EmulatedListeners,
     token: Secret<String>,
     runs: mpsc::UnboundedReceiver<Uuid>,
@@ -131,6 +130,15 @@ impl Service {
         if !listen.ip().is_loopback() {
             return Err(OpenError::Exposed(listen));
         }
+        // Its files are named in `endpoints.json`, which processes in other directories read.
+        let directory = match directory {
+            Some(directory) => Some(std::path::absolute(&directory).map_err(|source| OpenError::File {
+                path: directory,
+                what: "the path cannot be made absolute",
+                source: Some(source),
+            })?),
+            None => None,
+        };
         let lock = match &directory {
             Some(directory) => Some(enter(directory).await?),
             None => None,
@@ -139,20 +147,18 @@ impl Service {
         let db = database::open(file.as_deref()).map_err(unusable)?;
         let seed = kept(&db, "seed", || Ok(seed)).map_err(unusable)?;
         let token: String = kept(&db, "bearer", || secrets::text(43)).map_err(unusable)?;
-        let listener = Listener::bind(listen, listeners::limits())
-            .await
-            .map_err(|source| OpenError::Listen { address: listen, source })?;
-        if let Some(directory) = &directory {
-            tell(&directory.join("token"), &token)?;
-            tell(&directory.join("url"), &listener.url())?;
-        }
         let temporary = match &directory {
             Some(_) => None,
             None => Some(temporary_directory()?),
         };
         let tls = TlsIdentity::open(&db).map_err(unusable)?;
         let bind = |name: &str| listeners::bind(&db, name).map_err(unusable);
-        let (resource_manager, blob, metadata) = (bind("resourceManager")?, bind("blob")?, bind("metadata")?);
+        let resource_manager = match listen.port() {
+            0 => bind("resourceManager")?,
+            _ => std::net::TcpListener::bind(listen)
+                .map_err(|source| OpenError::Listen { address: listen, source })?,
+        };
+        let (blob, metadata) = (bind("blob")?, bind("metadata")?);
         let files =
             directory.clone().or_else(|| Some(temporary.as_ref()?.path().to_owned())).unwrap_or_default();
         let principal = identities::service_principal(&db).map_err(unusable)?;
@@ -169,9 +175,11 @@ impl Service {
             client_id: principal.principal.client_id.clone(),
             client_secret_file: files.join("client-secret"),
             ca_file: files.join("ca.pem"),
+            token_file: files.join("token"),
             metadata: listeners::url(&metadata, "http").map_err(unusable)?,
             identity_service: format!("{}/identities", secure(&resource_manager)?),
         };
+        tell(&endpoints.token_file, &token)?;
         tell(&endpoints.client_secret_file, &principal.secret)?;
         tell(&endpoints.ca_file, &tls.authority)?;
         let (sender, runs) = mpsc::unbounded_channel();
@@ -197,7 +205,7 @@ impl Service {
             tls,
         };
         let token = Secret::new(token);
-        Ok(Service { simulator: Arc::new(simulator), listener, emulated, token, runs, _temporary: temporary })
+        Ok(Service { simulator: Arc::new(simulator), emulated, token, runs, _temporary: temporary })
     }
 
     /// The addresses of the emulated services. Vaults that are created later are absent.
@@ -205,19 +213,14 @@ impl Service {
         self.simulator.endpoints().as_ref().clone()
     }
 
-    /// Where it listens, as `http://127.0.0.1:4000`.
-    pub fn url(&self) -> String {
-        self.listener.url()
-    }
-
-    /// What callers must know. It stays the same for as long as the directory does.
-    pub fn token(&self) -> Secret<String> {
-        self.token.clone()
+    /// The file with the addresses of the emulated services, which [`SimClient::open`] reads.
+    pub fn endpoints_file(&self) -> PathBuf {
+        self.simulator.endpoints().file()
     }
 
     /// A client of it.
     pub fn client(&self) -> Result<SimClient, SimClientError> {
-        SimClient::new(&self.url(), self.token())
+        SimClient::new(self.endpoints())
     }
 
     /// What is to go wrong.
@@ -228,7 +231,7 @@ impl Service {
     /// Answers until it is asked to stop; then every call that is under way is answered, and every cluster ended. What was
     /// accepted goes on at the next start.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServeError> {
-        let Service { simulator, listener, emulated, token, mut runs, _temporary } = self;
+        let Service { simulator, emulated, token, mut runs, _temporary } = self;
         let EmulatedListeners { resource_manager, blob, metadata, mut new_vaults, tls } = emulated;
         let mut clusters = JoinSet::new();
         let ending = CancellationToken::new();
@@ -236,7 +239,6 @@ impl Service {
         let mut serve = |listener: Listener, routes: Router| {
             serving.spawn(listener.serve(SharedService(routes), ending.clone()));
         };
-        serve(listener, http::routes(simulator.clone(), token.expose()));
         serve(resource_manager, main_routes(&simulator, token.expose()));
         serve(blob, blob_routes(&simulator));
         serve(metadata, metadata_routes(&simulator));
@@ -270,7 +272,7 @@ impl Service {
 
 /// The resource manager, Entra ID, the data plane of managed identities, and what only a simulator can do.
 fn main_routes(simulator: &Arc<Simulator>, token: &str) -> Router {
-    http::sim_routes(simulator.clone(), token)
+    http::routes(simulator.clone(), token)
         .merge(entra::routes(simulator.clone()))
         .merge(entra::identity_routes(simulator.clone()))
         .fallback_service(arm::routes(simulator.clone()))

@@ -78,17 +78,8 @@ pub enum Setting {
     ScheduledEvent(ScheduledEvent),
     /// The principals.
     Principals {},
-    /// The groups of a subscription.
-    Groups {
-        /// The subject of the setting.
-        subscription: String,
-    },
     /// The installations.
     Installations {},
-    /// The certificates of the vault, without their keys.
-    Certificates {},
-    /// The tokens of the registry, without their passwords.
-    Tokens {},
     /// A limit of a subscription in a location.
     Quota {
         /// The subscription.

@@ -21,9 +21,9 @@ use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::faults::CloudFault;
 use crate::faults::Faults;
-use crate::protocol::{Call, CallError};
+use crate::protocol::InstallCall;
 use crate::settings::Setting;
-use crate::{arm, entra, identities, install, listeners, metadata, registry, resources, sizes, vault};
+use crate::{arm, entra, identities, install, listeners, metadata, sizes};
 
 /// The state of the service, apart from its HTTP interface.
 pub(crate) struct Simulator {
@@ -110,7 +110,7 @@ impl Simulator {
             return Ok(());
         }
         Arc::make_mut(&mut endpoints).vaults.insert(name.clone(), url);
-        let path = endpoints.ca_file.with_file_name("endpoints.json");
+        let path = endpoints.file();
         let text = serde_json::to_string_pretty(endpoints.as_ref())?;
         serve::write_private_unsynced(&path, &text)
             .map_err(|error| Failure::Broken(format!("{}: {error}", path.display())))?;
@@ -136,33 +136,37 @@ impl Simulator {
             effects,
             endpoints: &endpoints,
         };
-        resources::sweep(&transaction, cx.now)?;
         arm::sweep(&transaction, cx.now)?;
         let done = work(&cx)?;
         transaction.commit()?;
         Ok(done)
     }
 
-    /// Carries out a call.
-    pub(crate) fn perform(&self, call: &Call, effects: FaultEffects) -> Result<Value, Failure> {
-        let done = self.within(effects, |cx| answer(cx, call))?;
+    /// Carries out a call of the installer.
+    pub(crate) fn perform(&self, call: &InstallCall) -> Result<Value, Failure> {
+        let effects =
+            FaultEffects { install_fails_at: self.install_fails_at(call), ..FaultEffects::default() };
+        let done = self.within(effects, |cx| match call {
+            InstallCall::Install { request } => to_json(install::install(cx, request)),
+            InstallCall::Installation { cluster } => to_json(install::installation(cx, *cluster)),
+            InstallCall::ClusterCredentials { cluster } => to_json(install::credentials(cx, *cluster)),
+            InstallCall::RemoveInstallation { cluster } => to_json(install::remove(cx, *cluster)),
+        })?;
         match call {
-            Call::Put { put } => self.notify_group(&put.id),
-            Call::Delete { id } => self.notify_group(id),
-            Call::Install { request } => self.start_runner(request.cluster),
-            Call::RemoveInstallation { cluster } => {
+            InstallCall::Install { request } => self.start_runner(request.cluster),
+            InstallCall::RemoveInstallation { cluster } => {
                 let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(end) = stops.get(cluster) {
                     end.cancel();
                 }
             }
-            _ => {}
+            InstallCall::Installation { .. } | InstallCall::ClusterCredentials { .. } => {}
         }
         Ok(done)
     }
 
     /// The stage at which a requested installation fails, by a rule of its own: other faults of the same call do not hide it.
-    pub(crate) fn install_fails_at(&self, call: &Call) -> Option<InstallStage> {
+    fn install_fails_at(&self, call: &InstallCall) -> Option<InstallStage> {
         let of_installations = |it: &CloudFault| matches!(it, CloudFault::InstallFails { .. });
         match self.faults.meet(call.verb(), &call.subject(), of_installations)? {
             CloudFault::InstallFails { stage } => Some(stage),
@@ -170,16 +174,19 @@ impl Simulator {
         }
     }
 
-    /// Carries out a call of the installer. It runs inside the cloud, so only faults of the cloud's own limits apply to it.
-    pub(crate) fn perform_for_installer(&self, call: &Call) -> Result<Value, Failure> {
+    /// The effects of faults on a machine that the installer creates. It runs inside the cloud, so only faults of the cloud's own
+    /// limits apply to it.
+    pub(crate) fn effects_on_machine(&self, id: &ResourceId) -> Result<FaultEffects, Failure> {
         let inside =
             |it: &CloudFault| matches!(it, CloudFault::ProvisioningFails { .. } | CloudFault::Quota { .. });
-        let met = self.faults.meet(call.verb(), &call.subject(), inside);
-        let effects = match met {
-            Some(trouble) => effects_of(&trouble, call)?,
-            None => FaultEffects::default(),
-        };
-        self.perform(call, effects)
+        match self.faults.meet("put", id.as_str(), inside) {
+            Some(CloudFault::ProvisioningFails { code, message }) => Ok(FaultEffects {
+                fails_later: Some(cloud::ResourceFailure { code, message }),
+                ..FaultEffects::default()
+            }),
+            Some(CloudFault::Quota { quota }) => Err(sizes::quota_exceeded(&quota, "", 0, 0, 1).into()),
+            _ => Ok(FaultEffects::default()),
+        }
     }
 
     fn start_runner(&self, cluster: Uuid) {
@@ -212,81 +219,8 @@ impl Simulator {
     }
 }
 
-/// The effects of a fault on a call, or its error.
-pub(crate) fn effects_of(trouble: &CloudFault, call: &Call) -> Result<FaultEffects, Failure> {
-    let millis = std::time::Duration::from_millis;
-    Ok(match trouble {
-        CloudFault::ProvisioningFails { code, message } => FaultEffects {
-            fails_later: Some(cloud::ResourceFailure { code: code.clone(), message: message.clone() }),
-            ..FaultEffects::default()
-        },
-        CloudFault::DelayedVisibility { millis: for_millis } => {
-            FaultEffects { unseen: millis(*for_millis), ..FaultEffects::default() }
-        }
-        CloudFault::DelayedPropagation { millis: for_millis } => {
-            FaultEffects { late: millis(*for_millis), ..FaultEffects::default() }
-        }
-        CloudFault::Quota { quota } => {
-            return Err(CallError::Quota { quota: quota.clone(), limit: 0, used: 0, wanted: 1 }.into());
-        }
-        CloudFault::Denied {} => {
-            let (action, what) = (call.verb().to_owned(), call.subject());
-            return Err(CallError::Denied { who: "this service".to_owned(), action, what }.into());
-        }
-        CloudFault::Throttled { .. }
-        | CloudFault::OperationLost {}
-        | CloudFault::OperationHangs {}
-        | CloudFault::Policy { .. }
-        | CloudFault::TokenExpires {}
-        | CloudFault::Claims {}
-        | CloudFault::Conflict { .. }
-        | CloudFault::Unavailable { .. }
-        | CloudFault::Reset { .. }
-        | CloudFault::Delayed { .. }
-        | CloudFault::InstallFails { .. } => FaultEffects::default(),
-    })
-}
-
 fn to_json<T: Serialize>(done: Result<T, Failure>) -> Result<Value, Failure> {
     Ok(serde_json::to_value(done?)?)
-}
-
-fn answer(cx: &CallContext<'_>, call: &Call) -> Result<Value, Failure> {
-    match call {
-        Call::Put { put } => to_json(resources::put(cx, put)),
-        Call::Get { id } => to_json(resources::get(cx, id)),
-        Call::List { group } => to_json(resources::list(cx, group)),
-        Call::Delete { id } => to_json(resources::delete(cx, id)),
-        Call::Sizes { subscription, location } => to_json(sizes::sizes(cx, subscription, location)),
-        Call::Usages { subscription, location } => to_json(sizes::usages(cx, subscription, location)),
-        Call::Providers { subscription } => to_json(sizes::providers(cx, subscription)),
-        Call::Feature { subscription, feature } => to_json(sizes::feature(cx, subscription, feature)),
-        Call::Principal { credential } => to_json(identities::principal(cx, credential)),
-        Call::Permissions { credential, id, actions } => {
-            to_json(identities::permissions(cx, credential, id, actions))
-        }
-        Call::AssignRole { assignment } => to_json(identities::assign_role(cx, assignment)),
-        Call::RoleAssignments { scope } => to_json(identities::role_assignments(cx, scope)),
-        Call::RevokeRole { scope, name } => to_json(identities::revoke_role(cx, scope, name)),
-        Call::EnsureCertificate { spec } => to_json(vault::ensure_certificate(cx, spec)),
-        Call::RenewCertificate { name, newer_than } => {
-            to_json(vault::renew_certificate(cx, name, newer_than.as_deref()))
-        }
-        Call::Certificate { name } => to_json(vault::certificate(cx, name)),
-        Call::DeleteCertificate { name } => to_json(vault::delete_certificate(cx, name)),
-        Call::PutSecret { name, value, expires } => to_json(vault::put_secret(cx, name, value, *expires)),
-        Call::Secret { name } => to_json(vault::secret(cx, name)),
-        Call::DeleteSecret { name } => to_json(vault::delete_secret(cx, name)),
-        Call::IdentityCertificate { identity } => to_json(vault::identity_certificate(cx, identity)),
-        Call::EnsureToken { name } => to_json(registry::ensure_token(cx, name)),
-        Call::Token { name } => to_json(registry::token(cx, name)),
-        Call::IssuePassword { name } => to_json(registry::issue_password(cx, name)),
-        Call::DeleteToken { name } => to_json(registry::delete_token(cx, name)),
-        Call::Install { request } => to_json(install::install(cx, request)),
-        Call::Installation { cluster } => to_json(install::installation(cx, *cluster)),
-        Call::ClusterCredentials { cluster } => to_json(install::credentials(cx, *cluster)),
-        Call::RemoveInstallation { cluster } => to_json(install::remove(cx, *cluster)),
-    }
 }
 
 fn arrange(cx: &CallContext<'_>, setting: &Setting) -> Result<Value, Failure> {
@@ -312,10 +246,7 @@ fn arrange(cx: &CallContext<'_>, setting: &Setting) -> Result<Value, Failure> {
         Setting::TokenLifetime { seconds } => to_json(entra::set_token_lifetime(cx, *seconds)),
         Setting::ScheduledEvent(event) => to_json(metadata::announce(cx, event)),
         Setting::Principals {} => to_json(identities::principals(cx)),
-        Setting::Groups { subscription } => to_json(resources::groups(cx, subscription)),
         Setting::Installations {} => to_json(install::list(cx)),
-        Setting::Certificates {} => to_json(vault::certificates(cx)),
-        Setting::Tokens {} => to_json(registry::tokens(cx)),
         Setting::Quota { subscription, location, quota, limit } => {
             to_json(sizes::set_quota(cx, subscription, location, quota, *limit))
         }

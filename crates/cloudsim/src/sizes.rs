@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cloud::{
-    Availability, Properties, ProviderRegistration, ResourceId, ResourceKind, Restriction, Size, Usage,
-};
+use cloud::{Availability, ResourceId, Restriction, Size, Usage};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,21 +12,9 @@ use crate::arm::{ArmError, ArmResource};
 use crate::call_context::CallContext;
 use crate::database;
 use crate::failure::Failure;
-use crate::protocol::CallError;
-use crate::resources::Stored;
 
 /// The kind of the records of subscriptions.
 const SUBSCRIPTION: &str = "subscription";
-
-/// The providers that matter.
-const PROVIDERS: [&str; 6] = [
-    "Microsoft.Authorization",
-    "Microsoft.Compute",
-    "Microsoft.ManagedIdentity",
-    "Microsoft.Network",
-    "Microsoft.RedHatOpenShift",
-    "Microsoft.Storage",
-];
 
 /// Features that every subscription has registered unless it is arranged otherwise.
 const FEATURES: [&str; 1] = ["Microsoft.Compute/EncryptionAtHost"];
@@ -163,18 +149,6 @@ pub(crate) fn sizes(cx: &CallContext<'_>, subscription: &str, location: &str) ->
     Ok(table().map(of_here).collect())
 }
 
-pub(crate) fn providers(
-    cx: &CallContext<'_>,
-    subscription: &str,
-) -> Result<Vec<ProviderRegistration>, Failure> {
-    let arranged = arranged(cx, subscription)?;
-    let provider = |namespace: &&str| ProviderRegistration {
-        namespace: (*namespace).to_owned(),
-        registered: arranged.providers.get(&namespace.to_lowercase()).copied().unwrap_or(true),
-    };
-    Ok(PROVIDERS.iter().map(provider).collect())
-}
-
 /// Whether a subscription has registered a provider.
 pub(crate) fn is_registered(
     cx: &CallContext<'_>,
@@ -220,18 +194,6 @@ pub(crate) fn usages(
     .into();
     limits.extend(FAMILIES.iter().map(|it| (it.3.to_owned(), CORES)));
     let mut statement = cx.db.prepare_cached(
-        "select doc from resource where subscription = ? and location = ? and kind in ('machine', 'disk', 'publicIp')",
-    )?;
-    let docs = statement.query_map(params![subscription.to_lowercase(), location.to_lowercase()], |row| {
-        row.get::<_, String>(0)
-    })?;
-    for doc in docs {
-        let stored: Stored = serde_json::from_str(&doc?)?;
-        for (quota, amount) in demand(&stored.properties) {
-            *used.entry(quota).or_default() += amount;
-        }
-    }
-    let mut statement = cx.db.prepare_cached(
         "select doc from arm_resource where subscription = ? and location = ? and gone_at is null and type in
          ('microsoft.compute/virtualmachines', 'microsoft.compute/disks', 'microsoft.network/publicipaddresses')",
     )?;
@@ -250,66 +212,6 @@ pub(crate) fn usages(
         quota,
     };
     Ok(limits.into_iter().map(usage).collect())
-}
-
-/// What something counts against.
-fn demand(properties: &Properties) -> Vec<(String, u64)> {
-    match properties {
-        Properties::Machine { size, .. } => {
-            let found = table().find(|it| it.name.eq_ignore_ascii_case(size));
-            let Some(size) = found else { return vec![("virtualMachines".to_owned(), 1)] };
-            vec![
-                ("virtualMachines".to_owned(), 1),
-                ("cores".to_owned(), size.cores.into()),
-                (size.family, size.cores.into()),
-            ]
-        }
-        Properties::Disk { .. } => vec![("PremiumDiskCount".to_owned(), 1)],
-        Properties::PublicIp { .. } => vec![("PublicIPAddresses".to_owned(), 1)],
-        _ => Vec::new(),
-    }
-}
-
-/// Whether a subscription may have what it wants besides what it has; `before` is what takes its place.
-pub(crate) fn check(
-    cx: &CallContext<'_>,
-    subscription: &str,
-    location: &str,
-    before: Option<&Properties>,
-    wanted: &Properties,
-) -> Result<(), Failure> {
-    let more = demand(wanted);
-    if more.is_empty() || before.is_some_and(|before| demand(before) == more) {
-        return Ok(());
-    }
-    if let Properties::Machine { size, zone, .. } = wanted {
-        let sizes = sizes(cx, subscription, location)?;
-        let found = sizes.iter().find(|it| it.name.eq_ignore_ascii_case(size));
-        let why = match found {
-            None => Some(format!("the size {size} is not known in {location}")),
-            Some(Size { availability: Availability::Restricted(restriction), .. }) => {
-                Some(format!("the size {size} cannot be had in {location}: {}", restriction.reason))
-            }
-            Some(found) => zone
-                .as_ref()
-                .filter(|zone| !found.zones.contains(zone))
-                .map(|zone| format!("the size {size} cannot be had in zone {zone} of {location}")),
-        };
-        if let Some(why) = why {
-            return Err(CallError::Invalid { reason: "SkuNotAvailable".to_owned(), why }.into());
-        }
-    }
-    let freed: BTreeMap<String, u64> = before.map(demand).unwrap_or_default().into_iter().collect();
-    let usages = usages(cx, subscription, location)?;
-    for (quota, amount) in more {
-        let wanted = amount.saturating_sub(freed.get(&quota).copied().unwrap_or(0));
-        if let Some(Usage { used, limit, .. }) = usages.iter().find(|it| it.quota == quota)
-            && used + wanted > *limit
-        {
-            return Err(CallError::Quota { quota, limit: *limit, used: *used, wanted }.into());
-        }
-    }
-    Ok(())
 }
 
 /// The quotas that a resource of the resource manager counts against.
@@ -410,19 +312,6 @@ pub(crate) fn quota_exceeded(quota: &str, location: &str, limit: u64, used: u64,
         used + more
     );
     ArmError::conflict("OperationNotAllowed", message)
-}
-
-/// The word for a kind in its column.
-pub(crate) fn column(kind: ResourceKind) -> &'static str {
-    match kind {
-        ResourceKind::Machine => "machine",
-        ResourceKind::Disk => "disk",
-        ResourceKind::PublicIp => "publicIp",
-        ResourceKind::ResourceGroup => "group",
-        ResourceKind::StorageAccount => "storage",
-        ResourceKind::PrivateEndpoint => "endpoint",
-        _ => "other",
-    }
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ pub(crate) async fn run_service(mut process: Process, service: Service) -> anyho
         }
         Service::Backend => {
             let provider = provider.context(
-                "the backend needs a cloud: set cloud.provider to azure, or cloud.file to the cloud.json of a simulated one",
+                "the backend needs a cloud: set cloud.provider to azure, or cloud.file to the endpoints.json of a simulated one",
             )?;
             services::backend(&mut process, &store, &provider);
             None

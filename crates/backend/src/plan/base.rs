@@ -53,19 +53,16 @@ pub(crate) fn is_own_group(snapshot: &ClusterSnapshot, found: &Resource) -> bool
 }
 
 fn put(snapshot: &ClusterSnapshot, id: ResourceId, properties: Properties) -> ResourceRequest {
-    ResourceRequest {
-        id,
-        location: snapshot.document().location.clone(),
-        tags: [].into(),
-        properties,
-        token: None,
-    }
+    ResourceRequest { id, location: snapshot.document().location.clone(), tags: [].into(), properties }
 }
+
+/// The frontend of the internal load balancer.
+const INTERNAL_FRONTEND: &str = "internal-lb-ip-v4";
 
 /// Ensures the resources that the machines require: storage, security group, addresses, load balancers, roles.
 pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
     let snapshot = cx.life.snapshot().await?;
-    let status = ensure_stages(&*cx.life.cloud.infrastructure, &template(&snapshot)?).await?;
+    let status = ensure_stages(&*cx.life.cloud.infrastructure, &template(&cx, &snapshot)?).await?;
     if let PollStatus::Done(_) = &status {
         assign(&cx, &snapshot).await?;
         record_outbound(&cx, &step, &snapshot).await?;
@@ -73,8 +70,8 @@ pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<PollSt
     Ok(status)
 }
 
-/// The resources that the machines require, in stages: load balancers refer to addresses.
-fn template(snapshot: &ClusterSnapshot) -> Result<Vec<Vec<ResourceRequest>>, StepError> {
+/// The resources that the machines require, in stages: load balancers refer to addresses, the private link service to a load balancer.
+fn template(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Vec<Vec<ResourceRequest>>, StepError> {
     let spec = snapshot.spec();
     let containers = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
     let account = |purpose: &str, names: &[&str]| -> Result<ResourceRequest, StepError> {
@@ -94,21 +91,30 @@ fn template(snapshot: &ClusterSnapshot) -> Result<Vec<Vec<ResourceRequest>>, Ste
     let master = resource_id(&spec.master.subnet_id)?;
     let internal = Properties::LoadBalancer {
         frontends: vec![LoadBalancerFrontend {
-            name: "internal-lb-ip-v4".to_owned(),
+            name: INTERNAL_FRONTEND.to_owned(),
             public_ip: None,
-            subnet: Some(master),
+            subnet: Some(master.clone()),
             address: None,
             ports: vec![6443, 22623],
         }],
         backends: Vec::new(),
         outbound: Vec::new(),
     };
-    let mut balancers = vec![put(snapshot, names::internal_load_balancer(snapshot)?, internal)];
+    let internal_id = names::internal_load_balancer(snapshot)?;
+    let link = Properties::PrivateLinkService {
+        frontends: vec![internal_id.child("frontendIPConfigurations", INTERNAL_FRONTEND).to_string()],
+        subnet: master,
+        subscriptions: vec![cx.life.service.subscription.clone()],
+        alias: None,
+        connections: Vec::new(),
+    };
+    let link = put(snapshot, names::private_link_service(snapshot)?, link);
+    let mut balancers = vec![put(snapshot, internal_id, internal)];
     if let Some(PublicResources { addresses, balancer }) = public_resources(snapshot)? {
         independent.extend(addresses);
         balancers.push(balancer);
     }
-    Ok(vec![independent, balancers])
+    Ok(vec![independent, balancers, vec![link]])
 }
 
 fn rules(snapshot: &ClusterSnapshot) -> Vec<SecurityRule> {

@@ -190,7 +190,7 @@ pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<PollSta
             continue;
         }
         let properties = Properties::Identity { federated, client_id, principal_id, tenant_id };
-        let put = ResourceRequest { id, location: found.location, tags: found.tags, properties, token: None };
+        let put = ResourceRequest { id, location: found.location, tags: found.tags, properties };
         if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
             return Ok(waiting);
         }

@@ -99,7 +99,7 @@ pub(crate) async fn start_machines(cx: Arc<Context>, _: StepContext) -> Result<P
         }
         *running = true;
         let Resource { id, location, tags, properties, .. } = machine;
-        wanted.push(ResourceRequest { id, location, tags, properties, token: None });
+        wanted.push(ResourceRequest { id, location, tags, properties });
     }
     ensure(&*cx.life.cloud.infrastructure, &wanted).await
 }

@@ -88,6 +88,12 @@ pub(crate) fn is_own_record(cx: &Lifecycle, snapshot: &ClusterSnapshot, found: &
         .all(|it| [&recorded.api_ip, &recorded.ingress_ip].into_iter().flatten().any(|own| own == it))
 }
 
+/// The private link service in front of the internal load balancer, which the service's private endpoint connects to.
+pub(crate) fn private_link_service(snapshot: &ClusterSnapshot) -> Result<ResourceId, StepError> {
+    let name = format!("{}-pls", snapshot.infra_id()?);
+    Ok(snapshot.group()?.sibling(NETWORK, "privateLinkServices", &name))
+}
+
 /// The private endpoint through which the service reaches the API server; in the service's own group.
 pub(crate) fn private_endpoint(cx: &Lifecycle) -> ResourceId {
     cx.service.group_id().sibling(NETWORK, "privateEndpoints", &format!("rp-pe-{}", cx.cluster()))

@@ -93,13 +93,7 @@ pub(crate) async fn change_subnet(
     if properties == found.properties && found.state == cloud::ResourceState::Succeeded {
         return Ok(PollStatus::Done(StepOutcome::default()));
     }
-    let put = ResourceRequest {
-        id: id.clone(),
-        location: found.location,
-        tags: found.tags,
-        properties,
-        token: None,
-    };
+    let put = ResourceRequest { id: id.clone(), location: found.location, tags: found.tags, properties };
     ensure(&*cx.life.cloud.infrastructure, &[put]).await
 }
 
@@ -177,7 +171,7 @@ pub(crate) async fn ingress_address(cx: Arc<Context>, step: StepContext) -> Resu
         let id = names::ingress_address(&snapshot)?;
         let location = snapshot.document().location.clone();
         let properties = Properties::PublicIp { address: None };
-        let put = ResourceRequest { id: id.clone(), location, tags: [].into(), properties, token: None };
+        let put = ResourceRequest { id: id.clone(), location, tags: [].into(), properties };
         if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &[put]).await? {
             return Ok(waiting);
         }
@@ -206,8 +200,7 @@ async fn ensure_record(
     let location = cx.life.service.location.clone();
     let properties = Properties::DnsRecord { ttl: TTL, addresses: vec![address.to_owned()] };
     let tags = [(names::OWNER.to_owned(), cx.life.cluster().to_string())].into();
-    ensure(&*cx.life.cloud.infrastructure, &[ResourceRequest { id, location, tags, properties, token: None }])
-        .await
+    ensure(&*cx.life.cloud.infrastructure, &[ResourceRequest { id, location, tags, properties }]).await
 }
 
 async fn public_address(cx: &Context, id: &ResourceId) -> Result<String, StepError> {
@@ -233,7 +226,7 @@ pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Res
     let id = names::private_endpoint(&cx.life);
     let properties = Properties::PrivateEndpoint {
         subnet: service.subnet_id(),
-        target: names::internal_load_balancer(&snapshot)?,
+        target: names::private_link_service(&snapshot)?,
         address: None,
         link_id: None,
     };
@@ -243,7 +236,6 @@ pub(crate) async fn private_endpoint(cx: Arc<Context>, step: StepContext) -> Res
         location: service.location.clone(),
         tags: [].into(),
         properties,
-        token: None,
     });
     if let waiting @ PollStatus::Waiting(_) = ensure(&*cx.life.cloud.infrastructure, &wanted).await? {
         return Ok(waiting);

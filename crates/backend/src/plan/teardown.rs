@@ -115,14 +115,19 @@ pub(crate) async fn role_assignments(cx: Arc<Context>, step: StepContext) -> Res
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Machines,
+    PrivateLinkServices,
+    Interfaces,
     Others,
-    SecurityGroups,
+    /// Security groups, which subnets still reference, and private zones, whose links go first.
+    Last,
 }
 
 fn level(kind: ResourceKind) -> Level {
     match kind {
         ResourceKind::Machine | ResourceKind::PrivateEndpoint => Level::Machines,
-        ResourceKind::SecurityGroup => Level::SecurityGroups,
+        ResourceKind::PrivateLinkService => Level::PrivateLinkServices,
+        ResourceKind::NetworkInterface => Level::Interfaces,
+        ResourceKind::SecurityGroup | ResourceKind::PrivateDnsZone => Level::Last,
         ResourceKind::ResourceGroup
         | ResourceKind::VirtualNetwork
         | ResourceKind::Subnet
@@ -135,9 +140,6 @@ fn level(kind: ResourceKind) -> Level {
         | ResourceKind::StorageAccount
         | ResourceKind::Disk
         | ResourceKind::DiskEncryptionSet
-        | ResourceKind::PrivateLinkService
-        | ResourceKind::NetworkInterface
-        | ResourceKind::PrivateDnsZone
         | ResourceKind::PrivateDnsRecord
         | ResourceKind::PrivateDnsLink
         | ResourceKind::Lock
@@ -145,21 +147,27 @@ fn level(kind: ResourceKind) -> Level {
     }
 }
 
-async fn remove_level(cx: &Context, step: &StepContext, wanted: Level) -> Result<PollStatus, StepError> {
+/// Removes the resources of these levels, each after those of the level before.
+async fn remove_levels(cx: &Context, step: &StepContext, wanted: &[Level]) -> Result<PollStatus, StepError> {
     let all = remaining_resources(cx, step).await?;
-    let ids: Vec<ResourceId> =
-        all.into_iter().filter(|it| level(it.properties.kind()) == wanted).map(|it| it.id).collect();
-    remove(&*cx.life.cloud.infrastructure, &ids).await
+    for wanted in wanted {
+        let of_level = all.iter().filter(|it| level(it.properties.kind()) == *wanted);
+        let ids: Vec<ResourceId> = of_level.map(|it| it.id.clone()).collect();
+        if let waiting @ PollStatus::Waiting(_) = remove(&*cx.life.cloud.infrastructure, &ids).await? {
+            return Ok(waiting);
+        }
+    }
+    Ok(PollStatus::Done(StepOutcome::default()))
 }
 
 /// Removes the machines and private endpoints.
 pub(crate) async fn machines(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    remove_level(&cx, &step, Level::Machines).await
+    remove_levels(&cx, &step, &[Level::Machines]).await
 }
 
-/// Removes all other resources except security groups, which subnets still reference.
+/// Removes all other resources but those of the last level.
 pub(crate) async fn resources(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    remove_level(&cx, &step, Level::Others).await
+    remove_levels(&cx, &step, &[Level::PrivateLinkServices, Level::Interfaces, Level::Others]).await
 }
 
 /// Detaches the cluster's security group from the customer's subnets.
@@ -193,9 +201,9 @@ pub(crate) async fn detach_security_groups(
     Ok(PollStatus::Done(StepOutcome::default()))
 }
 
-/// Removes the security groups.
+/// Removes the security groups and private zones.
 pub(crate) async fn security_groups(cx: Arc<Context>, step: StepContext) -> Result<PollStatus, StepError> {
-    remove_level(&cx, &step, Level::SecurityGroups).await
+    remove_levels(&cx, &step, &[Level::Last]).await
 }
 
 /// Removes the group itself, with resources that others added and that the cloud did not list.
@@ -236,7 +244,7 @@ async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
         return Ok(());
     }
     let properties = Properties::Identity { federated, client_id: None, principal_id: None, tenant_id: None };
-    cx.life.cloud.infrastructure.put(ResourceRequest { id, location, tags, properties, token: None }).await?;
+    cx.life.cloud.infrastructure.put(ResourceRequest { id, location, tags, properties }).await?;
     Ok(())
 }
 

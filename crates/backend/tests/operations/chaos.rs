@@ -69,8 +69,8 @@ impl ProcessEnvironment {
     }
 
     fn processes(&self) -> ServiceProcesses {
-        let TestEnvironment { url, token, .. } = &self.environment;
-        let arguments = [&self.url, &self.key_file.display().to_string(), url, token].map(String::clone);
+        let cloud = self.environment.cloud_file.display().to_string();
+        let arguments = [self.url.clone(), self.key_file.display().to_string(), cloud];
         ServiceProcesses { arguments, kills: Arc::default() }
     }
 }
@@ -78,7 +78,7 @@ impl ProcessEnvironment {
 /// Two backends and two actuators that are killed at random.
 #[derive(Clone)]
 struct ServiceProcesses {
-    arguments: [String; 4],
+    arguments: [String; 3],
     kills: Arc<[AtomicUsize; ROLES.len()]>,
 }
 
@@ -377,7 +377,7 @@ async fn verify(environment: &TestEnvironment, life: &Scenario) -> Option<Cluste
     let provisioned = cluster.provisioned.as_ref().unwrap();
     let infra_id = provisioned.record.infra_id.clone().unwrap();
     let group = ResourceId::group(SUBSCRIPTION, &format!("aro-{name}"));
-    let held = environment.cloud.list(&group).await.unwrap();
+    let held = environment.cloud.azure().list(&group).await.unwrap();
     let of = |kind: ResourceKind| held.iter().filter(move |it| it.properties.kind() == kind);
     assert_eq!(of(ResourceKind::Machine).count(), 6, "{name}");
     assert!(of(ResourceKind::Machine).all(|it| it.id.name().starts_with(&infra_id)), "{name}");
@@ -396,7 +396,7 @@ async fn nothing_else_is_there(environment: &TestEnvironment, living: &[(&Scenar
     let managed = |it: &str| it.starts_with("aro-");
     let mut expect: BTreeSet<String> = living.iter().map(|(life, _)| format!("aro-{}", life.name)).collect();
     for subscription in [SUBSCRIPTION, DELETED_SUBSCRIPTION] {
-        for group in environment.cloud.groups(subscription).await.unwrap() {
+        for group in environment.cloud.azure().groups(subscription).await.unwrap() {
             let name = group.id.name().to_owned();
             assert!(!managed(&name) || expect.remove(&name), "group {name} of {subscription} is an orphan");
         }
@@ -410,14 +410,14 @@ async fn nothing_else_is_there(environment: &TestEnvironment, living: &[(&Scenar
         (ids.len(), ids.clone())
     );
     let tokens: BTreeSet<String> =
-        environment.cloud.tokens().await.unwrap().into_iter().map(|it| it.name).collect();
+        environment.cloud.azure().tokens().await.unwrap().into_iter().map(|it| it.name).collect();
     let recorded: BTreeSet<String> = living
         .iter()
         .filter_map(|(_, it)| it.provisioned.as_ref()?.record.registry_token.as_ref())
         .map(|it| it.name.clone())
         .collect();
     assert_eq!(tokens, recorded, "tokens of the registry");
-    for certificate in environment.cloud.certificates().await.unwrap() {
+    for certificate in environment.cloud.azure().certificates().await.unwrap() {
         let owner = ids.iter().any(|id| certificate.name.contains(&id.to_string()));
         assert!(owner, "certificate {} is an orphan", certificate.name);
     }

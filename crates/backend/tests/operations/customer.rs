@@ -43,13 +43,8 @@ pub(crate) async fn prepare(
         (worker.clone(), subnet("10.0.2.0/23")),
     ] {
         cloud
-            .put(ResourceRequest {
-                id,
-                location: LOCATION.to_owned(),
-                tags: [].into(),
-                properties,
-                token: None,
-            })
+            .azure()
+            .put(ResourceRequest { id, location: LOCATION.to_owned(), tags: [].into(), properties })
             .await?;
     }
     let principal = cloud.create_principal(name, Rights::Everywhere).await?;
@@ -129,7 +124,8 @@ pub(crate) async fn prepare_workload(
         };
         let location = LOCATION.to_owned();
         cloud
-            .put(ResourceRequest { id: id.clone(), location, tags: [].into(), properties, token: None })
+            .azure()
+            .put(ResourceRequest { id: id.clone(), location, tags: [].into(), properties })
             .await
             .map(|_| id)
     };

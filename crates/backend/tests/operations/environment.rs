@@ -1,5 +1,6 @@
 //! Environment of a test: a store, a simulated cloud in this process, and backends.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,8 +50,8 @@ pub(crate) struct TestEnvironment {
     _directory: Option<tempfile::TempDir>,
     pub(crate) store: Store,
     pub(crate) cloud: SimClient,
-    pub(crate) url: String,
-    pub(crate) token: String,
+    /// The file of the cloud's endpoints, for processes.
+    pub(crate) cloud_file: PathBuf,
     pub(crate) clock: SharedClock,
     ends: CancellationToken,
     served: Option<JoinHandle<()>>,
@@ -66,14 +67,13 @@ impl Drop for TestEnvironment {
 }
 
 /// The simulated cloud, served until the environment is dropped.
-async fn cloud(ends: &CancellationToken) -> (SimClient, String, String, JoinHandle<()>) {
+async fn cloud(ends: &CancellationToken) -> (SimClient, PathBuf, JoinHandle<()>) {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
-    let (client, url) = (service.client().unwrap(), service.url());
-    let token = service.token().expose().clone();
+    let (client, file) = (service.client().unwrap(), service.endpoints_file());
     let shutdown = ends.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is kept, and aborted with the environment")]
     let served = tokio::spawn(async move { service.serve(shutdown).await.unwrap() });
-    (client, url, token, served)
+    (client, file, served)
 }
 
 impl TestEnvironment {
@@ -96,9 +96,9 @@ impl TestEnvironment {
         clock: SharedClock,
     ) -> TestEnvironment {
         let ends = CancellationToken::new();
-        let (cloud, url, token, served) = cloud(&ends).await;
+        let (cloud, cloud_file, served) = cloud(&ends).await;
         customer::write_role_sets(&store).await.unwrap();
-        TestEnvironment { _directory: directory, store, cloud, url, token, clock, ends, served: Some(served) }
+        TestEnvironment { _directory: directory, store, cloud, cloud_file, clock, ends, served: Some(served) }
     }
 
     pub(crate) fn connections(&self) -> Arc<ClusterConnections> {
@@ -265,14 +265,14 @@ impl TestEnvironment {
     pub(crate) async fn remaining_resources(&self, name: &str, id: Uuid, subscription: &str) -> Vec<String> {
         let mut left = Vec::new();
         let managed = ResourceId::group(subscription, &format!("aro-{name}"));
-        left.extend(self.cloud.get(&managed).await.unwrap().map(|it| it.id.to_string()));
+        left.extend(self.cloud.azure().get(&managed).await.unwrap().map(|it| it.id.to_string()));
         let service = service();
         let holds = |it: &str| it.contains(&id.to_string()) || it.ends_with(&format!(".{name}"));
-        let own = self.cloud.list(&service.group_id()).await.unwrap_or_default();
+        let own = self.cloud.azure().list(&service.group_id()).await.unwrap_or_default();
         left.extend(own.into_iter().map(|it| it.id.to_string()).filter(|it| holds(it)));
-        let certificates = self.cloud.certificates().await.unwrap();
+        let certificates = self.cloud.azure().certificates().await.unwrap();
         left.extend(certificates.into_iter().map(|it| it.name).filter(|it| holds(it)));
-        let tokens = self.cloud.tokens().await.unwrap();
+        let tokens = self.cloud.azure().tokens().await.unwrap();
         left.extend(tokens.into_iter().map(|it| it.name).filter(|it| holds(it)));
         let installations = self.cloud.installations().await.unwrap();
         left.extend(installations.into_iter().filter(|it| it.cluster == id).map(|it| it.sim));

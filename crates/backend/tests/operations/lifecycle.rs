@@ -34,7 +34,7 @@ async fn a_cluster_is_created_updated_and_deleted_and_leaves_no_resources() {
         assert!(environment.store.secret(id, name).await.unwrap().is_some(), "{name}");
     }
     let managed = ResourceId::group(SUBSCRIPTION, "aro-one");
-    let machines = environment.cloud.list(&managed).await.unwrap();
+    let machines = environment.cloud.azure().list(&managed).await.unwrap();
     let count = machines.iter().filter(|it| it.properties.kind() == ResourceKind::Machine).count();
     assert_eq!(count, 6, "three masters, three workers and no bootstrap machine");
     let billing = format!("/billing/{id}");
@@ -73,7 +73,7 @@ async fn a_cluster_is_created_updated_and_deleted_and_leaves_no_resources() {
         environment.store.billing().find(&billing).await.unwrap().unwrap().document.deletion_time.is_some()
     );
     // The customer's own network is unchanged.
-    let subnet = environment.cloud.list(&ResourceId::group(SUBSCRIPTION, "one-rg")).await.unwrap();
+    let subnet = environment.cloud.azure().list(&ResourceId::group(SUBSCRIPTION, "one-rg")).await.unwrap();
     assert!(!subnet.is_empty());
     let gone = environment.finished(removed).await;
     assert_eq!((gone.status, gone.snapshot), (ProvisioningState::Succeeded, None));
@@ -129,13 +129,14 @@ async fn errors_that_the_customer_can_fix_have_a_code_and_a_field() {
         let (location, id) = (LOCATION.to_owned(), id.clone());
         environment
             .cloud
-            .put(ResourceRequest { id, location, tags: [].into(), properties, token: None })
+            .azure()
+            .put(ResourceRequest { id, location, tags: [].into(), properties })
             .await
             .unwrap();
     };
     put(&gateway, Properties::NatGateway {}).await;
     let worker = network.child("subnets", "worker");
-    let mut properties = environment.cloud.get(&worker).await.unwrap().unwrap().properties;
+    let mut properties = environment.cloud.azure().get(&worker).await.unwrap().unwrap().properties;
     if let Properties::Subnet { nat_gateway, .. } = &mut properties {
         *nat_gateway = Some(gateway.clone());
     }
@@ -185,7 +186,8 @@ async fn put(environment: &TestEnvironment, id: &ResourceId, properties: Propert
     let (location, id) = (LOCATION.to_owned(), id.clone());
     environment
         .cloud
-        .put(ResourceRequest { id, location, tags: [].into(), properties, token: None })
+        .azure()
+        .put(ResourceRequest { id, location, tags: [].into(), properties })
         .await
         .unwrap();
 }
@@ -230,7 +232,7 @@ async fn resources_attached_to_a_subnet_must_exist_and_ranges_must_not_overlap()
             if is_table { Properties::RouteTable { routes: [].into() } } else { Properties::NatGateway {} },
         )
         .await;
-        let mut properties = environment.cloud.get(&worker).await.unwrap().unwrap().properties;
+        let mut properties = environment.cloud.azure().get(&worker).await.unwrap().unwrap().properties;
         if let Properties::Subnet { route_table, nat_gateway, .. } = &mut properties {
             *(if is_table { route_table } else { nat_gateway }) = Some(gone.clone());
         }
@@ -374,7 +376,7 @@ async fn a_dns_record_of_another_cluster_is_neither_changed_nor_removed() {
     let (first, made) = environment.create("quay").await;
     environment.succeeds(made).await;
     let zone = service().zone_id("aro.example");
-    let api = environment.cloud.get(&zone.child("A", "api.quay")).await.unwrap().unwrap();
+    let api = environment.cloud.azure().get(&zone.child("A", "api.quay")).await.unwrap().unwrap();
     // The store guarantees unique domains, except for clusters that an earlier release accepted.
     let same = |cluster: &mut Cluster| {
         let provisioned = cluster.provisioned.as_mut().unwrap();
@@ -395,7 +397,7 @@ async fn a_dns_record_of_another_cluster_is_neither_changed_nor_removed() {
     );
     let removed = environment.change(second, Verb::Delete, |_| ()).await;
     environment.succeeds(removed).await;
-    assert_eq!(environment.cloud.get(&zone.child("A", "api.quay")).await.unwrap(), Some(api));
+    assert_eq!(environment.cloud.azure().get(&zone.child("A", "api.quay")).await.unwrap(), Some(api));
     let removed = environment.change(first, Verb::Delete, |_| ()).await;
     environment.succeeds(removed).await;
     assert_eq!(environment.remaining_resources("quay", first, SUBSCRIPTION).await, Vec::<String>::new());
@@ -421,7 +423,7 @@ async fn a_full_domain_in_the_services_zone_and_a_name_with_a_leading_digit_are_
     environment.succeeds(made_digit).await;
     let zone = service().zone_id("aro.example");
     for record in ["api.whole", "*.apps.whole", "api.first"] {
-        assert!(environment.cloud.get(&zone.child("A", record)).await.unwrap().is_some(), "{record}");
+        assert!(environment.cloud.azure().get(&zone.child("A", record)).await.unwrap().is_some(), "{record}");
     }
     let record = environment.cluster(whole).await.unwrap().document.provisioned.unwrap().record;
     assert!(record.api_certificate_expires.is_some());
@@ -446,8 +448,8 @@ async fn an_existing_resource_group_is_rejected_and_left_unchanged() {
     let removed = environment.change(id, Verb::Delete, |_| ()).await;
     environment.succeeds(removed).await;
     assert!(
-        environment.cloud.get(&group).await.unwrap().is_some()
-            && environment.cloud.get(&address).await.unwrap().is_some()
+        environment.cloud.azure().get(&group).await.unwrap().is_some()
+            && environment.cloud.azure().get(&address).await.unwrap().is_some()
     );
 }
 
@@ -472,7 +474,7 @@ async fn an_update_records_the_workers_and_revokes_the_roles_of_a_replaced_princ
 
     let scope = ResourceId::group(SUBSCRIPTION, "aro-fleet");
     let principals = async || {
-        let given = environment.cloud.role_assignments(&scope).await.unwrap();
+        let given = environment.cloud.azure().role_assignments(&scope).await.unwrap();
         given.into_iter().map(|it| it.principal).collect::<Vec<String>>()
     };
     assert_eq!(principals().await, [before.record.service_principal_object_id.unwrap()]);
@@ -508,7 +510,8 @@ async fn addresses_of_a_failed_update_are_removed_by_the_next_update() {
             .await
     };
     let held = async || {
-        let all = environment.cloud.list(&ResourceId::group(SUBSCRIPTION, "aro-spread")).await.unwrap();
+        let all =
+            environment.cloud.azure().list(&ResourceId::group(SUBSCRIPTION, "aro-spread")).await.unwrap();
         all.iter().filter(|it| it.id.name().contains("-outbound-pip-v4-")).count()
     };
     // The quota prevents the fourth additional address.
@@ -536,7 +539,7 @@ async fn identities_are_federated_with_the_service_accounts_of_the_version_and_w
         let group = ResourceId::group(SUBSCRIPTION, "federal-rg");
         let identity = group.sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", operator);
         let Properties::Identity { federated, .. } =
-            environment.cloud.get(&identity).await.unwrap().unwrap().properties
+            environment.cloud.azure().get(&identity).await.unwrap().unwrap().properties
         else {
             panic!("{operator} has no identity")
         };
@@ -561,13 +564,13 @@ async fn identities_are_federated_with_the_service_accounts_of_the_version_and_w
     let scope = ResourceId::group(SUBSCRIPTION, "aro-federal");
     let machines = platform["machine-api"].object_id.clone().unwrap();
     let roles = async || {
-        let given = environment.cloud.role_assignments(&scope).await.unwrap();
+        let given = environment.cloud.azure().role_assignments(&scope).await.unwrap();
         given.into_iter().filter(|it| it.principal == machines).collect::<Vec<_>>()
     };
     let given = roles().await;
     assert_eq!(given.len(), 1, "{given:?}");
     assert_ne!(given[0].role, "Contributor");
-    environment.cloud.revoke_role(&given[0].scope, &given[0].name).await.unwrap();
+    environment.cloud.azure().revoke_role(&given[0].scope, &given[0].name).await.unwrap();
     let changed = environment.change(id, Verb::Update, |_| ()).await;
     environment.succeeds(changed).await;
     assert_eq!(roles().await, given);

@@ -112,7 +112,8 @@ async fn a_removal_fails_and_names_the_resource_that_a_customer_still_uses() {
         let (location, id) = (LOCATION.to_owned(), id.clone());
         environment
             .cloud
-            .put(ResourceRequest { id, location, tags: [].into(), properties, token: None })
+            .azure()
+            .put(ResourceRequest { id, location, tags: [].into(), properties })
             .await
             .unwrap();
     };
@@ -189,10 +190,10 @@ async fn resources_that_the_cloud_does_not_list_yet_are_removed() {
     assert_eq!(environment.finished(made).await.error.unwrap().code, "ResourceQuotaExceeded");
     let group = ResourceId::group(SUBSCRIPTION, "aro-hidden");
     let exists = async || {
-        let groups = environment.cloud.groups(SUBSCRIPTION).await.unwrap();
+        let groups = environment.cloud.azure().groups(SUBSCRIPTION).await.unwrap();
         groups.iter().any(|it| it.id == group && it.state != ResourceState::Deleting)
     };
-    assert!(exists().await && environment.cloud.get(&group).await.unwrap().is_none());
+    assert!(exists().await && environment.cloud.azure().get(&group).await.unwrap().is_none());
     environment.cloud.clear_faults().await.unwrap();
     let removed = environment.change(id, Verb::Delete, |_| ()).await;
     environment.succeeds(removed).await;

@@ -173,7 +173,7 @@ async fn verify(environment: &TestEnvironment, world: &World, verb: Verb) -> Res
         if is == expect { Ok(()) } else { Err(format!("{what}: {is}, expected {expect}")) }
     };
     let managed = ResourceId::group(SUBSCRIPTION, &format!("aro-{}", world.name));
-    let held = environment.cloud.list(&managed).await.unwrap();
+    let held = environment.cloud.azure().list(&managed).await.unwrap();
     let named = |kind: ResourceKind| {
         let mut names: Vec<String> = held
             .iter()
@@ -202,17 +202,17 @@ async fn verify(environment: &TestEnvironment, world: &World, verb: Verb) -> Res
     });
     let recorded = Some(record.effective_outbound_ips.len());
     same("outbound", format!("{:?}", (outbound, recorded)), format!("{:?}", (Some(wanted), Some(wanted))))?;
-    let own = environment.cloud.list(&service().group_id()).await.unwrap();
+    let own = environment.cloud.azure().list(&service().group_id()).await.unwrap();
     let leads = |name: String| own.iter().filter(|it| it.id.name() == name).count();
     let names = (leads(format!("api.{}", world.name)), leads(format!("*.apps.{}", world.name)));
     same("names", format!("{names:?}"), "(1, 1)".to_owned())?;
     let endpoints = own.iter().filter(|it| it.id.name().contains(&world.cluster.to_string())).count();
     same("private endpoints", endpoints.to_string(), "1".to_owned())?;
-    let certificates = environment.cloud.certificates().await.unwrap();
+    let certificates = environment.cloud.azure().certificates().await.unwrap();
     let ours = certificates.iter().filter(|it| it.name.starts_with(&world.cluster.to_string())).count();
     same("certificates", ours.to_string(), "2".to_owned())?;
     let token = record.registry_token.as_ref().map(|it| it.name.clone());
-    let tokens = environment.cloud.tokens().await.unwrap();
+    let tokens = environment.cloud.azure().tokens().await.unwrap();
     let tokens = tokens.iter().filter(|it| Some(&it.name) == token.as_ref()).count();
     same("tokens", tokens.to_string(), "1".to_owned())?;
     let pools: u32 = record.workers.iter().map(|it| it.count).sum();

@@ -17,9 +17,9 @@ use crate::removals::created;
 /// Stops the machines of a cluster's control plane.
 async fn stop_control_plane(environment: &TestEnvironment, name: &str) {
     let managed = ResourceId::group(SUBSCRIPTION, &format!("aro-{name}"));
-    for machine in environment.cloud.machines(&managed).await.unwrap() {
+    for machine in environment.cloud.azure().machines(&managed).await.unwrap() {
         if machine.id.name().contains("-master-") {
-            environment.cloud.stop_machine(&machine.id).await.unwrap();
+            environment.cloud.azure().stop_machine(&machine.id).await.unwrap();
         }
     }
 }

@@ -223,8 +223,7 @@ pub(super) fn load_balancer(id: &ResourceId, body: &Value) -> Properties {
         let interface: ResourceId = interface.join("/").parse().ok()?;
         let name = interface.name().strip_suffix("-nic").unwrap_or(interface.name()).to_owned();
         let machine = interface.sibling("Microsoft.Compute", "virtualMachines", &name);
-        // The health of a member is another call, which nobody needs here.
-        Some(LoadBalancerBackend { machine, healthy: false })
+        Some(LoadBalancerBackend { machine })
     };
     Properties::LoadBalancer { frontends, backends: members.iter().filter_map(machine).collect(), outbound }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::deployments::DEPLOYMENT_TYPE;
 use super::error::ArmError;
-use super::kind::{ArmResource, find_kind};
+use super::kind::{ArmResource, Change, find_kind};
 use super::message::{ArmRequest, ArmResponse, method_not_allowed};
 use super::operations::{Operation, OperationFailure, OperationResult, paced};
 use super::resources::{completion, group_not_found, short_location, start_deletion};
@@ -17,7 +17,6 @@ use super::store::{self, GROUP_TYPE};
 use super::{access, lists, locks, policies, resource_requests};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 
 const ACTION_PREFIX: &str = "Microsoft.Resources/subscriptions/resourceGroups";
 const NAME_CHARS_MAX: usize = 90;

@@ -11,8 +11,16 @@ use serde_json::{Map, Value};
 
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 use crate::seed;
+
+/// The last change of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Change {
+    Creating,
+    Updating,
+    Deleting,
+}
 
 /// A stored resource of the resource manager.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -172,11 +172,16 @@ fn perform(
     let path = uri.path();
     let request = ArmRequest { method, path, query, headers, body, base, caller: &caller };
     let response = simulator.within(effects, |cx| dispatch::handle(cx, &request, &target))?;
-    if let (
-        &Method::PUT | &Method::PATCH | &Method::DELETE,
-        Target::Resource { id, .. } | Target::Group { group: id },
-    ) = (method, &target)
-    {
+    let changed = match (method, &target) {
+        (
+            &Method::PUT | &Method::PATCH | &Method::DELETE,
+            Target::Resource { id, .. } | Target::Group { group: id },
+        ) => Some(id),
+        // An action, such as the stop of a machine.
+        (&Method::POST, Target::Collection { parent: Some(id), .. }) => Some(id),
+        _ => None,
+    };
+    if let Some(id) = changed {
         simulator.notify_group(id);
     }
     Ok(response)

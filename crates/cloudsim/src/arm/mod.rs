@@ -31,7 +31,7 @@ use crate::identities;
 
 pub(crate) use error::ArmError;
 pub(crate) use kind::{
-    ActionOutcome, ArmResource, Behaviour, DeleteStyle, Kind, Plain, PutStyle, find_kind, type_of,
+    ActionOutcome, ArmResource, Behaviour, Change, DeleteStyle, Kind, Plain, PutStyle, find_kind, type_of,
 };
 pub(crate) use listener::routes;
 pub(crate) use lists::set_page_size;

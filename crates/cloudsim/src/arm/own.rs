@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::kind::find_kind;
 use super::{groups, resources, store};
 use crate::call_context::CallContext;
+use crate::endpoints::OWN_NAME as NAME;
 use crate::failure::Failure;
 use crate::{database, identities};
 
@@ -15,8 +16,6 @@ use crate::{database, identities};
 pub(crate) const VAULT_TYPE: &str = "Microsoft.KeyVault/vaults";
 const REGISTRY_TYPE: &str = "Microsoft.ContainerRegistry/registries";
 
-/// The name of the emulator's group, registry and vault.
-const NAME: &str = "shipshape";
 const LOCATION: &str = "eastus";
 
 const META: &str = "meta";

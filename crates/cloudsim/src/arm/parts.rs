@@ -4,7 +4,7 @@ use cloud::ResourceId;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::kind::ArmResource;
+use super::kind::{ArmResource, Change};
 use super::message::{ArmRequest, ArmResponse, method_not_allowed};
 use super::references::owner;
 use super::resource_requests::respond_to_put;
@@ -12,7 +12,6 @@ use super::resources::{self, Written, known_kind, not_found, shown};
 use super::store;
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 
 /// A part of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]

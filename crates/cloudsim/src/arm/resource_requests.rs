@@ -5,14 +5,13 @@ use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::error::ArmError;
-use super::kind::{ActionOutcome, ArmResource, DeleteStyle, Kind, PutStyle, find_kind};
+use super::kind::{ActionOutcome, ArmResource, Change, DeleteStyle, Kind, PutStyle, find_kind};
 use super::message::{ArmRequest, ArmResponse, method_not_allowed};
 use super::operations::{Operation, OperationFailure, OperationResult, OperationScope, paced};
 use super::resources::{self, Written, known_kind, not_found, shown};
 use super::{access, lists, locks, parts, store};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 
 /// A request on a resource or on a part of one.
 pub(crate) fn handle(

@@ -8,13 +8,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::error::ArmError;
-use super::kind::{ArmResource, Kind, find_kind};
+use super::kind::{ArmResource, Change, Kind, find_kind};
 use super::references::owner;
 use super::store::{self, group_of};
 use super::{assignments, locks, policies};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 use crate::sizes;
 
 /// Members that only the resource manager writes.

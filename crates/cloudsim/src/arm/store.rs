@@ -6,11 +6,10 @@ use cloud::ResourceId;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Params, params};
 
-use super::kind::{ArmResource, find_kind};
+use super::kind::{ArmResource, Change, find_kind};
 use crate::call_context::CallContext;
 use crate::database::micros;
 use crate::failure::Failure;
-use crate::resources::Change;
 
 /// The type of resource groups.
 pub(crate) const GROUP_TYPE: &str = "Microsoft.Resources/resourceGroups";

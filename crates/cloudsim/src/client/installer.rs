@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::SimClient;
-use crate::protocol::{self, Call};
+use crate::protocol::{self, InstallCall};
 
 /// Installs simulated clusters in the simulated cloud.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ impl SimInstaller {
         SimInstaller { cloud }
     }
 
-    async fn call<T: DeserializeOwned>(&self, call: &Call) -> Result<T, InstallError> {
+    async fn call<T: DeserializeOwned>(&self, call: &InstallCall) -> Result<T, InstallError> {
         self.cloud.call(call).await.map_err(|error| install_error(call, error))
     }
 }
@@ -30,25 +30,25 @@ impl SimInstaller {
 #[async_trait]
 impl Installer for SimInstaller {
     async fn install(&self, request: &InstallRequest) -> Result<Installation, InstallError> {
-        let call = Call::Install { request: Box::new(request.clone()) };
+        let call = InstallCall::Install { request: Box::new(request.clone()) };
         self.call(&call).await
     }
 
     async fn installation(&self, cluster: Uuid) -> Result<Option<Installation>, InstallError> {
-        self.call(&Call::Installation { cluster }).await
+        self.call(&InstallCall::Installation { cluster }).await
     }
 
     async fn credentials(&self, cluster: Uuid) -> Result<ClusterCredentials, InstallError> {
-        let call = Call::ClusterCredentials { cluster };
+        let call = InstallCall::ClusterCredentials { cluster };
         self.call::<protocol::ClusterCredentials>(&call).await.map(Into::into)
     }
 
     async fn remove(&self, cluster: Uuid) -> Result<(), InstallError> {
-        self.call(&Call::RemoveInstallation { cluster }).await
+        self.call(&InstallCall::RemoveInstallation { cluster }).await
     }
 }
 
-fn install_error(call: &Call, error: CloudError) -> InstallError {
+fn install_error(call: &InstallCall, error: CloudError) -> InstallError {
     let message = error.to_string();
     let rejected = |code: &str| InstallError::Rejected { code: code.to_owned(), message: message.clone() };
     match error {

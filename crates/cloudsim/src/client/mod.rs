@@ -1,36 +1,41 @@
-//! The client of the simulated cloud.
+//! The client of the simulated cloud: Azure's own client for what a cloud does, and the simulator's path for the rest.
 
 mod installer;
-mod roles;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::secret::Secret;
 use bytes::Bytes;
-use cloud::{Cloud, CloudError, PullToken, Resource, VaultCertificate};
+use cloud::{Cloud, CloudError};
+use cloud_azure::AzureClient;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::endpoints::Endpoints;
 use crate::faults::FaultRule;
-use crate::protocol::{Call, ErrorBody};
+use crate::protocol::{ErrorBody, InstallCall};
 use crate::settings::{
     Denial, InstallationInfo, PrincipalInfo, PrincipalSecretBody, PrincipalWithSecret, Rights, Setting,
 };
 
 pub use installer::SimInstaller;
 
-/// A call that takes longer than this has hung: the service answers in milliseconds what it accepts.
+/// Longest time of a call: the service responds within milliseconds.
 const CALL_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The largest answer is a list of a group with a few thousand resources.
-const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Largest response: the list of a few thousand principals.
+const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Client of the simulated cloud. Cheap to clone; connections are shared.
 #[derive(Clone)]
@@ -39,63 +44,92 @@ pub struct SimClient {
 }
 
 struct Inner {
-    base: String,
+    endpoints: Endpoints,
     token: HeaderValue,
-    limit: Duration,
-    http: Client<HttpConnector, Full<Bytes>>,
+    azure: AzureClient,
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
-/// An address or token that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// The endpoints of a simulated cloud cannot be used.
+#[derive(Debug, thiserror::Error)]
 pub enum SimClientError {
+    /// A file cannot be read.
+    #[error("{}: cannot be read", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file of endpoints has another content. The parser's message is left out, because it repeats the text.
+    #[error("{}: expected the endpoints of a simulated cloud as JSON, as `shipshape cloud endpoints -o json` prints them", .0.display())]
+    Endpoints(PathBuf),
     /// The URL is not one of the loopback interface.
-    #[error(
-        "'{0}' is no address of a simulated cloud; expected http:// with a host of the loopback interface and a port"
-    )]
+    #[error("resourceManager is '{0}'; expected https:// with a host of the loopback interface and a port")]
     Url(String),
     /// The token cannot be sent.
-    #[error("the token of the simulated cloud holds characters that no token has")]
+    #[error("the token of the simulated cloud has characters that are not allowed in a header")]
     Token,
+    /// The certificate authority cannot be used.
+    #[error("{}: expected the certificate of an authority in PEM", .0.display())]
+    Authority(PathBuf),
+    /// A setting of Azure's client is wrong.
+    #[error(transparent)]
+    Settings(#[from] cloud_azure::SettingsError),
 }
 
 impl std::fmt::Debug for SimClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SimClient").field("url", &self.inner.base).finish_non_exhaustive()
+        f.debug_struct("SimClient")
+            .field("url", &self.inner.endpoints.resource_manager)
+            .finish_non_exhaustive()
     }
 }
 
 impl SimClient {
-    /// The service at that URL, such as `http://127.0.0.1:4000`, with the token that it tells its owner. Nothing is sent yet.
-    /// The token goes in the clear, so the URL must be of the loopback interface.
-    pub fn new(url: &str, token: Secret<String>) -> Result<SimClient, SimClientError> {
-        let wrong = || SimClientError::Url(url.to_owned());
-        let uri: Uri = url.parse().map_err(|_| wrong())?;
+    /// The simulated cloud whose endpoints are in a file, its `endpoints.json`. Nothing is sent yet.
+    pub fn open(path: &Path) -> Result<SimClient, SimClientError> {
+        let endpoints =
+            serde_json::from_str(&read(path)?).map_err(|_| SimClientError::Endpoints(path.to_owned()))?;
+        SimClient::new(endpoints)
+    }
+
+    /// The simulated cloud with these endpoints. Reads the files that they name; nothing is sent yet. Its token is one of an
+    /// administrator of everything, so the URL must be of the loopback interface.
+    pub fn new(endpoints: Endpoints) -> Result<SimClient, SimClientError> {
+        let wrong = || SimClientError::Url(endpoints.resource_manager.clone());
+        let uri: Uri = endpoints.resource_manager.parse().map_err(|_| wrong())?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        let near = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
-        if uri.scheme_str() != Some("http") || !near || uri.port().is_none() {
+        let is_loopback =
+            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
+        if uri.scheme_str() != Some("https") || !is_loopback || uri.port().is_none() {
             return Err(wrong());
         }
-        let mut token = HeaderValue::from_str(&format!("Bearer {}", token.expose().trim()))
+        let mut token = HeaderValue::from_str(&format!("Bearer {}", read(&endpoints.token_file)?.trim()))
             .map_err(|_| SimClientError::Token)?;
         token.set_sensitive(true);
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        let http = Client::builder(TokioExecutor::new()).build(connector);
-        let base = url.trim_end_matches('/').to_owned();
-        Ok(SimClient { inner: Arc::new(Inner { base, token, limit: CALL_TIME_MAX, http }) })
+        let authority = read(&endpoints.ca_file)?;
+        let http =
+            http_client(&authority).ok_or_else(|| SimClientError::Authority(endpoints.ca_file.clone()))?;
+        let secret = Secret::new(read(&endpoints.client_secret_file)?.trim_end().to_owned());
+        let azure = AzureClient::new(endpoints.settings(secret, authority)?)?;
+        Ok(SimClient { inner: Arc::new(Inner { endpoints, token, azure, http }) })
     }
 
-    /// The same, but a call that takes longer than `limit` has failed.
-    #[must_use]
-    pub fn with_limit(&self, limit: Duration) -> SimClient {
-        let Inner { base, token, http, .. } = self.inner.as_ref();
-        let inner = Inner { base: base.clone(), token: token.clone(), limit, http: http.clone() };
-        SimClient { inner: Arc::new(inner) }
-    }
-
-    /// The roles of this cloud.
+    /// The roles of this cloud, over Azure's protocol.
     pub fn cloud(&self) -> Cloud {
-        Cloud::from_provider(self.clone())
+        self.inner.azure.cloud()
+    }
+
+    /// The client of Azure's protocol.
+    pub fn azure(&self) -> &AzureClient {
+        &self.inner.azure
+    }
+
+    /// The addresses of the emulated services at the time when this client was made.
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.inner.endpoints
     }
 
     /// The installer of this cloud.
@@ -103,7 +137,7 @@ impl SimClient {
         SimInstaller::new(self.clone())
     }
 
-    /// Makes a principal. Its secret is not returned again.
+    /// Creates a principal. Its secret is not returned again.
     pub async fn create_principal(
         &self,
         name: &str,
@@ -113,7 +147,7 @@ impl SimClient {
         self.set::<PrincipalSecretBody>(&setting).await.map(Into::into)
     }
 
-    /// Gives a principal another secret.
+    /// Replaces the secret of a principal.
     pub async fn change_secret(&self, client_id: &str) -> Result<PrincipalWithSecret, CloudError> {
         let setting = Setting::ChangeSecret { client_id: client_id.to_owned() };
         self.set::<PrincipalSecretBody>(&setting).await.map(Into::into)
@@ -124,58 +158,47 @@ impl SimClient {
         self.set(&Setting::Principals {}).await
     }
 
-    /// The groups of a subscription, by id.
-    pub async fn groups(&self, subscription: &str) -> Result<Vec<Resource>, CloudError> {
-        self.set(&Setting::Groups { subscription: subscription.to_owned() }).await
-    }
-
-    /// The clusters that are or were being installed.
+    /// The clusters that are installed or being installed.
     pub async fn installations(&self) -> Result<Vec<InstallationInfo>, CloudError> {
         self.set(&Setting::Installations {}).await
     }
 
-    /// The certificates of the vault, by name.
-    pub async fn certificates(&self) -> Result<Vec<VaultCertificate>, CloudError> {
-        self.set(&Setting::Certificates {}).await
-    }
-
-    /// The tokens of the registry, by name.
-    pub async fn tokens(&self) -> Result<Vec<PullToken>, CloudError> {
-        self.set(&Setting::Tokens {}).await
-    }
-
-    /// Forbids somebody an action.
+    /// Denies a principal an action.
     pub async fn deny(&self, denial: Denial) -> Result<(), CloudError> {
         self.set(&Setting::Deny(denial)).await
     }
 
-    /// Arranges something whose answer says nothing: quotas, restrictions, providers, features, locks, claims.
+    /// Changes a setting that has no result: quotas, restrictions, providers, features, locks, claims.
     pub async fn arrange(&self, setting: Setting) -> Result<(), CloudError> {
         self.set(&setting).await
     }
 
-    /// Lets something go wrong from now on.
+    /// Adds a fault rule.
     pub async fn inject(&self, rule: FaultRule) -> Result<(), CloudError> {
         self.exchange(Method::POST, "/sim/faults", "inject a fault", &rule).await
     }
 
-    /// What goes wrong now.
+    /// The active fault rules.
     pub async fn faults(&self) -> Result<Vec<FaultRule>, CloudError> {
         self.exchange(Method::GET, "/sim/faults", "list the faults", &()).await
     }
 
-    /// Lets nothing go wrong any longer.
+    /// Removes all fault rules.
     pub async fn clear_faults(&self) -> Result<(), CloudError> {
         self.exchange(Method::DELETE, "/sim/faults", "clear the faults", &()).await
     }
 
-    async fn set<T: DeserializeOwned>(&self, setting: &Setting) -> Result<T, CloudError> {
-        self.exchange(Method::POST, "/sim/settings", "arrange a setting", setting).await
+    /// The certificate of the authority that issues the certificates of vaults, in PEM.
+    pub async fn certificate_authority(&self) -> Result<String, CloudError> {
+        self.exchange(Method::GET, "/sim/authority", "read the authority", &()).await
     }
 
-    /// One call, answered in time.
-    async fn call<T: DeserializeOwned>(&self, call: &Call) -> Result<T, CloudError> {
-        self.exchange(Method::POST, "/call", &format!("{call:?}"), call).await
+    async fn set<T: DeserializeOwned>(&self, setting: &Setting) -> Result<T, CloudError> {
+        self.exchange(Method::POST, "/sim/settings", "change a setting", setting).await
+    }
+
+    async fn call<T: DeserializeOwned>(&self, call: &InstallCall) -> Result<T, CloudError> {
+        self.exchange(Method::POST, "/sim/installations", &format!("{call:?}"), call).await
     }
 
     async fn exchange<T: DeserializeOwned>(
@@ -186,58 +209,87 @@ impl SimClient {
         body: &impl Serialize,
     ) -> Result<T, CloudError> {
         let inner = self.inner.as_ref();
-        let body = serde_json::to_vec(body).map_err(|source| strange(what, Some(Box::new(source))))?;
+        let body = serde_json::to_vec(body).map_err(|source| unexpected(what, Some(Box::new(source))))?;
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", inner.base))
+            .uri(format!("{}{path}", inner.endpoints.resource_manager))
             .header(AUTHORIZATION, inner.token.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)))
-            .map_err(|source| strange(what, Some(Box::new(source))))?;
-        let answered = async {
-            let response = inner.http.request(request).await.map_err(|source| lost(what, source))?;
+            .map_err(|source| unexpected(what, Some(Box::new(source))))?;
+        let response = async {
+            let response = inner.http.request(request).await.map_err(|source| unavailable(what, source))?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX)
+            let body = Limited::new(body, RESPONSE_BYTES_MAX)
                 .collect()
                 .await
                 .map_err(|source| CloudError::Unavailable { what: what.to_owned(), source: Some(source) })?;
             Ok::<_, CloudError>((head.status, head.headers, body.to_bytes()))
         };
         let (status, headers, body) =
-            tokio::time::timeout(inner.limit, answered).await.map_err(|late| lost(what, late))??;
-        understand(what, status, &headers, &body)
+            tokio::time::timeout(CALL_TIME_MAX, response).await.map_err(|late| unavailable(what, late))??;
+        interpret(what, status, &headers, &body)
     }
 }
 
-/// What an answer means.
-fn understand<T: DeserializeOwned>(
+fn read(path: &Path) -> Result<String, SimClientError> {
+    std::fs::read_to_string(path).map_err(|source| SimClientError::File { path: path.to_owned(), source })
+}
+
+/// An HTTP client that trusts one authority; `None` when the PEM has no certificate.
+fn http_client(authority: &str) -> Option<Client<HttpsConnector<HttpConnector>, Full<Bytes>>> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
+        roots.add(certificate.ok()?).ok()?;
+    }
+    if roots.is_empty() {
+        return None;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .ok()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.enforce_http(false);
+    let https = HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_http1()
+        .wrap_connector(connector);
+    Some(Client::builder(TokioExecutor::new()).build(https))
+}
+
+/// The result of a call, or its error.
+fn interpret<T: DeserializeOwned>(
     what: &str,
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<T, CloudError> {
     if status == StatusCode::OK {
-        return serde_json::from_slice(body).map_err(|source| strange(what, Some(Box::new(source))));
+        return serde_json::from_slice(body).map_err(|source| unexpected(what, Some(Box::new(source))));
     }
-    // A proxy in between may throttle or fail too, with texts of its own.
     if status == StatusCode::TOO_MANY_REQUESTS {
         let seconds = headers.get(RETRY_AFTER).and_then(|it| it.to_str().ok()?.trim().parse().ok());
         return Err(CloudError::Throttled { after: seconds.map(Duration::from_secs) });
     }
     match serde_json::from_slice::<ErrorBody>(body) {
-        Ok(refused) => Err(refused.error.into()),
+        Ok(response) => Err(response.error.into()),
         Err(_) if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
             Err(CloudError::Unavailable { what: what.to_owned(), source: None })
         }
-        Err(source) => Err(strange(what, Some(Box::new(source)))),
+        Err(source) => Err(unexpected(what, Some(Box::new(source)))),
     }
 }
 
-fn lost(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> CloudError {
+fn unavailable(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> CloudError {
     CloudError::Unavailable { what: what.to_owned(), source: Some(Box::new(source)) }
 }
 
-fn strange(what: &str, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> CloudError {
+fn unexpected(what: &str, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> CloudError {
     CloudError::UnexpectedResponse { what: what.to_owned(), source }
 }
 
@@ -245,17 +297,15 @@ fn strange(what: &str, source: Option<Box<dyn std::error::Error + Send + Sync>>)
 mod tests {
     use api::error::{Class, Classify as _};
 
-    use cloud::{Infrastructure as _, ResourceId, Usage};
-
     use super::*;
-    use crate::protocol::{CallCredential, CallError};
+    use crate::protocol::CallError;
 
     fn answered(status: StatusCode, retry_after: Option<&str>, body: &str) -> CloudError {
         let mut headers = HeaderMap::new();
         if let Some(text) = retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
         }
-        understand::<Vec<Usage>>("usages of s", status, &headers, body.as_bytes()).unwrap_err()
+        interpret::<Vec<PrincipalInfo>>("usages of s", status, &headers, body.as_bytes()).unwrap_err()
     }
 
     #[test]
@@ -326,51 +376,57 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_the_loopback_interface_is_spoken_to_in_the_clear() {
-        let token = Secret::new("t".to_owned());
-        assert!(SimClient::new("http://127.0.0.1:4000", token.clone()).is_ok());
-        assert!(SimClient::new("http://[::1]:4000/", token.clone()).is_ok());
-        for url in ["", "http://127.0.0.1", "https://127.0.0.1:1", "http://example.test:80", "127.0.0.1:80"] {
-            assert_eq!(SimClient::new(url, token.clone()).err(), Some(SimClientError::Url(url.to_owned())));
-        }
-        let broken = Secret::new("a\nb".to_owned());
-        assert_eq!(SimClient::new("http://127.0.0.1:1", broken).err(), Some(SimClientError::Token));
-    }
-
-    #[test]
-    fn neither_a_call_nor_the_client_shows_a_secret() {
-        let call = Call::Principal {
-            credential: CallCredential::Client { client_id: "c".to_owned(), secret: "hunter2".to_owned() },
+    /// Endpoints with their files in a directory.
+    fn endpoints(directory: &Path) -> Endpoints {
+        let file = |name: &str, text: &str| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
         };
-        assert_eq!(format!("{call:?}"), "principal c");
-        let call = Call::PutSecret { name: "n".to_owned(), value: "hunter2".to_owned(), expires: None };
-        assert_eq!(format!("{call:?}"), "putSecret n");
-        let client = SimClient::new("http://127.0.0.1:1", Secret::new("hunter2".to_owned())).unwrap();
-        assert!(!format!("{client:?}").contains("hunter2"));
-    }
-
-    #[test]
-    fn a_verb_is_written_as_it_is_parsed() {
-        let name = || "n".to_owned();
-        for call in [
-            Call::RevokeRole { scope: ResourceId::group("s", "g"), name: name() },
-            Call::IssuePassword { name: name() },
-            Call::Get { id: ResourceId::group("s", "g") },
-        ] {
-            assert_eq!(serde_json::to_value(&call).unwrap()["verb"], call.verb());
+        let authority = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap().cert.pem();
+        Endpoints {
+            authority: "https://127.0.0.1:4000".to_owned(),
+            tenant_id: "t".to_owned(),
+            resource_manager: "https://127.0.0.1:4000".to_owned(),
+            vaults: [("shipshape".to_owned(), "https://127.0.0.1:4001".to_owned())].into(),
+            registry:
+                "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerRegistry/registries/images"
+                    .to_owned(),
+            blob: "https://127.0.0.1:4002".to_owned(),
+            client_id: "c".to_owned(),
+            client_secret_file: file("client-secret", "hunter2"),
+            ca_file: file("ca.pem", &authority),
+            token_file: file("token", "hunter3"),
+            metadata: "http://127.0.0.1:4003".to_owned(),
+            identity_service: "https://127.0.0.1:4000/identities".to_owned(),
+            ..Endpoints::default()
         }
     }
 
-    #[tokio::test]
-    async fn a_service_that_is_not_there_may_come_back() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let client = SimClient::new(&url, Secret::new("t".to_owned())).unwrap();
-        // It accepts and says nothing.
-        let hung = client.with_limit(Duration::from_millis(50)).providers("s").await.unwrap_err();
-        assert_eq!(hung.class(), Class::Transient);
-        drop(listener);
-        assert_eq!(client.providers("s").await.unwrap_err().class(), Class::Transient);
+    #[test]
+    fn only_a_cloud_on_the_loopback_interface_is_used_and_what_is_wrong_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let good = endpoints(directory.path());
+        assert!(SimClient::new(good.clone()).is_ok());
+        for url in ["", "https://127.0.0.1", "http://127.0.0.1:1", "https://example.test:80", "127.0.0.1:80"]
+        {
+            let wrong = Endpoints { resource_manager: url.to_owned(), ..good.clone() };
+            let error = SimClient::new(wrong).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("resourceManager is '{url}'")), "{error}");
+        }
+        std::fs::write(&good.ca_file, "nothing").unwrap();
+        let error = SimClient::new(good.clone()).unwrap_err().to_string();
+        assert!(error.contains("ca.pem: expected the certificate"), "{error}");
+        let missing = Endpoints { token_file: directory.path().join("nowhere"), ..good };
+        let error = SimClient::new(missing).unwrap_err().to_string();
+        assert!(error.ends_with("nowhere: cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let endpoints = endpoints(directory.path());
+        let shown = format!("{:?} {endpoints:?}", SimClient::new(endpoints.clone()).unwrap());
+        assert!(!shown.contains("hunter"), "{shown}");
     }
 }

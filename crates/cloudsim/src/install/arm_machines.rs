@@ -11,10 +11,9 @@ use serde_json::{Map, Value, json};
 use super::machines::PlannedMachine;
 use crate::arm::kinds::machines::{MACHINE, machines_of_group};
 use crate::arm::resources::{self, known_kind};
-use crate::arm::{ArmResource, store};
+use crate::arm::{ArmResource, Change, store};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 
 const INTERFACE: &str = "Microsoft.Network/networkInterfaces";
 

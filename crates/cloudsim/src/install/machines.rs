@@ -1,9 +1,7 @@
-//! The machines of a cluster: their names, and how they are put into the cloud.
-
-use std::collections::BTreeMap;
+//! The machines of a cluster: their names, sizes and zones.
 
 use api::install::{InstallRequest, MachinePool};
-use cloud::{Properties, ResourceId, ResourceRequest};
+use cloud::ResourceId;
 
 use crate::seed;
 
@@ -28,29 +26,6 @@ impl PlannedMachine {
     /// What its node and its Machine say it is.
     pub(crate) fn provider_id(&self, request: &InstallRequest) -> String {
         format!("azure://{}", self.id(request))
-    }
-
-    /// What makes it: its disk, then itself.
-    pub(crate) fn puts(&self, request: &InstallRequest) -> [ResourceRequest; 2] {
-        let tags =
-            BTreeMap::from([(format!("kubernetes.io_cluster.{}", request.infra_id), "owned".to_owned())]);
-        let put = |id: ResourceId, properties: Properties| ResourceRequest {
-            id,
-            location: request.location.clone(),
-            tags: tags.clone(),
-            properties,
-            token: None,
-        };
-        let disk = request.group.sibling("Microsoft.Compute", "disks", &format!("{}_OSDisk", self.name));
-        let machine = Properties::Machine {
-            size: self.size.clone(),
-            subnet: self.subnet.clone(),
-            zone: self.zone.clone(),
-            disk_size_gb: self.disk_size_gb,
-            address: None,
-            running: true,
-        };
-        [put(disk, Properties::Disk { size_gb: self.disk_size_gb }), put(self.id(request), machine)]
     }
 }
 

@@ -3,7 +3,6 @@
 //! Every order is a record in the database; [`attend`] carries it through its stages and then keeps the cluster company until it
 //! is removed. A stage may be begun again at any moment, so a killed service simply goes on.
 
-#[allow(dead_code, reason = "used when the installer moves to the resource manager")]
 mod arm_machines;
 mod machines;
 mod objects;
@@ -15,15 +14,15 @@ mod upkeep;
 use std::time::Duration;
 
 use api::install::{InstallFailure, InstallRequest, InstallStage, Installation};
-use cloud::{ResourceId, ResourceKind};
+use cloud::ResourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::arm::{Change, store};
 use crate::call_context::CallContext;
 use crate::failure::{Failure, conflict, in_use, invalid, not_found};
 use crate::protocol::ClusterCredentials;
-use crate::resources::find;
 use crate::settings::InstallationInfo;
 use crate::{database, seed};
 
@@ -249,20 +248,20 @@ fn check(cx: &CallContext<'_>, request: &InstallRequest) -> Result<(), Failure> 
     if request.masters.count == 0 {
         return Err(invalid("InvalidOrder", "a cluster needs machines in its control plane"));
     }
-    let mut wanted: Vec<(&ResourceId, ResourceKind)> = vec![
-        (&request.group, ResourceKind::ResourceGroup),
-        (&request.load_balancer, ResourceKind::LoadBalancer),
+    let mut wanted: Vec<(&ResourceId, &str)> = vec![
+        (&request.group, store::GROUP_TYPE),
+        (&request.load_balancer, "Microsoft.Network/loadBalancers"),
     ];
-    wanted.extend(
-        [&request.masters].into_iter().chain(&request.workers).map(|it| (&it.subnet, ResourceKind::Subnet)),
-    );
-    for (id, kind) in wanted {
-        match find(cx.db, &id.key())? {
+    let pools = [&request.masters].into_iter().chain(&request.workers);
+    wanted.extend(pools.map(|it| (&it.subnet, "Microsoft.Network/virtualNetworks/subnets")));
+    for (id, type_name) in wanted {
+        match store::find(cx.db, &id.key())? {
             None => return Err(not_found(id)),
-            Some(found) if found.properties.kind() != kind => {
-                return Err(invalid("InvalidOrder", format!("{id} is not what it should be")));
+            Some(found) if !found.type_name.eq_ignore_ascii_case(type_name) => {
+                let why = format!("{id} is of type {}; expected {type_name}", found.type_name);
+                return Err(invalid("InvalidOrder", why));
             }
-            Some(found) if found.change == crate::resources::Change::Deleting => {
+            Some(found) if found.change == Change::Deleting => {
                 return Err(in_use(id, "its own deletion"));
             }
             Some(_) => {}

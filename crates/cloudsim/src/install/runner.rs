@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use api::install::{InstallFailure, InstallRequest, InstallStage};
-use cloud::{ResourceFailure, ResourceState};
+use cloud::ResourceFailure;
+use http::StatusCode;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -16,14 +17,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::arm_machines::{self, MachineProgress};
 use super::machines::{self, PlannedMachine};
 use super::operators::{self, OPERATORS, Phase};
 use super::{Access, StoredInstallation, failure_at, objects, sim_name, update, upkeep};
 use crate::call_context::FaultEffects;
 use crate::failure::Failure;
-use crate::protocol::{Call, CallError};
 use crate::simulator::Simulator;
-use crate::{resources, secrets, seed};
+use crate::{secrets, seed};
 
 /// What failed on our side is tried again after this.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -44,23 +45,22 @@ impl<E: Into<anyhow::Error>> From<E> for StageError {
     }
 }
 
-/// What the cloud said, as the installer reports it.
+/// An error of the cloud, as the installer reports it. What is in progress, throttled or unavailable is tried again.
 fn stage_error(failure: Failure) -> StageError {
-    let Failure::Refused(error) = failure else { return StageError::Again(failure.into()) };
-    let code = match &error {
-        // What is being deleted is gone soon.
-        CallError::InUse { .. } | CallError::Throttled { .. } | CallError::Unavailable { .. } => {
-            return StageError::Again(anyhow::anyhow!("{}", cloud::CloudError::from(error)));
+    match failure {
+        Failure::Arm(error) => {
+            let passes = error.status.is_server_error()
+                || error.status == StatusCode::TOO_MANY_REQUESTS
+                || error.code == "AnotherOperationInProgress";
+            match passes {
+                true => StageError::Again(Failure::Arm(error).into()),
+                false => {
+                    StageError::Failed(InstallFailure { code: error.code.clone(), message: error.message })
+                }
+            }
         }
-        CallError::NotFound { .. } => "ResourceNotFound".to_owned(),
-        CallError::Conflict { .. } => "Conflict".to_owned(),
-        CallError::Invalid { reason, .. } => reason.clone(),
-        CallError::Denied { .. } => "AuthorizationFailed".to_owned(),
-        CallError::Credential { .. } => "InvalidAuthenticationToken".to_owned(),
-        CallError::Quota { .. } => "QuotaExceeded".to_owned(),
-        CallError::Locked { .. } => "ScopeLocked".to_owned(),
-    };
-    StageError::Failed(InstallFailure { code, message: cloud::CloudError::from(error).to_string() })
+        failure => StageError::Again(failure.into()),
+    }
 }
 
 /// A cluster that is up.
@@ -201,13 +201,7 @@ async fn step(
         InstallStage::Accepted | InstallStage::Complete => {}
         InstallStage::Bootstrap => make_machines(simulator, request, &[machines::bootstrap(request)]).await?,
         InstallStage::ControlPlane => {
-            let masters = machines::masters(request);
-            make_machines(simulator, request, &masters).await?;
-            let behind: Vec<_> =
-                masters.iter().chain([&machines::bootstrap(request)]).map(|it| it.id(request)).collect();
-            simulator
-                .within(FaultEffects::default(), |cx| resources::join(cx, &request.load_balancer, &behind))
-                .map_err(stage_error)?;
+            make_machines(simulator, request, &machines::masters(request)).await?;
         }
         InstallStage::ApiServer => {
             until(simulator, due).await;
@@ -264,36 +258,32 @@ pub(super) async fn until(simulator: &Simulator, due: Timestamp) {
     }
 }
 
-/// Puts machines into the cloud and waits until they run.
+/// Creates machines in the cloud and waits until they run.
 async fn make_machines(
     simulator: &Simulator,
     request: &InstallRequest,
     wanted: &[PlannedMachine],
 ) -> Result<(), StageError> {
-    for put in wanted.iter().flat_map(|it| it.puts(request)) {
-        simulator.perform_for_installer(&Call::Put { put }).map_err(stage_error)?;
+    for machine in wanted {
+        let effects = simulator.effects_on_machine(&machine.id(request)).map_err(stage_error)?;
+        simulator.within(effects, |cx| arm_machines::ensure(cx, request, machine)).map_err(stage_error)?;
     }
     for machine in wanted {
         let id = machine.id(request);
         loop {
-            let found = simulator
-                .within(FaultEffects::default(), |cx| resources::find(cx.db, &id.key()))
+            let progress = simulator
+                .within(FaultEffects::default(), |cx| arm_machines::progress(cx, &id))
                 .map_err(stage_error)?;
-            let Some(found) = found else {
-                let message = format!("{id} was removed while the cluster was installed");
-                return Err(StageError::Failed(InstallFailure {
-                    code: "ResourceNotFound".to_owned(),
-                    message,
-                }));
-            };
-            match found.state(simulator.clock.now()) {
-                ResourceState::Succeeded => break,
-                ResourceState::Failed { failure: ResourceFailure { code, message } } => {
-                    let failure = InstallFailure { code, message };
-                    return Err(StageError::Failed(failure));
+            match progress {
+                MachineProgress::Ready => break,
+                MachineProgress::Pending(settles) => until(simulator, settles).await,
+                MachineProgress::Failed(ResourceFailure { code, message }) => {
+                    return Err(StageError::Failed(InstallFailure { code, message }));
                 }
-                ResourceState::Creating | ResourceState::Updating | ResourceState::Deleting => {
-                    until(simulator, found.settles).await;
+                MachineProgress::Missing => {
+                    let message = format!("{id} was removed while the cluster was installed");
+                    let code = "ResourceNotFound".to_owned();
+                    return Err(StageError::Failed(InstallFailure { code, message }));
                 }
             }
         }

@@ -16,12 +16,12 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kubesim::kubelet::annotations;
 use serde_json::{Value, json};
 
+use super::arm_machines;
 use super::machines::{self, PlannedMachine};
 use super::operators::{self, OPERATORS, Phase};
 use super::runner::{place, report, until};
 use super::{sim_name, update};
 use crate::call_context::FaultEffects;
-use crate::resources;
 use crate::seed;
 use crate::simulator::Simulator;
 
@@ -207,7 +207,7 @@ async fn follow_once(
     client: &kube::Client,
 ) -> anyhow::Result<()> {
     let running =
-        simulator.within(FaultEffects::default(), |cx| resources::machines_of(cx, &request.group))?;
+        simulator.within(FaultEffects::default(), |cx| arm_machines::running(cx, &request.group))?;
     let runs = |it: &PlannedMachine| running.get(&it.id(request).key()) == Some(&true);
     if let Some(cluster) = simulator.clusters.get(&sim_name(request)) {
         cluster.set_reachable(machines::masters(request).iter().any(runs));

@@ -14,7 +14,7 @@ use serve::pki::PkiError;
 use crate::call_context::CallContext;
 use crate::database;
 use crate::failure::Failure;
-use crate::vault;
+use crate::keyvault::authority;
 
 const RSA_KEY: &str = "rsa-key";
 const RSA_KEYS_MAX: usize = 4;
@@ -88,10 +88,11 @@ pub(crate) fn issue(cx: &CallContext<'_>, order: &CertificateOrder) -> Result<Is
     let (certificate, issuer_pem) = match order.self_signed {
         true => (params.self_signed(&key).map_err(failed)?, String::new()),
         false => {
-            let pair = vault::authority(cx)?.pair();
+            let pair = authority::authority(cx)?.pair();
             let mut authority = CertificateParams::new(Vec::new()).map_err(failed)?;
             authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-            authority.distinguished_name = name(&[(DnType::CommonName, vault::AUTHORITY_NAME.to_owned())]);
+            authority.distinguished_name =
+                name(&[(DnType::CommonName, authority::AUTHORITY_NAME.to_owned())]);
             authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
             let issuer = Issuer::new(authority, KeyPair::from_pem(&pair.key).map_err(failed)?);
             (params.signed_by(&key, &issuer).map_err(failed)?, pair.certificate)

@@ -1,3 +1,4 @@
 //! Certificates of vaults and identities.
 
+pub(crate) mod authority;
 pub(crate) mod issue;

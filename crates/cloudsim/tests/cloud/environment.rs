@@ -85,11 +85,11 @@ impl Environment {
         id: ResourceId,
         properties: Properties,
     ) -> Result<Resource, CloudError> {
-        self.cloud.put(request(id, properties)).await
+        self.cloud.azure().put(request(id, properties)).await
     }
 
     pub(crate) async fn get(&self, id: &ResourceId) -> Option<Resource> {
-        self.cloud.get(id).await.expect("the get is answered")
+        self.cloud.azure().get(id).await.expect("the get is answered")
     }
 
     /// What a cluster needs before its installer is called, and its request.
@@ -97,7 +97,8 @@ impl Environment {
         let [master, worker] = self.network().await;
         let managed = group(&format!("{name}-managed"));
         self.put(managed.clone(), Properties::ResourceGroup { managed_by: Some(name.to_owned()) }).await;
-        let balancer = managed.sibling("Microsoft.Network", "loadBalancers", &format!("{name}-internal"));
+        let balancer =
+            managed.sibling("Microsoft.Network", "loadBalancers", &format!("{name}-x7k2p-internal"));
         let frontend = LoadBalancerFrontend {
             name: "internal".to_owned(),
             public_ip: None,
@@ -185,7 +186,7 @@ pub(crate) fn machine(subnet: &ResourceId) -> Properties {
 }
 
 pub(crate) fn request(id: ResourceId, properties: Properties) -> ResourceRequest {
-    ResourceRequest { id, location: LOCATION.to_owned(), tags: BTreeMap::new(), properties, token: None }
+    ResourceRequest { id, location: LOCATION.to_owned(), tags: BTreeMap::new(), properties }
 }
 
 pub(crate) fn is_done(resource: &Resource) -> bool {

@@ -14,7 +14,7 @@ const JOIN: &str = "Microsoft.Network/virtualNetworks/join/action";
 const READ: &str = "Microsoft.Network/virtualNetworks/read";
 
 async fn allowed(environment: &Environment, credential: &Credential, id: &ResourceId) -> Vec<bool> {
-    let answered = environment.cloud.permissions(credential, id, &[READ, JOIN]).await.unwrap();
+    let answered = environment.cloud.azure().permissions(credential, id, &[READ, JOIN]).await.unwrap();
     assert_eq!(answered.iter().map(|it| it.action.as_str()).collect::<Vec<_>>(), [READ, JOIN]);
     answered.into_iter().map(|it| it.allowed).collect()
 }
@@ -26,7 +26,7 @@ async fn a_principal_proves_itself_and_has_the_rights_that_it_was_made_with() {
     let made = environment.cloud.create_principal("customer", Rights::Everywhere).await.unwrap();
     let client_id = made.principal.client_id.clone();
     let credential = Credential::Client { client_id: client_id.clone(), secret: made.secret.clone() };
-    let principal = environment.cloud.principal(&credential).await.unwrap();
+    let principal = environment.cloud.azure().principal(&credential).await.unwrap();
     assert_eq!((principal.client_id.as_str(), principal.claims.len()), (client_id.as_str(), 1));
     assert_eq!(principal.object_id, made.principal.object_id);
     assert_eq!(allowed(&environment, &credential, &network_id()).await, [true, true]);
@@ -39,16 +39,19 @@ async fn a_principal_proves_itself_and_has_the_rights_that_it_was_made_with() {
         directory_roles: vec!["Application.ReadWrite.OwnedBy".to_owned()],
     };
     environment.cloud.arrange(claims).await.unwrap();
-    let principal = environment.cloud.principal(&credential).await.unwrap();
+    let principal = environment.cloud.azure().principal(&credential).await.unwrap();
     assert_eq!((principal.claims.len(), principal.directory_roles.len()), (0, 1));
 
     let changed = environment.cloud.change_secret(&client_id).await.unwrap();
-    let refused = environment.cloud.principal(&credential).await;
+    let refused = environment.cloud.azure().principal(&credential).await;
     assert!(matches!(refused, Err(CloudError::Credential { .. })));
     let credential = Credential::Client { client_id: client_id.clone(), secret: changed.secret };
-    environment.cloud.principal(&credential).await.unwrap();
+    environment.cloud.azure().principal(&credential).await.unwrap();
     environment.cloud.arrange(Setting::DeletePrincipal { client_id }).await.unwrap();
-    assert!(matches!(environment.cloud.principal(&credential).await, Err(CloudError::Credential { .. })));
+    assert!(matches!(
+        environment.cloud.azure().principal(&credential).await,
+        Err(CloudError::Credential { .. })
+    ));
 }
 
 #[tokio::test]
@@ -66,13 +69,13 @@ async fn roles_give_rights_over_what_is_in_their_scope() {
         scope,
     };
     let reader = role("a", "Reader", group("net"));
-    environment.cloud.assign_role(&reader).await.unwrap();
-    environment.cloud.assign_role(&reader).await.unwrap();
+    environment.cloud.azure().assign_role(&reader).await.unwrap();
+    environment.cloud.azure().assign_role(&reader).await.unwrap();
     assert_eq!(allowed(&environment, &credential, &master).await, [true, false]);
     let other = role("a", "Owner", group("net"));
-    assert!(matches!(environment.cloud.assign_role(&other).await, Err(CloudError::Conflict { .. })));
+    assert!(matches!(environment.cloud.azure().assign_role(&other).await, Err(CloudError::Conflict { .. })));
     let missing = role("a", "Owner", group("missing"));
-    assert!(environment.cloud.assign_role(&missing).await.unwrap_err().is_not_found());
+    assert!(environment.cloud.azure().assign_role(&missing).await.unwrap_err().is_not_found());
 
     // One that spreads late is listed at once and allows later.
     environment
@@ -80,17 +83,20 @@ async fn roles_give_rights_over_what_is_in_their_scope() {
         .inject(FaultRule::new(CloudFault::DelayedPropagation { millis: 100 }).times(1))
         .unwrap();
     let contributor = role("b", "Network Contributor", network_id());
-    environment.cloud.assign_role(&contributor).await.unwrap();
-    assert_eq!(environment.cloud.role_assignments(&group("net")).await.unwrap(), [reader, contributor]);
+    environment.cloud.azure().assign_role(&contributor).await.unwrap();
+    assert_eq!(
+        environment.cloud.azure().role_assignments(&group("net")).await.unwrap(),
+        [reader, contributor]
+    );
     eventually("the role spreads", async || {
         (allowed(&environment, &credential, &network_id()).await == [true, true]).then_some(())
     })
     .await;
-    environment.cloud.revoke_role(&network_id(), "b").await.unwrap();
-    environment.cloud.revoke_role(&network_id(), "b").await.unwrap();
+    environment.cloud.azure().revoke_role(&network_id(), "b").await.unwrap();
+    environment.cloud.azure().revoke_role(&network_id(), "b").await.unwrap();
     assert_eq!(allowed(&environment, &credential, &network_id()).await, [true, false]);
-    environment.cloud.delete(&group("net")).await.unwrap();
-    assert_eq!(environment.cloud.role_assignments(&group("net")).await.unwrap(), []);
+    environment.cloud.azure().delete(&group("net")).await.unwrap();
+    assert_eq!(environment.cloud.azure().role_assignments(&group("net")).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -127,26 +133,29 @@ async fn identities_have_ids_certificates_and_rights() {
         federated: std::collections::BTreeMap::new(),
     };
     let credential = Credential::Identity(id.clone());
-    assert!(matches!(environment.cloud.principal(&credential).await, Err(CloudError::Credential { .. })));
-    assert!(environment.cloud.identity_certificate(&id).await.unwrap_err().is_not_found());
+    assert!(matches!(
+        environment.cloud.azure().principal(&credential).await,
+        Err(CloudError::Credential { .. })
+    ));
+    assert!(environment.cloud.azure().identity_certificate(&id).await.unwrap_err().is_not_found());
     let made = environment.put(id.clone(), empty()).await;
     let Properties::Identity { client_id: Some(client_id), principal_id: Some(object_id), .. } =
         made.properties
     else {
         panic!("not filled in: {made:?}")
     };
-    let principal = environment.cloud.principal(&credential).await.unwrap();
+    let principal = environment.cloud.azure().principal(&credential).await.unwrap();
     assert_eq!((principal.client_id, principal.object_id), (client_id, object_id));
     assert_eq!(allowed(&environment, &credential, &network_id()).await, [true, true]);
     let mut narrow = request(id.clone(), empty());
     narrow.tags.insert("rights".to_owned(), "byRoles".to_owned());
-    environment.cloud.put(narrow).await.unwrap();
+    environment.cloud.azure().put(narrow).await.unwrap();
     assert_eq!(allowed(&environment, &credential, &network_id()).await, [false, false]);
 
-    let issued = environment.cloud.identity_certificate(&id).await.unwrap();
+    let issued = environment.cloud.azure().identity_certificate(&id).await.unwrap();
     let lasts = issued.certificate.not_after.unwrap().duration_since(issued.certificate.not_before.unwrap());
     assert_eq!(lasts.as_hours(), 90 * 24);
-    let again = environment.cloud.identity_certificate(&id).await.unwrap();
+    let again = environment.cloud.azure().identity_certificate(&id).await.unwrap();
     assert_eq!(issued.certificate.version, again.certificate.version, "a fresh one is not issued again");
     assert!(Duration::try_from(lasts).is_ok());
 }

@@ -1,11 +1,10 @@
 //! Put, get, list, delete; sizes, usages, providers, features.
 
 use cloud::{
-    Availability, CloudError, Infrastructure as _, LoadBalancerBackend, LoadBalancerFrontend, Properties,
-    ResourceId, ResourceState, SecurityRule,
+    Availability, CloudError, Infrastructure as _, LoadBalancerFrontend, Properties, ResourceId,
+    ResourceState, SecurityRule,
 };
 use cloudsim::settings::Setting;
-use uuid::Uuid;
 
 use crate::environment::{
     Environment, LOCATION, SUBSCRIPTION, group, is_done, machine, network_id, request, subnet,
@@ -54,36 +53,30 @@ async fn what_a_cluster_needs_is_made_seen_listed_and_removed() {
             address: None,
             ports: vec![6443],
         };
-    let behind = |machine: &ResourceId| LoadBalancerBackend { machine: machine.clone(), healthy: false };
     let properties = Properties::LoadBalancer {
-        frontends: vec![frontend("public", Some(&public), None), frontend("internal", None, Some(&master))],
-        backends: vec![behind(&one), behind(&two)],
+        frontends: vec![frontend("public", Some(&public), None)],
+        backends: Vec::new(),
         outbound: vec![public.clone()],
     };
     environment.put(balancer.clone(), properties.clone()).await;
-    let seen = async || match environment.get(&balancer).await.unwrap().properties {
-        Properties::LoadBalancer { frontends, backends, .. } => (
-            frontends.into_iter().filter_map(|it| it.address).collect::<Vec<String>>(),
-            backends.into_iter().map(|it| it.healthy).collect::<Vec<bool>>(),
-        ),
-        other => panic!("no load balancer: {other:?}"),
-    };
-    assert_eq!(seen().await, (vec![address, "10.0.0.4".to_owned()], vec![true, true]));
+    let found = environment.get(&balancer).await.unwrap();
+    assert_eq!((found.properties, &found.state), (properties, &ResourceState::Succeeded));
+    assert!(address.parse::<std::net::Ipv4Addr>().is_ok(), "{address}");
 
-    // A machine that is stopped does not answer; one that is gone has left.
-    let Properties::Machine { size, subnet, zone, disk_size_gb, address, .. } = machine(&worker) else {
-        unreachable!()
+    let internal = in_net("loadBalancers", "lb-internal");
+    let properties = Properties::LoadBalancer {
+        frontends: vec![frontend("internal", None, Some(&master))],
+        backends: Vec::new(),
+        outbound: Vec::new(),
     };
-    let stopped = Properties::Machine { size, subnet, zone, disk_size_gb, address, running: false };
-    environment.put(one.clone(), stopped).await;
-    assert_eq!(seen().await.1, [false, true]);
-    environment.cloud.delete(&two).await.unwrap();
-    assert_eq!(seen().await.1, [false]);
-    // A request without machines keeps those that have joined, even when it changes something else.
-    let Properties::LoadBalancer { frontends, .. } = properties else { unreachable!() };
-    let changed = Properties::LoadBalancer { frontends, outbound: Vec::new(), backends: Vec::new() };
-    environment.put(balancer.clone(), changed).await;
-    assert_eq!(seen().await.1, [false]);
+    environment.put(internal.clone(), properties).await;
+    match environment.get(&internal).await.unwrap().properties {
+        Properties::LoadBalancer { frontends, .. } => {
+            assert_eq!(frontends[0].address.as_deref(), Some("10.0.0.4"));
+        }
+        other => panic!("no load balancer: {other:?}"),
+    }
+    environment.cloud.azure().delete(&two).await.unwrap();
 
     let zone = in_net("dnsZones", "example.test");
     environment.put(zone.clone(), Properties::DnsZone {}).await;
@@ -111,6 +104,7 @@ async fn what_a_cluster_needs_is_made_seen_listed_and_removed() {
 
     let kinds: Vec<cloud::ResourceKind> = environment
         .cloud
+        .azure()
         .list(&group("net"))
         .await
         .unwrap()
@@ -118,13 +112,13 @@ async fn what_a_cluster_needs_is_made_seen_listed_and_removed() {
         .map(|it| it.properties.kind())
         .collect();
     assert_eq!(kinds.len(), 11, "{kinds:?}");
-    assert_eq!(environment.cloud.list(&group("nowhere")).await.unwrap(), []);
+    assert_eq!(environment.cloud.azure().list(&group("nowhere")).await.unwrap(), []);
 
-    environment.cloud.delete(&group("net")).await.unwrap();
-    assert_eq!(environment.cloud.list(&group("net")).await.unwrap(), []);
+    environment.cloud.azure().delete(&group("net")).await.unwrap();
+    assert_eq!(environment.cloud.azure().list(&group("net")).await.unwrap(), []);
     assert_eq!(environment.get(&record).await, None);
     // What is gone has been removed.
-    environment.cloud.delete(&storage).await.unwrap();
+    environment.cloud.azure().delete(&storage).await.unwrap();
 }
 
 #[tokio::test]
@@ -166,16 +160,25 @@ async fn what_is_in_use_stays_until_it_is_not() {
         other => panic!("it is not in use: {other:?}"),
     };
     // The group holds what a subnet elsewhere uses.
-    assert_eq!(in_use(environment.cloud.delete(&managed).await), (guard.to_string(), master.to_string()));
+    assert_eq!(
+        in_use(environment.cloud.azure().delete(&managed).await),
+        (guard.to_string(), master.to_string())
+    );
     environment.put(master.clone(), guarded(None)).await;
 
     let one = managed.sibling("Microsoft.Compute", "virtualMachines", "one");
     environment.put(one.clone(), machine(&worker)).await;
-    assert_eq!(in_use(environment.cloud.delete(&worker).await), (worker.to_string(), one.to_string()));
-    assert_eq!(in_use(environment.cloud.delete(&network_id()).await), (worker.to_string(), one.to_string()));
-    environment.cloud.delete(&managed).await.unwrap();
+    assert_eq!(
+        in_use(environment.cloud.azure().delete(&worker).await),
+        (worker.to_string(), one.to_string())
+    );
+    assert_eq!(
+        in_use(environment.cloud.azure().delete(&network_id()).await),
+        (worker.to_string(), one.to_string())
+    );
+    environment.cloud.azure().delete(&managed).await.unwrap();
     assert_eq!(environment.get(&one).await, None);
-    environment.cloud.delete(&network_id()).await.unwrap();
+    environment.cloud.azure().delete(&network_id()).await.unwrap();
     assert_eq!(environment.get(&master).await, None);
 }
 
@@ -209,8 +212,8 @@ async fn link_ids_are_used_again_after_a_delete() {
     let (one, two) = (link("one").await, link("two").await);
     assert_ne!(one, two);
     // What an endpoint leads to stays.
-    assert!(matches!(environment.cloud.delete(&balancer).await, Err(CloudError::InUse { .. })));
-    environment.cloud.delete(&in_net("privateEndpoints", "one")).await.unwrap();
+    assert!(matches!(environment.cloud.azure().delete(&balancer).await, Err(CloudError::InUse { .. })));
+    environment.cloud.azure().delete(&in_net("privateEndpoints", "one")).await.unwrap();
     assert_eq!(link("three").await, one);
     assert_eq!(link("two").await, two, "a repeated put keeps what was filled in");
 }
@@ -285,24 +288,7 @@ async fn bad_requests_are_rejected_with_a_reason() {
     assert!(matches!(environment.try_put(group("two"), other).await, Err(CloudError::Conflict { .. })));
     let mut moved = request(group("two"), Properties::ResourceGroup { managed_by: Some("a".to_owned()) });
     moved.location = "eastus".to_owned();
-    assert!(matches!(environment.cloud.put(moved).await, Err(CloudError::Conflict { .. })));
-}
-
-#[tokio::test]
-async fn a_token_stands_for_one_request() {
-    let environment = Environment::new().await;
-    let mut put = request(group("one"), Properties::ResourceGroup { managed_by: Some("a".to_owned()) });
-    put.token = Some(Uuid::new_v4());
-    let first = environment.cloud.put(put.clone()).await.unwrap();
-    assert_eq!(environment.cloud.put(put.clone()).await.unwrap(), first);
-    let mut other = put.clone();
-    other.tags.insert("a".to_owned(), "b".to_owned());
-    assert!(matches!(environment.cloud.put(other).await, Err(CloudError::Conflict { .. })));
-    environment.cloud.delete(&put.id).await.unwrap();
-    // A client that sends it now has missed the deletion, and would leave an orphan.
-    assert!(matches!(environment.cloud.put(put.clone()).await, Err(CloudError::Conflict { .. })));
-    put.token = Some(Uuid::new_v4());
-    environment.cloud.put(put).await.unwrap();
+    assert!(matches!(environment.cloud.azure().put(moved).await, Err(CloudError::Conflict { .. })));
 }
 
 #[tokio::test]
@@ -310,7 +296,7 @@ async fn quotas_count_what_there_is_and_refuse_what_is_too_much() {
     let environment = Environment::new().await;
     let [_, worker] = environment.network().await;
     let used = async |quota: &str| {
-        let usages = environment.cloud.usages(SUBSCRIPTION, LOCATION).await.unwrap();
+        let usages = environment.cloud.azure().usages(SUBSCRIPTION, LOCATION).await.unwrap();
         usages.into_iter().find(|it| it.quota == quota).unwrap().used
     };
     let vm = |name: &str| group("net").sibling("Microsoft.Compute", "virtualMachines", name);
@@ -336,7 +322,7 @@ async fn quotas_count_what_there_is_and_refuse_what_is_too_much() {
     environment.put(vm("one"), machine(&worker)).await;
     environment.cloud.arrange(quota(8)).await.unwrap();
     environment.put(vm("two"), machine(&worker)).await;
-    environment.cloud.delete(&vm("one")).await.unwrap();
+    environment.cloud.azure().delete(&vm("one")).await.unwrap();
     assert_eq!(used("cores").await, 4);
 }
 
@@ -345,7 +331,7 @@ async fn a_subscription_is_generous_until_it_is_arranged_otherwise() {
     let environment = Environment::new().await;
     let subscription = || SUBSCRIPTION.to_owned();
     let size = async || {
-        let sizes = environment.cloud.sizes(SUBSCRIPTION, LOCATION).await.unwrap();
+        let sizes = environment.cloud.azure().sizes(SUBSCRIPTION, LOCATION).await.unwrap();
         sizes.into_iter().find(|it| it.name == "Standard_D8s_v5").unwrap()
     };
     assert_eq!((size().await.cores, size().await.availability), (8, Availability::Available));
@@ -362,23 +348,26 @@ async fn a_subscription_is_generous_until_it_is_arranged_otherwise() {
     environment.cloud.arrange(restrict(None)).await.unwrap();
     assert_eq!(size().await.availability, Availability::Available);
 
-    assert!(environment.cloud.providers(SUBSCRIPTION).await.unwrap().iter().all(|it| it.registered));
+    assert!(environment.cloud.azure().providers(SUBSCRIPTION).await.unwrap().iter().all(|it| it.registered));
     let namespace = "Microsoft.Compute".to_owned();
     let setting = Setting::Provider { subscription: subscription(), namespace, registered: false };
     environment.cloud.arrange(setting).await.unwrap();
-    let providers = environment.cloud.providers(SUBSCRIPTION).await.unwrap();
+    let providers = environment.cloud.azure().providers(SUBSCRIPTION).await.unwrap();
     let missing: Vec<&str> =
         providers.iter().filter(|it| !it.registered).map(|it| it.namespace.as_str()).collect();
     assert_eq!(missing, ["Microsoft.Compute"]);
 
     let feature = "Microsoft.Compute/EncryptionAtHost";
-    assert_eq!(environment.cloud.feature(SUBSCRIPTION, feature).await.unwrap(), Some(true));
-    assert_eq!(environment.cloud.feature(SUBSCRIPTION, "Microsoft.Compute/Nothing").await.unwrap(), None);
+    assert_eq!(environment.cloud.azure().feature(SUBSCRIPTION, feature).await.unwrap(), Some(true));
+    assert_eq!(
+        environment.cloud.azure().feature(SUBSCRIPTION, "Microsoft.Compute/Nothing").await.unwrap(),
+        None
+    );
     for registered in [Some(false), None] {
         let feature = feature.to_owned();
         let setting = Setting::Feature { subscription: subscription(), feature: feature.clone(), registered };
         environment.cloud.arrange(setting).await.unwrap();
-        assert_eq!(environment.cloud.feature(SUBSCRIPTION, &feature).await.unwrap(), registered);
+        assert_eq!(environment.cloud.azure().feature(SUBSCRIPTION, &feature).await.unwrap(), registered);
     }
 }
 
@@ -387,11 +376,11 @@ async fn what_is_locked_is_neither_changed_nor_removed() {
     let environment = Environment::new().await;
     environment.network().await;
     environment.cloud.arrange(Setting::Lock { id: group("net"), locked: true }).await.unwrap();
-    assert!(matches!(environment.cloud.delete(&group("net")).await, Err(CloudError::Locked { .. })));
+    assert!(matches!(environment.cloud.azure().delete(&group("net")).await, Err(CloudError::Locked { .. })));
     let properties = Properties::VirtualNetwork { address_space: vec!["10.0.0.0/15".to_owned()] };
     assert!(matches!(environment.try_put(network_id(), properties).await, Err(CloudError::Locked { .. })));
     environment.cloud.arrange(Setting::Lock { id: group("net"), locked: false }).await.unwrap();
-    environment.cloud.delete(&group("net")).await.unwrap();
+    environment.cloud.azure().delete(&group("net")).await.unwrap();
 }
 
 #[tokio::test]
@@ -408,9 +397,9 @@ async fn states_follow_the_clock() {
     assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Succeeded);
     let mut tagged = request(group("one"), Properties::ResourceGroup { managed_by: None });
     tagged.tags.insert("a".to_owned(), "b".to_owned());
-    assert_eq!(environment.cloud.put(tagged).await.unwrap().state, ResourceState::Updating);
+    assert_eq!(environment.cloud.azure().put(tagged).await.unwrap().state, ResourceState::Updating);
     clock.advance(SignedDuration::from_secs(10));
-    environment.cloud.delete(&group("one")).await.unwrap();
+    environment.cloud.azure().delete(&group("one")).await.unwrap();
     assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Deleting);
     // What is on its way out takes nothing in, and cannot be had again before it is gone.
     let inside = group("one").sibling("Microsoft.Network", "dnsZones", "z");

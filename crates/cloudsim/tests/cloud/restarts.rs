@@ -21,28 +21,21 @@ async fn a_killed_service_goes_on_where_it_was() {
     let name = "one-apiserver".to_owned();
     environment
         .cloud
+        .azure()
         .ensure_certificate(&CertificateSpec { name: name.clone(), dns_names: vec!["a.test".to_owned()] })
         .await
         .unwrap();
-    let certificate = environment.cloud.certificate(&name).await.unwrap().unwrap();
-    let mut put = request(group("one"), Properties::ResourceGroup { managed_by: None });
-    put.token = Some(Uuid::new_v4());
-    environment.cloud.put(put.clone()).await.unwrap();
+    let certificate = environment.cloud.azure().certificate(&name).await.unwrap().unwrap();
     let old = environment.cloud.clone();
     environment.kill().await;
-    assert!(matches!(old.get(&network_id()).await, Err(CloudError::Unavailable { .. })));
+    assert!(matches!(old.azure().get(&network_id()).await, Err(CloudError::Unavailable { .. })));
 
     let environment = Environment::at(place.path()).await;
     assert_eq!(environment.get(&network_id()).await.unwrap().state, ResourceState::Succeeded);
     let credential = Credential::Client { client_id: made.principal.client_id, secret: made.secret };
-    environment.cloud.principal(&credential).await.unwrap();
-    let found = environment.cloud.certificate(&name).await.unwrap().unwrap();
+    environment.cloud.azure().principal(&credential).await.unwrap();
+    let found = environment.cloud.azure().certificate(&name).await.unwrap().unwrap();
     assert_eq!(found.key_pem, certificate.key_pem);
-    put.tags.insert("another".to_owned(), "request".to_owned());
-    assert!(
-        matches!(environment.cloud.put(put).await, Err(CloudError::Conflict { .. })),
-        "tokens are remembered"
-    );
     environment.stop().await;
 }
 
@@ -111,7 +104,7 @@ async fn an_installation_survives_a_kill_in_each_of_its_stages() {
     }
     let done = environment.ended(request.cluster).await;
     assert_eq!((done.stage, done.percent, done.failure), (InstallStage::Complete, 100, None));
-    let machines = environment.cloud.list(&request.group).await.unwrap();
+    let machines = environment.cloud.azure().list(&request.group).await.unwrap();
     let count = machines.iter().filter(|it| it.properties.kind() == cloud::ResourceKind::Machine).count();
     assert_eq!(count, 7, "nothing is made twice");
 

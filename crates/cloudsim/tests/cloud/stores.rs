@@ -26,45 +26,50 @@ async fn a_certificate_is_issued_after_a_while_and_renewed_once_for_each_request
         name: "one-apiserver".to_owned(),
         dns_names: vec!["api.one.example.test".to_owned()],
     };
-    let asked = environment.cloud.ensure_certificate(&spec).await.unwrap();
+    let asked = environment.cloud.azure().ensure_certificate(&spec).await.unwrap();
     assert_eq!((asked.version, asked.issuing), (None, true));
-    assert!(environment.cloud.certificate(&spec.name).await.unwrap().is_none());
+    assert!(environment.cloud.azure().certificate(&spec.name).await.unwrap().is_none());
     clock.advance(SignedDuration::from_mins(1));
-    let first = environment.cloud.certificate(&spec.name).await.unwrap().unwrap();
+    let first = environment.cloud.azure().certificate(&spec.name).await.unwrap().unwrap();
     let (begins, stops) = (first.certificate.not_before.unwrap(), first.certificate.not_after.unwrap());
     assert_eq!(stops.duration_since(begins), days(365));
     assert_eq!(first.chain_pem.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(first.key_pem.expose().contains("PRIVATE KEY"));
     let version = first.certificate.version.clone();
-    assert_eq!(environment.cloud.ensure_certificate(&spec).await.unwrap().version, version);
+    assert_eq!(environment.cloud.azure().ensure_certificate(&spec).await.unwrap().version, version);
     let other = CertificateSpec { dns_names: vec!["other.test".to_owned()], ..spec.clone() };
-    assert!(matches!(environment.cloud.ensure_certificate(&other).await, Err(CloudError::Conflict { .. })));
+    assert!(matches!(
+        environment.cloud.azure().ensure_certificate(&other).await,
+        Err(CloudError::Conflict { .. })
+    ));
 
     for _ in 0..3 {
-        let asked = environment.cloud.renew_certificate(&spec.name, version.as_deref()).await.unwrap();
+        let asked =
+            environment.cloud.azure().renew_certificate(&spec.name, version.as_deref()).await.unwrap();
         assert_eq!((asked.version, asked.issuing), (version.clone(), true));
     }
     clock.advance(SignedDuration::from_mins(1));
-    let second = environment.cloud.certificate(&spec.name).await.unwrap().unwrap();
+    let second = environment.cloud.azure().certificate(&spec.name).await.unwrap().unwrap();
     assert_ne!(second.certificate.version, version);
     assert_ne!(second.chain_pem, first.chain_pem);
     // The one that is newer than the caller's is there already.
-    let asked = environment.cloud.renew_certificate(&spec.name, version.as_deref()).await.unwrap();
+    let asked = environment.cloud.azure().renew_certificate(&spec.name, version.as_deref()).await.unwrap();
     assert_eq!((asked.version, asked.issuing), (second.certificate.version, false));
 
-    environment.cloud.delete_certificate(&spec.name).await.unwrap();
-    environment.cloud.delete_certificate(&spec.name).await.unwrap();
-    assert!(environment.cloud.certificate(&spec.name).await.unwrap().is_none());
-    assert!(environment.cloud.renew_certificate(&spec.name, None).await.unwrap_err().is_not_found());
+    environment.cloud.azure().delete_certificate(&spec.name).await.unwrap();
+    environment.cloud.azure().delete_certificate(&spec.name).await.unwrap();
+    assert!(environment.cloud.azure().certificate(&spec.name).await.unwrap().is_none());
+    assert!(environment.cloud.azure().renew_certificate(&spec.name, None).await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]
 async fn a_certificate_is_renewed_by_itself_before_its_end_however_long_nobody_looked() {
     let (environment, clock) = with_clock(1.0).await;
     let spec = CertificateSpec { name: "one-ingress".to_owned(), dns_names: vec!["*.one.test".to_owned()] };
-    environment.cloud.ensure_certificate(&spec).await.unwrap();
+    environment.cloud.azure().ensure_certificate(&spec).await.unwrap();
     clock.advance(days(1));
-    let newest = async || environment.cloud.certificate(&spec.name).await.unwrap().unwrap().certificate;
+    let newest =
+        async || environment.cloud.azure().certificate(&spec.name).await.unwrap().unwrap().certificate;
     let first = newest().await;
     clock.advance(days(333));
     assert_eq!(newest().await, first, "it is good for more than 30 days");
@@ -77,7 +82,7 @@ async fn a_certificate_is_renewed_by_itself_before_its_end_however_long_nobody_l
     clock.advance(days(3 * 365));
     let later = newest().await;
     assert!(later.not_after.unwrap().duration_since(clock.now()) > days(30), "{later:?}");
-    assert_eq!(environment.cloud.ensure_certificate(&spec).await.unwrap().version, later.version);
+    assert_eq!(environment.cloud.azure().ensure_certificate(&spec).await.unwrap().version, later.version);
 }
 
 #[tokio::test]
@@ -87,8 +92,8 @@ async fn certificates_are_what_they_say_and_signed_by_the_authority() {
     let (environment, _) = with_clock(0.0).await;
     let spec =
         CertificateSpec { name: "one-ingress".to_owned(), dns_names: vec!["*.apps.one.test".to_owned()] };
-    environment.cloud.ensure_certificate(&spec).await.unwrap();
-    let issued = environment.cloud.certificate(&spec.name).await.unwrap().unwrap();
+    environment.cloud.azure().ensure_certificate(&spec).await.unwrap();
+    let issued = environment.cloud.azure().certificate(&spec.name).await.unwrap().unwrap();
     let chain: Vec<Pem> =
         Pem::iter_from_buffer(issued.chain_pem.as_bytes()).collect::<Result<_, _>>().unwrap();
     let (leaf, authority) = (chain[0].parse_x509().unwrap(), chain[1].parse_x509().unwrap());
@@ -116,8 +121,9 @@ async fn an_identity_gets_a_new_certificate_from_day_45_on() {
         federated: std::collections::BTreeMap::new(),
     };
     environment.put(id.clone(), properties).await;
-    let stops =
-        async || environment.cloud.identity_certificate(&id).await.unwrap().certificate.not_after.unwrap();
+    let stops = async || {
+        environment.cloud.azure().identity_certificate(&id).await.unwrap().certificate.not_after.unwrap()
+    };
     let first = stops().await;
     clock.advance(days(44));
     assert_eq!(stops().await, first);
@@ -128,33 +134,33 @@ async fn an_identity_gets_a_new_certificate_from_day_45_on() {
 #[tokio::test]
 async fn secrets_have_versions_and_the_newest_is_returned() {
     let environment = Environment::new().await;
-    assert!(environment.cloud.secret("one").await.unwrap().is_none());
+    assert!(environment.cloud.azure().secret("one").await.unwrap().is_none());
     let expires = Some(now());
-    let first = environment.cloud.put_secret("one", "a", None).await.unwrap();
-    let second = environment.cloud.put_secret("one", "b", expires).await.unwrap();
+    let first = environment.cloud.azure().put_secret("one", "a", None).await.unwrap();
+    let second = environment.cloud.azure().put_secret("one", "b", expires).await.unwrap();
     assert_ne!(first.version, second.version);
-    let found = environment.cloud.secret("One").await.unwrap().unwrap();
+    let found = environment.cloud.azure().secret("One").await.unwrap().unwrap();
     assert_eq!((found.value.expose().as_str(), found.version, found.expires), ("b", second.version, expires));
-    environment.cloud.delete_secret("one").await.unwrap();
-    environment.cloud.delete_secret("one").await.unwrap();
-    assert!(environment.cloud.secret("one").await.unwrap().is_none());
+    environment.cloud.azure().delete_secret("one").await.unwrap();
+    environment.cloud.azure().delete_secret("one").await.unwrap();
+    assert!(environment.cloud.azure().secret("one").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn a_token_has_a_password_for_180_days() {
     let (environment, clock) = with_clock(1.0).await;
-    assert_eq!(environment.cloud.token("one-token").await.unwrap(), None);
-    let made = environment.cloud.ensure_token("one-token").await.unwrap();
+    assert_eq!(environment.cloud.azure().token("one-token").await.unwrap(), None);
+    let made = environment.cloud.azure().ensure_token("one-token").await.unwrap();
     assert_eq!((made.issued, made.expires), (None, None));
-    let issued = environment.cloud.issue_password("one-token").await.unwrap();
+    let issued = environment.cloud.azure().issue_password("one-token").await.unwrap();
     assert_eq!(issued.token.expires, Some(now().saturating_add(days(180)).unwrap()));
     clock.advance(days(1));
-    let again = environment.cloud.issue_password("one-token").await.unwrap();
+    let again = environment.cloud.azure().issue_password("one-token").await.unwrap();
     assert_ne!(issued.password.expose(), again.password.expose());
-    assert_eq!(environment.cloud.ensure_token("one-token").await.unwrap(), again.token);
-    assert_eq!(environment.cloud.token("one-token").await.unwrap(), Some(again.token));
-    environment.cloud.delete_token("one-token").await.unwrap();
-    environment.cloud.delete_token("one-token").await.unwrap();
-    assert!(environment.cloud.issue_password("one-token").await.unwrap_err().is_not_found());
-    assert!(matches!(environment.cloud.ensure_token("a b").await, Err(CloudError::Invalid { .. })));
+    assert_eq!(environment.cloud.azure().ensure_token("one-token").await.unwrap(), again.token);
+    assert_eq!(environment.cloud.azure().token("one-token").await.unwrap(), Some(again.token));
+    environment.cloud.azure().delete_token("one-token").await.unwrap();
+    environment.cloud.azure().delete_token("one-token").await.unwrap();
+    assert!(environment.cloud.azure().issue_password("one-token").await.unwrap_err().is_not_found());
+    assert!(matches!(environment.cloud.azure().ensure_token("a b").await, Err(CloudError::Invalid { .. })));
 }

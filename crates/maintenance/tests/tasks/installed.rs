@@ -27,14 +27,9 @@ use crate::managed::{CLUSTER, certificate_of, managed_cluster_in, object};
 const LOCATION: &str = "westeurope";
 
 async fn put(cloud: &SimClient, id: &ResourceId, properties: Properties) {
-    let request = ResourceRequest {
-        id: id.clone(),
-        location: LOCATION.to_owned(),
-        tags: BTreeMap::new(),
-        properties,
-        token: None,
-    };
-    cloud.put(request).await.unwrap();
+    let request =
+        ResourceRequest { id: id.clone(), location: LOCATION.to_owned(), tags: BTreeMap::new(), properties };
+    cloud.azure().put(request).await.unwrap();
 }
 
 /// What a customer and the backend have made when the installer is called, and its order.
@@ -91,7 +86,7 @@ async fn prepared(cloud: &SimClient) -> InstallRequest {
 /// The newest version of a certificate, once it is not the one that is known.
 async fn issued(cloud: &SimClient, name: &str, known: Option<&str>) -> IssuedCertificate {
     eventually("the vault has issued it", async || {
-        let found = cloud.certificate(name).await.unwrap()?;
+        let found = cloud.azure().certificate(name).await.unwrap()?;
         (found.certificate.version.as_deref() != known).then_some(found)
     })
     .await
@@ -131,14 +126,19 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
     let (api, ingress) = (format!("{CLUSTER}-apiserver"), format!("{CLUSTER}-ingress"));
     for (name, dns) in [(&api, "api.harbour.example.test"), (&ingress, "*.apps.harbour.example.test")] {
         let request = CertificateSpec { name: name.clone(), dns_names: vec![dns.to_owned()] };
-        cloud.ensure_certificate(&request).await.unwrap();
+        cloud.azure().ensure_certificate(&request).await.unwrap();
     }
     let first = issued(&cloud, &api, None).await;
     issued(&cloud, &ingress, None).await;
 
     let test = TestRun::new().await;
-    let ours =
-        managed_cluster_in(&test.store, Arc::new(cloud.clone()), Arc::new(cloud.clone()), |_| {}).await;
+    let ours = managed_cluster_in(
+        &test.store,
+        Arc::new(cloud.azure().clone()),
+        Arc::new(cloud.azure().clone()),
+        |_| {},
+    )
+    .await;
     let context =
         Arc::new(ClusterContext::new(link.clone(), facts(), Arc::new(SystemClock)).with_managed(ours));
     let rotate = async || -> RunResult {
@@ -154,7 +154,7 @@ async fn rotate_certificates_on_an_installed_cluster_is_rolled_out_by_its_operat
     until_rolled_out(&link, "kube-apiserver", "openshift-config", &api).await;
     until_rolled_out(&link, "ingress", "openshift-ingress", &ingress).await;
 
-    cloud.renew_certificate(&api, first.certificate.version.as_deref()).await.unwrap();
+    cloud.azure().renew_certificate(&api, first.certificate.version.as_deref()).await.unwrap();
     let second = issued(&cloud, &api, first.certificate.version.as_deref()).await;
     let end = rotate().await;
     assert!(end.messages().contains(&format!("certificate {api} replaced")), "{}", end.messages());

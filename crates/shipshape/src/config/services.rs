@@ -78,8 +78,8 @@ pub(crate) struct CloudConfig {
     /// the default is short; 10s suits a real one.
     #[serde(deserialize_with = "values::poll")]
     pub(crate) poll: TimeSpan,
-    /// The file with URL and token of a simulated cloud: the `cloud/cloud.json` that `shipshape up` writes
-    /// to its data directory, or the `sim/cloud/cloud.json` of `shipshape sim`. Unset: `up` starts one, other processes have no cloud.
+    /// The file with the endpoints of a simulated cloud: the `cloud/endpoints.json` that `shipshape up` writes
+    /// to its data directory, or the `sim/cloud/endpoints.json` of `shipshape sim`. Unset: `up` starts one, other processes have no cloud.
     pub(crate) file: Option<FilePath>,
     /// Listen address of the simulated cloud of `up` and `sim`: a loopback address. Port 0 lets the system choose.
     #[serde(deserialize_with = "values::listen")]

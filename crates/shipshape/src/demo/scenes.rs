@@ -192,13 +192,19 @@ impl SceneRun<'_> {
     /// The machines of the cluster whose names contain this.
     async fn machines(&self, part: &str) -> anyhow::Result<Vec<Machine>> {
         let group: ResourceId = self.member.place.managed_group().parse()?;
-        let mut machines = self.stage.simulated.cloud.machines(&group).await?;
+        let mut machines = self.stage.simulated.cloud.azure().machines(&group).await?;
         machines.retain(|it| it.id.name().contains(part));
         Ok(machines)
     }
 
     async fn stop(&self, machine: &Machine) -> anyhow::Result<()> {
-        self.stage.simulated.cloud.stop_machine(&machine.id).await.with_context(|| machine.id.to_string())
+        self.stage
+            .simulated
+            .cloud
+            .azure()
+            .stop_machine(&machine.id)
+            .await
+            .with_context(|| machine.id.to_string())
     }
 }
 

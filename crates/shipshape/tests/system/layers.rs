@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("portal", &["api", "client", "serve"]),
     // Simulators.
     ("kubesim", &["api", "serve"]),
-    ("cloudsim", &["api", "cloud", "kubesim", "serve"]),
+    ("cloudsim", &["api", "cloud", "cloud-azure", "kubesim", "serve"]),
     // The binary knows all of them; the kit for tests knows none.
     (
         "shipshape",

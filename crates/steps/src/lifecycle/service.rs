@@ -80,7 +80,7 @@ impl Service {
     }
 
     fn put(&self, id: ResourceId, properties: Properties) -> ResourceRequest {
-        ResourceRequest { id, location: self.location.clone(), tags: [].into(), properties, token: None }
+        ResourceRequest { id, location: self.location.clone(), tags: [].into(), properties }
     }
 
     /// The resources of a DNS zone of clusters.

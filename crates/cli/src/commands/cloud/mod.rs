@@ -344,7 +344,7 @@ pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow:
             output.print_value(invocation, &prepared, |_| summary(&prepared))
         }
         CloudCommand::Endpoints { output, connect } => {
-            let endpoints = invocation.cloud(connect)?.endpoints()?;
+            let endpoints = invocation.cloud(connect)?.cloud.endpoints().clone();
             output.print_value(invocation, &endpoints, |_| endpoints_text(&endpoints))
         }
         CloudCommand::Role { name, scopes, output } => {
@@ -360,10 +360,10 @@ pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow:
             output.print(invocation, &get_resource(&invocation.cloud(connect)?, id).await?)
         }
         CloudCommand::Certificates { output, connect } => {
-            output.print_list(invocation, &invocation.cloud(connect)?.cloud.certificates().await?)
+            output.print_list(invocation, &invocation.cloud(connect)?.cloud.azure().certificates().await?)
         }
         CloudCommand::Tokens { output, connect } => {
-            output.print_list(invocation, &invocation.cloud(connect)?.cloud.tokens().await?)
+            output.print_list(invocation, &invocation.cloud(connect)?.cloud.azure().tokens().await?)
         }
         CloudCommand::Fault(command) => fault::run(command, invocation).await,
     }
@@ -414,9 +414,8 @@ async fn group(command: &GroupCommand, invocation: &Invocation<'_>) -> anyhow::R
                 invocation.cloud(connect)?.ensure(&id(subscription, name)?, location, properties).await?;
             output.print_change(invocation, &created, "created")
         }
-        GroupCommand::List { subscription, output, connect } => {
-            output.print_list(invocation, &invocation.cloud(connect)?.cloud.groups(subscription).await?)
-        }
+        GroupCommand::List { subscription, output, connect } => output
+            .print_list(invocation, &invocation.cloud(connect)?.cloud.azure().groups(subscription).await?),
         GroupCommand::Show { name, subscription, output, connect } => output
             .print(invocation, &get_resource(&invocation.cloud(connect)?, &id(subscription, name)?).await?),
         GroupCommand::Delete { name, subscription, confirm, connect } => {
@@ -546,14 +545,14 @@ async fn list(
     invocation: &Invocation<'_>,
     is_selected: impl Fn(ResourceKind) -> bool,
 ) -> anyhow::Result<()> {
-    let resources = invocation.cloud(&flags.connect)?.cloud.list(&flags.within.id()?).await?;
+    let resources = invocation.cloud(&flags.connect)?.cloud.azure().list(&flags.within.id()?).await?;
     let resources: Vec<Resource> =
         resources.into_iter().filter(|it| is_selected(it.properties.kind())).collect();
     flags.output.print_list(invocation, &resources)
 }
 
 async fn get_resource(simulated: &SimulatedCloud, id: &ResourceId) -> anyhow::Result<Resource> {
-    simulated.cloud.get(id).await?.with_context(|| {
+    simulated.cloud.azure().get(id).await?.with_context(|| {
         format!(
             "{id} not found; run `shipshape cloud resources --group {}` to list the resources of its group",
             id.resource_group()
@@ -567,10 +566,10 @@ async fn remove(
     confirm: Confirm,
     what: &str,
 ) -> anyhow::Result<()> {
-    if simulated.cloud.get(id).await?.is_none() {
+    if simulated.cloud.azure().get(id).await?.is_none() {
         bail!("{id} not found");
     }
     confirm.ask(&format!("Delete the {what} {}", id.name()))?;
-    simulated.cloud.delete(id).await?;
+    simulated.cloud.azure().delete(id).await?;
     output::show(&format!("{} is being deleted\n", id.name()))
 }

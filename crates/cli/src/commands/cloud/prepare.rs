@@ -112,7 +112,7 @@ pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -
         (&ids.worker, subnet(WORKERS)),
     ] {
         // Existing resources are not changed: their owner may have added routes.
-        if simulated.cloud.get(id).await?.is_none() {
+        if simulated.cloud.azure().get(id).await?.is_none() {
             simulated.ensure(id, &place.location, properties).await?;
         }
     }

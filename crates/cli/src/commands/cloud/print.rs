@@ -33,8 +33,7 @@ fn detail(properties: &Properties) -> String {
             address.clone().unwrap_or_default()
         }
         Properties::LoadBalancer { frontends, backends, .. } => {
-            let healthy = backends.iter().filter(|it| it.healthy).count();
-            format!("{} frontends, {healthy} of {} backends healthy", frontends.len(), backends.len())
+            format!("{} frontends, {} backends", frontends.len(), backends.len())
         }
         Properties::DnsRecord { addresses, .. } | Properties::PrivateDnsRecord { addresses, .. } => {
             addresses.join(",")

@@ -5,21 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use api::error::{Class, Classify as _};
-use api::secret::Secret;
 use cloud::{
     CloudError, Infrastructure as _, Properties, Resource, ResourceId, ResourceRequest, ResourceState,
 };
-use cloudsim::{Endpoints, SimClient};
-use serde::Deserialize;
+use cloudsim::SimClient;
 use tokio::time::Instant;
 
 use crate::contexts::SelectedContext;
 
 /// Path of the file in the server's data directory.
-const FILE: &str = "cloud/cloud.json";
-
-/// File of the addresses, in the directory of the cloud.
-const ENDPOINTS: &str = "endpoints.json";
+const FILE: &str = "cloud/endpoints.json";
 
 /// Longest wait until a resource is ready; a slowed-down simulation takes longer than seconds.
 const READY_MAX: Duration = Duration::from_secs(120);
@@ -34,13 +29,6 @@ pub struct SimulatedCloud {
     pub(super) directory: PathBuf,
 }
 
-/// Address of the simulated cloud.
-#[derive(Deserialize)]
-struct Address {
-    url: String,
-    token: String,
-}
-
 impl SimulatedCloud {
     /// The simulated cloud of the server of a context.
     pub fn from_context(selected: &SelectedContext) -> anyhow::Result<SimulatedCloud> {
@@ -50,32 +38,15 @@ impl SimulatedCloud {
             );
         };
         let path = data_dir.join(FILE);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+        if !path.exists() {
+            bail!(
                 "{}: the server of context {} has no simulated cloud on this machine; `shipshape up` runs one unless its settings name another cloud",
                 path.display(),
                 selected.name
-            ),
-            Err(error) => {
-                return Err(error).with_context(|| format!("{}: cannot be read", path.display()));
-            }
-        };
-        // Without the parser's own message, which repeats the text: it holds the token.
-        let address: Address = serde_json::from_str(&text)
-            .map_err(|_| anyhow::anyhow!("{}: expected JSON with url and token", path.display()))?;
-        let cloud = SimClient::new(&address.url, Secret::new(address.token))
-            .with_context(|| format!("{}", path.display()))?;
+            );
+        }
+        let cloud = SimClient::open(&path)?;
         Ok(SimulatedCloud { cloud, directory: data_dir.join("cloud") })
-    }
-
-    /// The addresses that the simulated cloud wrote when it started.
-    pub(super) fn endpoints(&self) -> anyhow::Result<Endpoints> {
-        let path = self.directory.join(ENDPOINTS);
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("{}: cannot be read; is the server running?", path.display()))?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("{}: expected the endpoints as JSON", path.display()))
     }
 
     /// A simulated cloud with its directory.
@@ -95,13 +66,15 @@ impl SimulatedCloud {
             location: location.to_owned(),
             tags: std::collections::BTreeMap::new(),
             properties,
-            token: None,
         };
         let limit = Instant::now() + READY_MAX;
-        retry_transient(limit, || self.cloud.put(request.clone())).await.with_context(|| format!("{id}"))?;
+        retry_transient(limit, || self.cloud.azure().put(request.clone()))
+            .await
+            .with_context(|| format!("{id}"))?;
         loop {
-            let found =
-                retry_transient(limit, || self.cloud.get(id)).await.with_context(|| format!("{id}"))?;
+            let found = retry_transient(limit, || self.cloud.azure().get(id))
+                .await
+                .with_context(|| format!("{id}"))?;
             match found.as_ref().map(|it| &it.state) {
                 Some(ResourceState::Failed { failure }) => {
                     bail!("{id}: {} ({})", failure.message, failure.code)

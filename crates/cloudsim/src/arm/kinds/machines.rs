@@ -12,10 +12,9 @@ use super::body::{
     same, text,
 };
 use super::{disks, interfaces, machine_actions, rows};
-use crate::arm::{ActionOutcome, ArmError, ArmResource, Behaviour, store};
+use crate::arm::{ActionOutcome, ArmError, ArmResource, Behaviour, Change, store};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 use crate::{identities, seed};
 
 pub(crate) const MACHINE: &str = "Microsoft.Compute/virtualMachines";

@@ -5,10 +5,9 @@ use serde_json::json;
 
 use super::body::{Body, default, keep, properties, reference, required};
 use super::{dns, rows};
-use crate::arm::{ArmError, ArmResource, Behaviour, store};
+use crate::arm::{ArmError, ArmResource, Behaviour, Change, store};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 
 pub(super) const LINK: &str = "Microsoft.Network/privateDnsZones/virtualNetworkLinks";
 

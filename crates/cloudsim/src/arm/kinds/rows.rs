@@ -4,10 +4,9 @@ use cloud::ResourceId;
 use jiff::Timestamp;
 
 use super::body::Body;
-use crate::arm::{ArmError, ArmResource, Behaviour, resources, store};
+use crate::arm::{ArmError, ArmResource, Behaviour, Change, resources, store};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 
 /// A resource that is not being deleted.
 pub(super) fn present(cx: &CallContext<'_>, id: &ResourceId) -> Result<Option<ArmResource>, Failure> {

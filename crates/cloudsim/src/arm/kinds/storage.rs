@@ -12,10 +12,9 @@ use super::body::{
     Body, default, hide_private, invalid, keep, keep_private, object, properties, required, same, text,
 };
 use super::rows;
-use crate::arm::{ActionOutcome, ArmError, ArmResource, Behaviour, store};
+use crate::arm::{ActionOutcome, ArmError, ArmResource, Behaviour, Change, store};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::resources::Change;
 
 pub(crate) const ACCOUNT: &str = "Microsoft.Storage/storageAccounts";
 pub(crate) const BLOB_SERVICE: &str = "Microsoft.Storage/storageAccounts/blobServices";

@@ -20,7 +20,6 @@ async fn create_network(cloud: &dyn Infrastructure) {
             location: "local".to_owned(),
             tags: Default::default(),
             properties,
-            token: None,
         };
         cloud.put(request).await.unwrap();
         id
@@ -58,7 +57,7 @@ async fn sizes_quotas_providers_subnets_and_permissions_are_checked_before_a_clu
         missing.error(),
         (400, "InvalidLinkedVNet".to_owned(), "properties.masterProfile.subnetId".to_owned())
     );
-    create_network(&client).await;
+    create_network(client.azure()).await;
     let unknown = with(body("one"), "/properties/workerProfiles/0/vmSize", json!("Standard_D8ls_v6"));
     let reply = server.put(&at("one", NEW), &unknown).await;
     assert_eq!(
@@ -91,7 +90,7 @@ async fn sizes_quotas_providers_subnets_and_permissions_are_checked_before_a_clu
         .inject(FaultRule::new(CloudFault::DelayedPropagation { millis: 1000 }).on("assignRole"))
         .await
         .unwrap();
-    client.assign_role(&role).await.unwrap();
+    client.azure().assign_role(&role).await.unwrap();
     client.clear_faults().await.unwrap();
     let action = "Microsoft.Network/virtualNetworks/subnets/join/action".to_owned();
     let worker = network.child("subnets", "worker");
