@@ -1,4 +1,5 @@
-//! Runs the emulator in a directory until standard input closes, and prints its endpoints as one line of JSON.
+//! Runs the emulator in a directory until standard input closes, and prints its endpoints as one line of JSON. Its log goes to standard
+//! error; `RUST_LOG` chooses what is logged besides errors.
 //!
 //! `cargo run -p cloudsim --example emulator -- DIRECTORY [--pace NUMBER] [--seed NUMBER]`
 
@@ -6,9 +7,14 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(EnvFilter::from_default_env())
+        .init();
     let mut options = cloudsim::Options::default();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
