@@ -83,8 +83,10 @@ pub(crate) fn issue(cx: &CallContext<'_>, order: &CertificateOrder) -> Result<Is
         KeyType::EllipticCurve => KeyPair::generate().map_err(failed)?.serialize_pem(),
     };
     let key = KeyPair::from_pem(&key_pem).map_err(failed)?;
-    let params = params(order).map_err(failed)?;
+    let mut params = params(order).map_err(failed)?;
     let request = params.serialize_request(&key).map_err(failed)?.der().to_vec();
+    // A request cannot have it.
+    params.use_authority_key_identifier_extension = true;
     let (certificate, issuer_pem) = match order.self_signed {
         true => (params.self_signed(&key).map_err(failed)?, String::new()),
         false => {
@@ -118,7 +120,6 @@ fn params(order: &CertificateOrder) -> Result<CertificateParams, rcgen::Error> {
     params.distinguished_name = name(&subject(&order.subject));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = order.usages.iter().filter_map(|it| usage(it)).collect();
-    params.use_authority_key_identifier_extension = true;
     let moment = |time: Timestamp| {
         let seconds = u64::try_from(time.as_second()).unwrap_or_default();
         rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(seconds)
