@@ -47,6 +47,11 @@ pub(crate) async fn with_faults(
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after_seconds));
             response
         }
+        CloudFault::ThrottledBriefly { after_millis } => {
+            let mut response = error(InjectedError::Throttled);
+            response.headers_mut().insert("retry-after-ms", HeaderValue::from(after_millis));
+            response
+        }
         CloudFault::Unavailable { when: FaultTiming::Before } => error(InjectedError::Unavailable),
         CloudFault::Unavailable { when: FaultTiming::After } => {
             drop(work(FaultEffects::default()));

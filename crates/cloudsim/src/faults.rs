@@ -109,6 +109,7 @@ fn suits(fault: &CloudFault, verb: &str, is_named: bool) -> bool {
         CloudFault::DelayedPropagation { .. } => verb == "assignRole",
         CloudFault::InstallFails { .. } => verb == "install",
         CloudFault::Throttled { .. }
+        | CloudFault::ThrottledBriefly { .. }
         | CloudFault::Unavailable { .. }
         | CloudFault::Reset { .. }
         | CloudFault::Delayed { .. }
@@ -193,6 +194,11 @@ pub enum CloudFault {
         /// The value of `Retry-After`.
         after_seconds: u64,
     },
+    /// The call is rejected with status 429, with the wait in milliseconds.
+    ThrottledBriefly {
+        /// The value of `retry-after-ms`.
+        after_millis: u64,
+    },
     /// The call fails with status 500.
     Unavailable {
         /// Before or after its effect.
@@ -271,6 +277,7 @@ impl fmt::Display for CloudFault {
         };
         match self {
             CloudFault::Throttled { after_seconds } => write!(f, "throttled for {after_seconds} s"),
+            CloudFault::ThrottledBriefly { after_millis } => write!(f, "throttled for {after_millis} ms"),
             CloudFault::Unavailable { when: at } => write!(f, "unavailable {}", when(at)),
             CloudFault::Reset { when: at } => write!(f, "reset {}", when(at)),
             CloudFault::Delayed { millis, when: at } => write!(f, "hangs for {millis} ms {}", when(at)),

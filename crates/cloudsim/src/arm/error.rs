@@ -11,13 +11,21 @@ pub(crate) struct ArmError {
     pub(crate) status: StatusCode,
     pub(crate) code: String,
     pub(crate) message: String,
-    pub(crate) target: Option<String>,
+    pub(crate) target: Option<Box<str>>,
     /// Code and message of each cause.
     pub(crate) details: Vec<(String, String)>,
-    /// Members of `additionalInfo`, such as the policy that denied a request.
-    pub(crate) additional: Vec<Value>,
-    /// The value of `Retry-After`.
-    pub(crate) retry_after_seconds: Option<u64>,
+    /// The element of `additionalInfo`, such as the policy that denied a request.
+    pub(crate) additional: Option<Box<Value>>,
+    pub(crate) retry_after: Option<RetryAfter>,
+}
+
+/// When a client should repeat a request, and the header that says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RetryAfter {
+    /// `Retry-After`
+    Seconds(u64),
+    /// `retry-after-ms`
+    Millis(u64),
 }
 
 impl ArmError {
@@ -28,8 +36,8 @@ impl ArmError {
             message: message.into(),
             target: None,
             details: Vec::new(),
-            additional: Vec::new(),
-            retry_after_seconds: None,
+            additional: None,
+            retry_after: None,
         }
     }
 
@@ -47,7 +55,13 @@ impl ArmError {
 
     #[must_use]
     pub(crate) fn with_target(mut self, target: &str) -> ArmError {
-        self.target = Some(target.to_owned());
+        self.target = Some(target.into());
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn with_retry_after(mut self, retry_after: RetryAfter) -> ArmError {
+        self.retry_after = Some(retry_after);
         self
     }
 
@@ -70,8 +84,8 @@ impl ArmError {
         if let Some(target) = &self.target {
             error["target"] = json!(target);
         }
-        if !self.additional.is_empty() {
-            error["additionalInfo"] = json!(self.additional);
+        if let Some(additional) = &self.additional {
+            error["additionalInfo"] = json!([additional]);
         }
         error
     }

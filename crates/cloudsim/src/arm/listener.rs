@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use uuid::Uuid;
 
-use super::error::ArmError;
+use super::error::{ArmError, RetryAfter};
 use super::message::{ArmRequest, ArmResponse};
 use super::path::{self, Target};
 use super::{access, dispatch};
@@ -202,12 +202,10 @@ async fn before_effect(fault: Option<&CloudFault>, subject: &str) -> Result<Faul
     match fault {
         None => {}
         Some(CloudFault::Throttled { after_seconds }) => {
-            let message =
-                "Number of requests exceeded the limit for this subscription. Please try again later.";
-            let mut error =
-                ArmError::new(StatusCode::TOO_MANY_REQUESTS, "SubscriptionRequestsThrottled", message);
-            error.retry_after_seconds = Some(*after_seconds);
-            return Err(Injected::Error(error));
+            return Err(Injected::Error(throttled(RetryAfter::Seconds(*after_seconds))));
+        }
+        Some(CloudFault::ThrottledBriefly { after_millis }) => {
+            return Err(Injected::Error(throttled(RetryAfter::Millis(*after_millis))));
         }
         Some(CloudFault::Unavailable { when: FaultTiming::Before }) => {
             return Err(Injected::Error(unavailable()));
@@ -233,9 +231,8 @@ async fn before_effect(fault: Option<&CloudFault>, subject: &str) -> Result<Faul
             let message = format!(
                 "Another operation on this or dependent resource is in progress: {subject}. Please retry later."
             );
-            let mut error = ArmError::conflict("AnotherOperationInProgress", message);
-            error.retry_after_seconds = Some(*after_seconds);
-            return Err(Injected::Error(error));
+            let error = ArmError::conflict("AnotherOperationInProgress", message);
+            return Err(Injected::Error(error.with_retry_after(RetryAfter::Seconds(*after_seconds))));
         }
         Some(CloudFault::TokenExpires {}) => return Err(Injected::Challenge(String::new())),
         Some(CloudFault::Claims {}) => return Err(Injected::Challenge(claims_challenge())),
@@ -264,6 +261,12 @@ fn claims_challenge() -> String {
     let claims = r#"{"access_token":{"nbf":{"essential":true,"value":"1"}}}"#;
     let encoded = base64::engine::general_purpose::STANDARD.encode(claims);
     format!("error=\"insufficient_claims\", claims=\"{encoded}\"")
+}
+
+fn throttled(retry_after: RetryAfter) -> ArmError {
+    let message = "Number of requests exceeded the limit for this subscription. Please try again later.";
+    ArmError::new(StatusCode::TOO_MANY_REQUESTS, "SubscriptionRequestsThrottled", message)
+        .with_retry_after(retry_after)
 }
 
 fn unavailable() -> ArmError {
@@ -300,7 +303,7 @@ fn translated(error: CallError) -> ArmError {
         CallError::Throttled { after_seconds } => {
             let mut error =
                 ArmError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", "Too many requests.");
-            error.retry_after_seconds = after_seconds;
+            error.retry_after = after_seconds.map(RetryAfter::Seconds);
             error
         }
         CallError::Unavailable { .. } => unavailable(),
@@ -334,8 +337,14 @@ fn rejected(error: &ArmError, base: &str) -> Response {
         return challenged(error, &challenge);
     }
     let mut response = json(error.status, error.body().to_string());
-    if let Some(seconds) = error.retry_after_seconds {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    match error.retry_after {
+        Some(RetryAfter::Seconds(seconds)) => {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        Some(RetryAfter::Millis(millis)) => {
+            response.headers_mut().insert("retry-after-ms", HeaderValue::from(millis));
+        }
+        None => {}
     }
     response.headers_mut().insert("x-ms-failure-cause", HeaderValue::from_static("gateway"));
     response

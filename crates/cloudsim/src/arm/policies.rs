@@ -47,7 +47,7 @@ fn denied(id: &ResourceId, name: &str, scope: &str) -> ArmError {
     let mut error =
         ArmError::new(StatusCode::FORBIDDEN, "RequestDisallowedByPolicy", message).with_target(id.name());
     let assignment = format!("{scope}/providers/Microsoft.Authorization/policyAssignments/{name}");
-    error.additional.push(json!({
+    error.additional = Some(Box::new(json!({
         "type": "PolicyViolation",
         "info": {
             "policyDefinitionDisplayName": name,
@@ -58,6 +58,6 @@ fn denied(id: &ResourceId, name: &str, scope: &str) -> ArmError {
             "policyAssignmentScope": scope,
             "policyAssignmentId": assignment,
         },
-    }));
+    })));
     error
 }
