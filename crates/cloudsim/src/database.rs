@@ -19,6 +19,7 @@ create table if not exists arm_resource (
 ) without rowid;
 create index if not exists arm_resource_of_group on arm_resource (grp, type);
 create index if not exists arm_resource_of_type on arm_resource (subscription, type);
+create index if not exists arm_resource_anywhere on arm_resource (type);
 create index if not exists arm_resource_going on arm_resource (gone_at) where gone_at is not null;
 create table if not exists arm_reference (
     user text not null, used text not null, primary key (user, used)

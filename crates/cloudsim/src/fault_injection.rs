@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 
@@ -18,14 +20,18 @@ pub(crate) enum InjectedError {
     Throttled,
     Unavailable,
     Denied,
+    TokenExpired,
+    /// The token lacks claims, which [`claims_challenge`] names.
+    ClaimsMissing,
 }
 
 impl InjectedError {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             InjectedError::Throttled => StatusCode::TOO_MANY_REQUESTS,
-            InjectedError::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
+            InjectedError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             InjectedError::Denied => StatusCode::FORBIDDEN,
+            InjectedError::TokenExpired | InjectedError::ClaimsMissing => StatusCode::UNAUTHORIZED,
         }
     }
 }
@@ -72,9 +78,27 @@ pub(crate) async fn with_faults(
             response
         }
         CloudFault::Denied {} => error(InjectedError::Denied),
-        // Faults of resources and installations: a data plane has neither.
+        CloudFault::TokenExpires {} => error(InjectedError::TokenExpired),
+        CloudFault::Claims {} => error(InjectedError::ClaimsMissing),
+        CloudFault::ProvisioningFails { code, message } => {
+            let fails_later = Some(cloud::ResourceFailure { code, message });
+            work(FaultEffects { fails_later, ..FaultEffects::default() })
+        }
+        CloudFault::OperationHangs {} => {
+            work(FaultEffects { operation_hangs: true, ..FaultEffects::default() })
+        }
+        CloudFault::DelayedVisibility { millis } => {
+            work(FaultEffects { unseen: Duration::from_millis(millis), ..FaultEffects::default() })
+        }
+        // Faults of resources, role assignments and installations: a data plane has none.
         _ => work(FaultEffects::default()),
     }
+}
+
+/// The parameters of a challenge that asks for a new token with further claims.
+pub(crate) fn claims_challenge() -> String {
+    let claims = r#"{"access_token":{"nbf":{"essential":true,"value":"1"}}}"#;
+    format!("error=\"insufficient_claims\", claims=\"{}\"", STANDARD.encode(claims))
 }
 
 /// A response body that fails, so that the connection is reset.

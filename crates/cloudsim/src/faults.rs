@@ -94,14 +94,22 @@ impl Faults {
     }
 }
 
+/// The verbs that start the issuing of a certificate.
+const ISSUING_VERBS: [&str; 2] = ["ensureCertificate", "renewCertificate"];
+
 /// Whether a fault applies to a verb, which the rule names or not.
 fn suits(fault: &CloudFault, verb: &str, is_named: bool) -> bool {
     match fault {
-        CloudFault::Quota { .. } | CloudFault::DelayedVisibility { .. } | CloudFault::Policy { .. } => {
-            verb == "put"
+        CloudFault::Quota { .. } | CloudFault::Policy { .. } => verb == "put",
+        // A deleted object of a vault is shown as such late only by a rule that names the verb.
+        CloudFault::DelayedVisibility { .. } => {
+            verb == "put" || (is_named && ["deleteSecret", "deleteCertificate"].contains(&verb))
         }
-        // A deletion fails only by a rule for deletions.
-        CloudFault::ProvisioningFails { .. } => verb == "put" || (verb == "delete" && is_named),
+        // Deletions and certificates fail only by a rule that names them.
+        CloudFault::ProvisioningFails { .. } => {
+            verb == "put" || (is_named && (verb == "delete" || ISSUING_VERBS.contains(&verb)))
+        }
+        CloudFault::OperationHangs {} if ISSUING_VERBS.contains(&verb) => is_named,
         CloudFault::OperationLost {} | CloudFault::OperationHangs {} => {
             ["put", "delete", "ensureToken", "deleteToken", "issuePassword"].contains(&verb)
         }
@@ -113,9 +121,9 @@ fn suits(fault: &CloudFault, verb: &str, is_named: bool) -> bool {
         | CloudFault::Unavailable { .. }
         | CloudFault::Reset { .. }
         | CloudFault::Delayed { .. }
-        | CloudFault::TokenExpires {}
-        | CloudFault::Claims {}
         | CloudFault::Denied {} => true,
+        // A request for a token has none.
+        CloudFault::TokenExpires {} | CloudFault::Claims {} => verb != "principal",
     }
 }
 
@@ -199,7 +207,7 @@ pub enum CloudFault {
         /// The value of `retry-after-ms`.
         after_millis: u64,
     },
-    /// The call fails with status 500.
+    /// The call fails with status 503.
     Unavailable {
         /// Before or after its effect.
         when: FaultTiming,

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::faults::Faults;
 use crate::listeners::TlsIdentity;
 use crate::simulator::{Parts, Simulator};
-use crate::{arm, database, entra, http, identities, install, listeners, secrets, seed};
+use crate::{arm, database, entra, http, identities, install, keyvault, listeners, metadata, secrets, seed};
 
 /// A process that was just ended may hold the directory for a moment longer.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -241,7 +241,7 @@ impl Service {
         };
         serve(resource_manager, main_routes(&simulator, token.expose()));
         serve(blob, blob_routes(&simulator));
-        serve(metadata, metadata_routes(&simulator));
+        serve(metadata, metadata::routes(simulator.clone()));
         let ended = loop {
             tokio::select! {
                 () = shutdown.cancelled() => break Ok(()),
@@ -254,7 +254,7 @@ impl Service {
                     clusters.spawn(install::run(simulator.clone(), cluster, ending.child_token()));
                 }
                 Some((name, tcp)) = new_vaults.recv() => match tls.listen(tcp) {
-                    Ok(listener) => serve(listener, vault_routes(&simulator, &name)),
+                    Ok(listener) => serve(listener, keyvault::routes(simulator.clone(), &name)),
                     Err(error) => break Err(ServeError(Box::new(error))),
                 },
             }
@@ -279,14 +279,6 @@ fn main_routes(simulator: &Arc<Simulator>, token: &str) -> Router {
 }
 
 fn blob_routes(_simulator: &Arc<Simulator>) -> Router {
-    Router::new()
-}
-
-fn metadata_routes(_simulator: &Arc<Simulator>) -> Router {
-    Router::new()
-}
-
-fn vault_routes(_simulator: &Arc<Simulator>, _name: &str) -> Router {
     Router::new()
 }
 

@@ -19,6 +19,7 @@ use super::path::{self, Target};
 use super::{access, dispatch};
 use crate::call_context::FaultEffects;
 use crate::failure::Failure;
+use crate::fault_injection::claims_challenge;
 use crate::faults::{CloudFault, FaultTiming};
 use crate::protocol::CallError;
 use crate::simulator::Simulator;
@@ -253,14 +254,6 @@ async fn before_effect(fault: Option<&CloudFault>, subject: &str) -> Result<Faul
         ) => {}
     }
     Ok(effects)
-}
-
-/// A challenge that asks for a new token with further claims.
-fn claims_challenge() -> String {
-    use base64::Engine as _;
-    let claims = r#"{"access_token":{"nbf":{"essential":true,"value":"1"}}}"#;
-    let encoded = base64::engine::general_purpose::STANDARD.encode(claims);
-    format!("error=\"insufficient_claims\", claims=\"{encoded}\"")
 }
 
 fn throttled(retry_after: RetryAfter) -> ArmError {

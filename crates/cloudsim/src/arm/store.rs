@@ -137,6 +137,13 @@ pub(crate) fn of_type_anywhere(db: &Connection, type_name: &str) -> Result<Vec<A
     query(db, "select doc from arm_resource where type = ? order by key", [type_name.to_lowercase()])
 }
 
+/// The resource of a type whose name is unique in the whole cloud.
+pub(crate) fn named(db: &Connection, type_name: &str, name: &str) -> Result<Option<ArmResource>, Failure> {
+    let sql = "select doc from arm_resource where type = ? and substr(key, -?) = ?";
+    let end = format!("/{}", name.to_lowercase());
+    Ok(query(db, sql, params![type_name.to_lowercase(), end.len(), end])?.pop())
+}
+
 /// The resources of a subscription, by key, without groups.
 pub(crate) fn in_subscription(db: &Connection, subscription: &str) -> Result<Vec<ArmResource>, Failure> {
     let sql = "select doc from arm_resource where subscription = ? and key <> grp order by key";

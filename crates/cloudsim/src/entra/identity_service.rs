@@ -80,8 +80,11 @@ async fn credentials(State(simulator): State<Arc<Simulator>>, headers: HeaderMap
     let injected = |error: InjectedError| {
         let (code, text) = match error {
             InjectedError::Throttled => ("TooManyRequests", "Too many requests."),
-            InjectedError::Unavailable => ("InternalServerError", "The service is unavailable."),
+            InjectedError::Unavailable => ("ServiceUnavailable", "The service is unavailable."),
             InjectedError::Denied => ("Forbidden", "The caller has no access to the identity."),
+            InjectedError::TokenExpired | InjectedError::ClaimsMissing => {
+                ("ExpiredAuthenticationToken", "The access token expired.")
+            }
         };
         rejected(&ArmError::new(error.status(), code, text))
     };
@@ -166,7 +169,7 @@ fn credential(cx: &CallContext<'_>, id: &str) -> Result<Value, Failure> {
                 not_before: cx.now,
                 not_after: days(cx.now, VALID_DAYS),
                 usages: vec!["1.3.6.1.5.5.7.3.2".to_owned()],
-                ..CertificateOrder::new(&format!("CN={client_id}"), KeyType::Rsa)
+                ..CertificateOrder::new(&format!("CN={client_id}"), KeyType::Rsa2048)
             },
         )?;
         kept.client_id.clone_from(&client_id);

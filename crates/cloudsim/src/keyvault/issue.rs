@@ -1,7 +1,7 @@
 //! Issues the certificates of vaults and identities, by the authority of the emulated cloud or self-signed.
 //!
-//! An RSA key takes a third of a second to make, so a database makes a few and its certificates share them. A certificate of an elliptic
-//! curve has a key of its own.
+//! An RSA key takes a third of a second to make, and longer ones take seconds, so a database makes a few and its certificates share them.
+//! A certificate of an elliptic curve has a key of its own.
 
 use jiff::{Timestamp, ToSpan as _, tz::TimeZone};
 use rcgen::{
@@ -17,14 +17,17 @@ use crate::failure::Failure;
 use crate::keyvault::authority;
 
 const RSA_KEY: &str = "rsa-key";
+/// The number of different keys of 2048 bits; there is one of each other length.
 const RSA_KEYS_MAX: usize = 4;
-const RSA_BITS: usize = 2048;
 
 /// The type of the key of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyType {
-    Rsa,
-    EllipticCurve,
+    Rsa2048,
+    Rsa3072,
+    Rsa4096,
+    P256,
+    P384,
 }
 
 /// A certificate to be issued.
@@ -34,8 +37,12 @@ pub(crate) struct CertificateOrder {
     pub(crate) subject: String,
     pub(crate) dns_names: Vec<String>,
     pub(crate) key_type: KeyType,
+    /// The key in PEM, where a new certificate has the key of an earlier one.
+    pub(crate) key_pem: Option<String>,
     /// Whether it is signed with its own key instead of that of the authority.
     pub(crate) self_signed: bool,
+    /// Usages of the key in the spelling of X.509, such as `digitalSignature`.
+    pub(crate) key_usages: Vec<String>,
     /// Object identifiers of extended key usages.
     pub(crate) usages: Vec<String>,
     pub(crate) not_before: Timestamp,
@@ -49,7 +56,9 @@ impl CertificateOrder {
             subject: subject.to_owned(),
             dns_names: Vec::new(),
             key_type,
+            key_pem: None,
             self_signed: false,
+            key_usages: ["digitalSignature", "keyEncipherment"].map(str::to_owned).to_vec(),
             usages: Vec::new(),
             not_before: Timestamp::UNIX_EPOCH,
             not_after: Timestamp::UNIX_EPOCH,
@@ -78,9 +87,15 @@ pub(crate) fn months_later(from: Timestamp, months: i64) -> Timestamp {
 /// Issues a certificate.
 pub(crate) fn issue(cx: &CallContext<'_>, order: &CertificateOrder) -> Result<Issued, Failure> {
     let failed = |error: rcgen::Error| Failure::from(PkiError::from(error));
-    let key_pem = match order.key_type {
-        KeyType::Rsa => rsa_key(cx)?,
-        KeyType::EllipticCurve => KeyPair::generate().map_err(failed)?.serialize_pem(),
+    let curve =
+        |algorithm| Ok::<_, Failure>(KeyPair::generate_for(algorithm).map_err(failed)?.serialize_pem());
+    let key_pem = match (&order.key_pem, order.key_type) {
+        (Some(key), _) => key.clone(),
+        (None, KeyType::Rsa2048) => rsa_key(cx, 2048, RSA_KEYS_MAX)?,
+        (None, KeyType::Rsa3072) => rsa_key(cx, 3072, 1)?,
+        (None, KeyType::Rsa4096) => rsa_key(cx, 4096, 1)?,
+        (None, KeyType::P256) => curve(&rcgen::PKCS_ECDSA_P256_SHA256)?,
+        (None, KeyType::P384) => curve(&rcgen::PKCS_ECDSA_P384_SHA384)?,
     };
     let key = KeyPair::from_pem(&key_pem).map_err(failed)?;
     let mut params = params(order).map_err(failed)?;
@@ -118,7 +133,7 @@ fn whole(time: Timestamp) -> Timestamp {
 fn params(order: &CertificateOrder) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(order.dns_names.clone())?;
     params.distinguished_name = name(&subject(&order.subject));
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    params.key_usages = order.key_usages.iter().filter_map(|it| key_usage(it)).collect();
     params.extended_key_usages = order.usages.iter().filter_map(|it| usage(it)).collect();
     let moment = |time: Timestamp| {
         let seconds = u64::try_from(time.as_second()).unwrap_or_default();
@@ -126,6 +141,22 @@ fn params(order: &CertificateOrder) -> Result<CertificateParams, rcgen::Error> {
     };
     (params.not_before, params.not_after) = (moment(order.not_before), moment(order.not_after));
     Ok(params)
+}
+
+/// A usage of the key by its name in X.509.
+pub(crate) fn key_usage(name: &str) -> Option<KeyUsagePurpose> {
+    Some(match name {
+        "digitalSignature" => KeyUsagePurpose::DigitalSignature,
+        "nonRepudiation" => KeyUsagePurpose::ContentCommitment,
+        "keyEncipherment" => KeyUsagePurpose::KeyEncipherment,
+        "dataEncipherment" => KeyUsagePurpose::DataEncipherment,
+        "keyAgreement" => KeyUsagePurpose::KeyAgreement,
+        "keyCertSign" => KeyUsagePurpose::KeyCertSign,
+        "cRLSign" => KeyUsagePurpose::CrlSign,
+        "encipherOnly" => KeyUsagePurpose::EncipherOnly,
+        "decipherOnly" => KeyUsagePurpose::DecipherOnly,
+        _ => return None,
+    })
 }
 
 fn usage(oid: &str) -> Option<ExtendedKeyUsagePurpose> {
@@ -166,18 +197,18 @@ fn subject(text: &str) -> Vec<(DnType, String)> {
         .collect()
 }
 
-/// One of the database's RSA keys, in PKCS#8 and PEM. Successive calls give different ones.
-fn rsa_key(cx: &CallContext<'_>) -> Result<String, Failure> {
-    let number: usize = database::record(cx.db, "meta", "rsa-keys")?.unwrap_or(0);
-    database::write(cx.db, "meta", "rsa-keys", &(number + 1))?;
-    let place = (number % RSA_KEYS_MAX).to_string();
+/// One of the database's RSA keys of a length, in PKCS#8 and PEM. Successive calls give different ones, up to `count`.
+fn rsa_key(cx: &CallContext<'_>, bits: usize, count: usize) -> Result<String, Failure> {
+    let counter = format!("rsa-keys-{bits}");
+    let number: usize = database::record(cx.db, "meta", &counter)?.unwrap_or(0);
+    database::write(cx.db, "meta", &counter, &(number + 1))?;
+    let place = format!("{bits}-{}", number % count);
     if let Some(found) = database::record(cx.db, RSA_KEY, &place)? {
         return Ok(found);
     }
     let broken =
         |error: &dyn std::fmt::Display| Failure::Broken(format!("an RSA key cannot be made: {error}"));
-    let key =
-        rsa::RsaPrivateKey::new(&mut rsa::rand_core::OsRng, RSA_BITS).map_err(|error| broken(&error))?;
+    let key = rsa::RsaPrivateKey::new(&mut rsa::rand_core::OsRng, bits).map_err(|error| broken(&error))?;
     let pem = key.to_pkcs8_pem(LineEnding::LF).map_err(|error| broken(&error))?.to_string();
     database::write(cx.db, RSA_KEY, &place, &pem)?;
     Ok(pem)

@@ -8,9 +8,8 @@ use cloud::{
     Vault as _,
 };
 use cloudsim::settings::Rights;
-use uuid::Uuid;
 
-use crate::environment::{Environment, eventually, group, network_id, request};
+use crate::environment::{Environment, eventually, group, network_id};
 
 #[tokio::test]
 async fn a_killed_service_goes_on_where_it_was() {

@@ -7,7 +7,7 @@ use super::body::{Body, default, invalid, properties, required, same, text};
 use crate::arm::{ArmError, ArmResource, Behaviour, store};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
-use crate::{database, identities};
+use crate::{database, identities, keyvault};
 
 pub(crate) const VAULT: &str = "Microsoft.KeyVault/vaults";
 
@@ -103,10 +103,10 @@ pub(crate) fn deleted(cx: &CallContext<'_>, subscription: &str) -> Result<Value,
     Ok(json!({ "value": shown }))
 }
 
-/// Gives the name of a deleted vault back.
+/// Gives the name of a deleted vault back, and removes what the vault held.
 pub(crate) fn purge(cx: &CallContext<'_>, name: &str) -> Result<(), Failure> {
     match database::delete(cx.db, DELETED, &name.to_lowercase())? {
-        true => Ok(()),
+        true => keyvault::purge(cx, name),
         false => {
             let message = format!("The deleted vault '{name}' was not found.");
             Err(ArmError::not_found("DeletedVaultNotFound", message).into())
