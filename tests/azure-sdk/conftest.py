@@ -2,12 +2,15 @@
 
 import os
 import time
+import uuid
 from contextlib import contextmanager
 from functools import cached_property
 
 import jwt
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from azure.keyvault.certificates import CertificateClient
+from azure.keyvault.secrets import SecretClient
 from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.containerregistry import ContainerRegistryManagementClient
@@ -296,6 +299,85 @@ def network(cloud, clients):
         },
     ).result()
     return cloud.network_id(f"virtualNetworks/{name}")
+
+
+VAULT_API_VERSION = "2023-07-01"
+# Key Vault Administrator: every action on secrets and certificates.
+VAULT_ADMINISTRATOR = "00482a5a-887f-4fb3-b363-3b7fe8e74483"
+
+
+@pytest.fixture(scope="session")
+def vault(cloud, clients, object_id):
+    """A vault with roles, which the principal that runs the tests administers: the resource."""
+    made = clients.resource.resources.begin_create_or_update_by_id(
+        f"{cloud.group_id()}/providers/Microsoft.KeyVault/vaults/sdk-{cloud.suffix}",
+        {
+            "location": cloud.location,
+            "properties": {
+                "tenantId": cloud.tenant,
+                "sku": {"family": "A", "name": "standard"},
+                "enableRbacAuthorization": True,
+                "softDeleteRetentionInDays": 7,
+            },
+        },
+        api_version=VAULT_API_VERSION,
+    ).result()
+    assign_role(cloud, clients, made.id, VAULT_ADMINISTRATOR, object_id)
+    return made
+
+
+def assign_role(cloud, clients, scope, role, principal):
+    """Gives a principal a built-in role at a scope."""
+    clients.authorization.role_assignments.create(
+        scope,
+        str(uuid.uuid4()),
+        {
+            "properties": {
+                "roleDefinitionId": f"/subscriptions/{cloud.subscription}/providers/Microsoft.Authorization/roleDefinitions/{role}",
+                "principalId": principal,
+                "principalType": "ServicePrincipal",
+            }
+        },
+    )
+
+
+@pytest.fixture(scope="session")
+def secrets_of(cloud, vault, counted):
+    """A client of the secrets of the vault, with the credential of a principal."""
+
+    def make(credential=None, **options):
+        credential = credential or cloud.credential()
+        url = vault.properties["vaultUri"]
+        return counted("secrets", SecretClient(url, credential, **{**cloud.vault_options, **options}))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def certificates_of(cloud, vault, counted):
+    """A client of the certificates of the vault, with the credential of a principal."""
+
+    def make(credential=None, **options):
+        credential = credential or cloud.credential()
+        url = vault.properties["vaultUri"]
+        return counted("certificates", CertificateClient(url, credential, **{**cloud.vault_options, **options}))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def secrets(secrets_of, eventually):
+    client = secrets_of()
+    # On real Azure the role takes a while to spread.
+    eventually(lambda: list(client.list_properties_of_secrets()) is not None)
+    return client
+
+
+@pytest.fixture(scope="session")
+def certificates(certificates_of, eventually):
+    client = certificates_of()
+    eventually(lambda: list(client.list_properties_of_certificates()) is not None)
+    return client
 
 
 @pytest.fixture(scope="session")

@@ -50,6 +50,11 @@ class Environment:
         """The options of every management client."""
         return {"base_url": self.resource_manager, "polling_interval": POLLING_INTERVAL}
 
+    @property
+    def vault_options(self):
+        """The options of every client of a vault."""
+        return {}
+
     def blob_url(self, account):
         return f"https://{account}.blob.core.windows.net"
 
@@ -121,6 +126,11 @@ class Emulator(Environment):
         # Instance discovery would ask the public cloud whether it knows the emulator's host.
         return {"authority": self.authority, "disable_instance_discovery": True}
 
+    @property
+    def vault_options(self):
+        # The address of a vault is on the loopback interface, not in the domain that its challenge names.
+        return {"verify_challenge_resource": False}
+
     def blob_url(self, account):
         return f"{self.endpoints['blob']}/{account}"
 
@@ -128,6 +138,9 @@ class Emulator(Environment):
         """A request to the simulator's own path."""
         response = self._request("POST", path, json=body)
         return response.json() if response.content else None
+
+    def get(self, path):
+        return self._request("GET", path).json()
 
     def clear_faults(self):
         self._request("DELETE", "/sim/faults")
@@ -160,6 +173,10 @@ class Simulator:
         """Adds a fault for the next calls that match."""
         rule = {"trouble": {"kind": kind, **members}, "verb": verb, "about": about, "times": times}
         self._emulator.post("/sim/faults", {key: value for key, value in rule.items() if value is not None})
+
+    def faults(self):
+        """The rules that are not used up."""
+        return self._emulator.get("/sim/faults")
 
     def set(self, setting, **members):
         """Changes a setting, as `crates/cloudsim/src/settings.rs` defines them."""
