@@ -132,7 +132,7 @@ def test_the_resources_of_a_subscription_are_listed(cloud, clients, eventually):
 
 def test_a_resource_of_an_unknown_type_is_rejected(cloud, clients, rejected):
     resource_id = f"{cloud.group_id()}/providers/Microsoft.Network/sailingShips/a"
-    with rejected(400, "InvalidResourceType", "NoRegisteredProviderFound"):
+    with rejected(404, "InvalidResourceType"):
         clients.resource.resources.begin_create_or_update_by_id(
             resource_id, {"location": cloud.location}, api_version=NETWORK_VERSION
         ).result()

@@ -1,6 +1,7 @@
 """Entra ID: credentials of azure-identity, and the errors that they report."""
 
 import base64
+import re
 import time
 
 import jwt
@@ -13,6 +14,7 @@ from azure.identity import (
     ManagedIdentityCredential,
     WorkloadIdentityCredential,
 )
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import pkcs12
@@ -65,15 +67,26 @@ def error_of(credential, scope=ARM_SCOPE):
     return caught.value
 
 
-def error_codes(error):
-    return error.response.json()["error_codes"]
+def error_code(error):
+    """The number in the description, such as 7000215. The SDK keeps nothing else of the response."""
+    return int(re.search(r"AADSTS(\d+)", error.message).group(1))
 
 
 def test_a_wrong_secret_is_rejected_with_its_code(cloud):
-    error = error_of(cloud.credential(client_secret="wrong"))
-    assert "AADSTS7000215" in error.message
-    assert error.response.status_code == 401
-    body = error.response.json()
+    assert error_code(error_of(cloud.credential(client_secret="wrong"))) == 7000215
+
+
+def test_an_error_has_the_members_that_clients_read(cloud):
+    """What the SDK leaves out of its exception: the status and the numeric codes."""
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": cloud.client_id,
+        "client_secret": "wrong",
+        "scope": ARM_SCOPE,
+    }
+    response = requests.post(f"{cloud.authority}/{cloud.tenant}/oauth2/v2.0/token", data=form, timeout=10)
+    assert response.status_code == 401
+    body = response.json()
     assert body["error"] == "invalid_client"
     assert body["error_codes"] == [7000215]
     assert {"error_description", "timestamp", "trace_id", "correlation_id"} <= body.keys()
@@ -81,33 +94,30 @@ def test_a_wrong_secret_is_rejected_with_its_code(cloud):
 
 def test_an_unknown_application_is_rejected_with_its_code(cloud):
     unknown = "9a4c5e0e-0000-4000-8000-000000000000"
-    error = error_of(cloud.credential(client_id=unknown))
-    assert "AADSTS700016" in error.message
-    assert error.response.json()["error"] == "unauthorized_client"
+    assert error_code(error_of(cloud.credential(client_id=unknown))) == 700016
 
 
-def test_an_unknown_tenant_is_rejected_with_its_code(cloud):
+def test_an_unknown_tenant_has_no_configuration(cloud):
     error = error_of(cloud.credential(tenant="9a4c5e0e-0000-4000-8000-00000000dead"))
-    assert "90002" in error.message
+    assert "Unable to get authority configuration" in error.message
 
 
 def test_an_unknown_resource_is_rejected_with_its_code(cloud):
-    error = error_of(cloud.credential(), "https://nothing.example/.default")
-    assert "AADSTS500011" in error.message
+    assert error_code(error_of(cloud.credential(), "https://nothing.example/.default")) == 500011
 
 
 def test_a_changed_secret_replaces_the_old_one(cloud, sim):
     client_id, _, secret = sim.principal("rotated", "byRoles")
     assert cloud.credential(client_id, secret).get_token(ARM_SCOPE).token
     changed = sim.set("changeSecret", clientId=client_id)["secret"]
-    assert 7000215 in error_codes(error_of(cloud.credential(client_id, secret)))
+    assert error_code(error_of(cloud.credential(client_id, secret))) == 7000215
     assert cloud.credential(client_id, changed).get_token(ARM_SCOPE).token
 
 
 def test_a_removed_principal_gets_no_token(cloud, sim):
     client_id, _, secret = sim.principal("removed", "byRoles")
     sim.set("deletePrincipal", clientId=client_id)
-    assert "AADSTS700016" in error_of(cloud.credential(client_id, secret)).message
+    assert error_code(error_of(cloud.credential(client_id, secret))) == 700016
 
 
 def test_a_token_for_another_audience_is_rejected_by_the_resource_manager(clients_of, cloud):
@@ -134,19 +144,12 @@ def identity_certificate(emulator, identity):
     assert explicit["object_id"] == identity.principal_id
     assert explicit["resource_id"].lower() == identity.id.lower()
     assert {"not_before", "not_after", "renew_after", "cannot_renew_after", "client_secret_url"} <= explicit.keys()
-    bundle = base64.b64decode(explicit["client_secret"])
-    key, certificate, chain = pkcs12.load_key_and_certificates(bundle, None)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    for one in [certificate, *chain]:
-        pem += one.public_bytes(serialization.Encoding.PEM)
-    return explicit, bundle, pem
+    return explicit, base64.b64decode(explicit["client_secret"])
 
 
 @pytest.mark.parametrize("with_chain", [False, True])
 def test_a_certificate_gets_a_token(emulator, identity, counted, with_chain):
-    explicit, _, pem = identity_certificate(emulator, identity)
+    explicit, pem = identity_certificate(emulator, identity)
     credential = CertificateCredential(
         identity.tenant_id,
         identity.client_id,
@@ -160,7 +163,12 @@ def test_a_certificate_gets_a_token(emulator, identity, counted, with_chain):
 
 
 def test_a_certificate_as_pkcs12_gets_a_token(emulator, identity, counted):
-    _, bundle, _ = identity_certificate(emulator, identity)
+    _, pem = identity_certificate(emulator, identity)
+    key = serialization.load_pem_private_key(pem, None)
+    certificate, *chain = x509.load_pem_x509_certificates(pem)
+    bundle = pkcs12.serialize_key_and_certificates(
+        b"identity", key, certificate, chain, serialization.NoEncryption()
+    )
     credential = CertificateCredential(
         identity.tenant_id, identity.client_id, certificate_data=bundle, **emulator.credential_options
     )
@@ -171,11 +179,11 @@ def test_a_certificate_of_another_identity_is_rejected(emulator, identity, clien
     other = clients.msi.user_assigned_identities.create_or_update(
         emulator.group, "other-signer", {"location": emulator.location}
     )
-    _, _, pem = identity_certificate(emulator, identity)
+    _, pem = identity_certificate(emulator, identity)
     credential = CertificateCredential(
         other.tenant_id, other.client_id, certificate_data=pem, **emulator.credential_options
     )
-    assert 700027 in error_codes(error_of(credential))
+    assert error_code(error_of(credential)) == 700027
 
 
 class Issuer:
@@ -232,13 +240,13 @@ def test_an_assertion_gets_a_token(emulator, identity, issuer, counted):
 )
 def test_an_assertion_without_a_federated_credential_is_rejected(emulator, identity, issuer, changed):
     error = error_of(assertion_credential(emulator, identity, issuer.token(**changed)))
-    assert set(error_codes(error)) & {70021, 700211, 700212, 700213, 7002137, 7002138}
+    assert error_code(error) in {70021, 700211, 700212, 700213, 7002137, 7002138}
 
 
 def test_an_assertion_outside_its_time_is_rejected(emulator, identity, issuer):
     now = int(time.time())
     expired = issuer.token(iat=now - 7200, nbf=now - 7200, exp=now - 3600)
-    assert 700024 in error_codes(error_of(assertion_credential(emulator, identity, expired)))
+    assert error_code(error_of(assertion_credential(emulator, identity, expired))) == 700024
 
 
 def test_a_managed_identity_gets_a_token_from_the_metadata_service(emulator, identity, counted, monkeypatch):
@@ -256,7 +264,7 @@ def test_the_token_of_an_identity_is_accepted_by_the_resource_manager(emulator, 
 
 
 def test_a_claims_challenge_is_answered_with_a_new_token(cloud, clients_of, sim, responses):
-    sim.fault("claimsChallenge", verb="get", about=cloud.group)
+    sim.fault("claims", verb="get", about=cloud.group)
     fresh = clients_of()
     group = fresh.resource.resource_groups.get(cloud.group, raw_response_hook=responses)
     assert group.name == cloud.group

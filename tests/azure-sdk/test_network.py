@@ -40,6 +40,9 @@ def test_a_virtual_network_is_created_with_its_subnets(cloud, clients, location,
     assert networks.update_tags(cloud.group, "vnet", {"tags": {"b": "2"}}).tags == {"b": "2"}
     free = networks.check_ip_address_availability(cloud.group, "vnet", ip_address="10.1.0.10")
     assert free.available is True
+    reserved = networks.check_ip_address_availability(cloud.group, "vnet", ip_address="10.1.0.1")
+    assert reserved.available is False
+    assert "10.1.0.4" in reserved.available_ip_addresses
 
 
 def test_a_subnet_is_created_changed_listed_and_deleted(cloud, clients, network, location):

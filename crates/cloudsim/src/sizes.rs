@@ -119,7 +119,8 @@ pub(crate) fn set_feature(
     registered: Option<bool>,
 ) -> Result<(), Failure> {
     arrange(cx, subscription, |it| {
-        it.features.insert(feature.to_lowercase(), registered);
+        it.features.retain(|name, _| !name.eq_ignore_ascii_case(feature));
+        it.features.insert(feature.to_owned(), registered);
     })
 }
 
@@ -174,7 +175,9 @@ pub(crate) fn feature(
     feature: &str,
 ) -> Result<Option<bool>, Failure> {
     let usual = FEATURES.iter().any(|it| it.eq_ignore_ascii_case(feature)).then_some(true);
-    Ok(arranged(cx, subscription)?.features.get(&feature.to_lowercase()).copied().unwrap_or(usual))
+    let arranged = arranged(cx, subscription)?.features;
+    let found = arranged.iter().find(|(name, _)| name.eq_ignore_ascii_case(feature));
+    Ok(found.map_or(usual, |(_, registered)| *registered))
 }
 
 pub(crate) fn usages(

@@ -9,7 +9,7 @@ use super::assignments::{self, StoredAssignment, StoredDenyAssignment, contains}
 use super::error::ArmError;
 use super::message::{ArmRequest, ArmResponse, method_not_allowed};
 use super::roles::{self, PermissionSet, RoleDefinition};
-use super::{access, locks, store};
+use super::{access, locks, store, tags};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
 
@@ -49,6 +49,10 @@ pub(crate) fn handle(
             check("Microsoft.Authorization/locks")?;
             existing_scope(cx, scope)?;
             locks::handle(cx, request, scope, name)
+        }
+        ("microsoft.resources", "tags") if name.is_some_and(|it| it.eq_ignore_ascii_case("default")) => {
+            check("Microsoft.Resources/tags")?;
+            tags::handle(cx, request, scope)
         }
         ("microsoft.maintenance", "updates") => {
             check("Microsoft.Maintenance/updates")?;

@@ -194,6 +194,7 @@ pub(crate) trait Behaviour: Sync {
         _cx: &CallContext<'_>,
         _resource: &ArmResource,
         _name: &str,
+        _query: &[(String, String)],
     ) -> Result<Option<Value>, Failure> {
         Ok(None)
     }

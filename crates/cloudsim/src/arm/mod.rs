@@ -24,6 +24,7 @@ pub(crate) mod resources;
 mod roles;
 pub(crate) mod store;
 mod subscriptions;
+mod tags;
 
 use crate::call_context::CallContext;
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! Paths of the resource manager. Keywords are compared without case, empty segments are dropped, names are decoded.
+//! Paths of the resource manager. Keywords are compared without case, empty segments are dropped, names are decoded. An encoded slash
+//! separates segments like any other: some SDKs encode a scope as if it were a name.
 
 use cloud::ResourceId;
 use percent_encoding::percent_decode_str;
@@ -75,7 +76,7 @@ pub(crate) fn parse(path: &str) -> Result<Target, ArmError> {
     }
     if is(2, "providers") {
         let (namespace, rest) = (words[3], &words[4..]);
-        if is_extension(namespace) {
+        if is_extension(&words[3..]) {
             return extension(&format!("/subscriptions/{subscription}"), &words[3..]);
         }
         let rest = rest.iter().map(|it| (*it).to_owned()).collect();
@@ -95,7 +96,7 @@ pub(crate) fn parse(path: &str) -> Result<Target, ArmError> {
         _ if is(4, "providers") && words.len() >= 7 => {}
         _ => return Err(unknown(path)),
     }
-    if is_extension(words[5]) {
+    if is_extension(&words[5..]) {
         return extension(group.as_str(), &words[5..]);
     }
     in_group(path, group, words[5], &words[6..])
@@ -141,8 +142,13 @@ fn spelled(namespace: &str, types: &[&str]) -> String {
     find_kind(&sent).map_or(sent, |kind| kind.type_name.to_owned())
 }
 
-fn is_extension(namespace: &str) -> bool {
-    EXTENSIONS.iter().any(|it| it.eq_ignore_ascii_case(namespace))
+/// Whether a namespace and what follows it extend a scope.
+fn is_extension(words: &[&str]) -> bool {
+    let has_tags = |words: &[&str]| matches!(words, [_, kind, ..] if kind.eq_ignore_ascii_case("tags"));
+    words.first().is_some_and(|namespace| {
+        EXTENSIONS.iter().any(|it| it.eq_ignore_ascii_case(namespace))
+            || (namespace.eq_ignore_ascii_case("Microsoft.Resources") && has_tags(words))
+    })
 }
 
 /// An extension; `words` starts with the namespace.
@@ -161,7 +167,9 @@ fn segments(path: &str) -> Result<Vec<String>, ArmError> {
     let invalid = |why: &str| {
         ArmError::bad_request("InvalidRequestUri", format!("The request URI is not valid: {why}."))
     };
-    path.split('/')
+    path.replace("%2F", "/")
+        .replace("%2f", "/")
+        .split('/')
         .filter(|it| !it.is_empty())
         .map(|segment| {
             let text =
@@ -258,6 +266,17 @@ mod tests {
                 "roleAssignments",
             ),
             (format!("{group}/providers/Microsoft.Authorization/locks/l"), group, "locks/l"),
+            (
+                format!("/{}/providers/Microsoft.Authorization/locks/l", group.replace('/', "%2F")),
+                group,
+                "locks/l",
+            ),
+            (format!("{group}/providers/Microsoft.Resources/tags/default"), group, "tags/default"),
+            (
+                format!("{network}/providers/Microsoft.Resources/tags/default"),
+                network.as_str(),
+                "tags/default",
+            ),
             (
                 format!("{network}/providers/Microsoft.Authorization/permissions"),
                 network.as_str(),

@@ -158,8 +158,13 @@ fn patch(
     let resource = existing(cx, id, kind)?;
     let (wanted, unwanted) = (request.header("if-match"), request.header("if-none-match"));
     resources::check_preconditions(cx, kind, Some(&resource), wanted, unwanted)?;
+    let sent = request.object()?;
     let mut body = Value::Object(resource.body.clone());
-    merge(&mut body, Value::Object(request.object()?));
+    if let (Some(Value::Object(_)), Value::Object(members)) = (sent.get("tags"), &mut body) {
+        // Tags that are sent replace the present ones.
+        members.remove("tags");
+    }
+    merge(&mut body, Value::Object(sent));
     let Value::Object(body) = body else { return Err(method_not_allowed(request)) };
     let mut written = resources::write(cx, kind, id, body)?.resource;
     if !cx.effects.operation_hangs {
@@ -259,7 +264,7 @@ fn list(
     }
     let last = type_name.rsplit('/').next().unwrap_or_default();
     let kind = known_kind(&owner.type_name)?;
-    if let Some(view) = kind.behaviour.view(cx, &owner, last)? {
+    if let Some(view) = kind.behaviour.view(cx, &owner, last, request.query)? {
         return Ok(ArmResponse::ok(view));
     }
     // DNS zones list the records of all types below these names.

@@ -178,8 +178,8 @@ fn check_location(
     Ok(())
 }
 
-fn check_tags(body: &Map<String, Value>) -> Result<(), Failure> {
-    let sound = match body.get("tags") {
+pub(crate) fn check_tags(tags: Option<&Value>) -> Result<(), Failure> {
+    let sound = match tags {
         None | Some(Value::Null) => true,
         Some(Value::Object(tags)) => tags.len() <= 50 && tags.values().all(Value::is_string),
         Some(_) => false,
@@ -216,7 +216,7 @@ pub(crate) fn write(
     for member in OWN_MEMBERS {
         body.remove(member);
     }
-    check_tags(&body)?;
+    check_tags(body.get("tags"))?;
     check_location(kind, &id, before.as_ref(), &mut body)?;
     if let Some(Value::Object(properties)) = body.get_mut("properties") {
         properties.remove("provisioningState");

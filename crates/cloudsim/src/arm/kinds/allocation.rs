@@ -16,6 +16,9 @@ use crate::failure::Failure;
 /// The members that hold configurations with private addresses.
 const MEMBERS: [&str; 2] = ["ipConfigurations", "frontendIPConfigurations"];
 
+/// The number of free addresses that are offered in place of one that is not.
+const OFFERED_ADDRESSES: usize = 5;
+
 /// Assigns addresses to the parts of one resource.
 pub(super) struct Allocation<'a> {
     cx: &'a CallContext<'a>,
@@ -125,6 +128,31 @@ fn taken(
         }
     }
     Ok(taken)
+}
+
+/// Whether an address of a network is free, and otherwise some that are free in the same subnet.
+pub(super) fn availability(
+    cx: &CallContext<'_>,
+    network: &ResourceId,
+    asked: &str,
+) -> Result<Value, Failure> {
+    let Ok(address) = asked.parse::<Ipv4Addr>() else {
+        return Err(invalid("InvalidIPAddressFormat", format!("'{asked}' is not an IPv4 address.")));
+    };
+    for subnet in rows::children(cx, network, super::networks::SUBNET)? {
+        let prefixes = super::networks::prefixes(&subnet.body);
+        let ranges = prefixes.iter().filter_map(|it| cidr::parse(it).ok());
+        let Some(range) = ranges.into_iter().find(|it| it.contains(&address)) else { continue };
+        let taken = taken(cx, &subnet.id, network)?;
+        if cidr::is_assignable(range, address) && !taken.contains(&address) {
+            return Ok(json!({ "available": true }));
+        }
+        let free = cidr::assignable(range).filter(|it| !taken.contains(it)).take(OFFERED_ADDRESSES);
+        let offered: Vec<String> = free.map(|it| it.to_string()).collect();
+        return Ok(json!({ "available": false, "availableIPAddresses": offered }));
+    }
+    let message = format!("The address {address} belongs to no subnet of virtual network {network}.");
+    Err(invalid("PrivateIPAddressNotInAnySubnet", message))
 }
 
 /// The configurations of a resource that are in a subnet.

@@ -92,6 +92,7 @@ impl Behaviour for Machines {
         cx: &CallContext<'_>,
         resource: &ArmResource,
         name: &str,
+        _query: &[(String, String)],
     ) -> Result<Option<Value>, Failure> {
         Ok(same(name, "instanceView").then(|| machine_actions::instance_view(cx, resource)))
     }

@@ -114,6 +114,20 @@ impl Behaviour for VirtualNetworks {
         Ok(())
     }
 
+    fn view(
+        &self,
+        cx: &CallContext<'_>,
+        resource: &ArmResource,
+        name: &str,
+        query: &[(String, String)],
+    ) -> Result<Option<Value>, Failure> {
+        if !same(name, "checkIPAddressAvailability") {
+            return Ok(None);
+        }
+        let asked = query.iter().find(|(name, _)| same(name, "ipAddress")).map(|(_, value)| value.as_str());
+        allocation::availability(cx, &resource.id, asked.unwrap_or_default()).map(Some)
+    }
+
     fn in_use(&self, resource: &ArmResource, user: &ResourceId) -> (String, String) {
         let message = format!("Virtual network {} is in use by {user} and cannot be deleted.", resource.id);
         ("InUseVirtualNetworkCannotBeDeleted".to_owned(), message)
