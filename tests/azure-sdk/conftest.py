@@ -253,20 +253,26 @@ class CaughtError:
         return self.error.message
 
     @property
+    def target(self):
+        return self.error.error.target
+
+    @property
     def details(self):
         return [it.code for it in (self.error.error.details or [])]
 
 
 @pytest.fixture
 def rejected():
-    """A context that expects an HTTP error with a status and a code."""
+    """A context that expects an HTTP error with a status (or one of several) and a code."""
+
     @contextmanager
     def expect(status, *codes):
+        statuses = status if isinstance(status, tuple) else (status,)
         caught_error = CaughtError()
         with pytest.raises(HttpResponseError) as caught:
             yield caught_error
         caught_error.error = caught.value
-        assert caught_error.status == status, f"{caught_error.status} {caught_error.code}: {caught_error.message}"
+        assert caught_error.status in statuses, f"{caught_error.status} {caught_error.code}: {caught_error.message}"
         if codes:
             assert caught_error.code in codes, f"{caught_error.code}: {caught_error.message}"
 

@@ -15,6 +15,8 @@ from azure.identity import ClientSecretCredential
 
 # Seconds between two polls of a long operation when a response does not say. The SDK takes whole seconds.
 POLLING_INTERVAL = 1
+# Durations relative to those of a real cloud: short, but long operations are seen in progress.
+PACE = "0.001"
 ARM_SCOPE = "https://management.azure.com/.default"
 
 
@@ -100,7 +102,7 @@ class Emulator(Environment):
         self._scratch = tempfile.TemporaryDirectory(prefix="shipshape-sdk-")
         self.directory = Path(self._scratch.name) / "cloud"
         self._process = subprocess.Popen(
-            [executable, str(self.directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [executable, str(self.directory), "--pace", PACE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         line = self._process.stdout.readline()
         if not line:

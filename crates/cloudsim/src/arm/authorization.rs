@@ -9,7 +9,7 @@ use super::assignments::{self, StoredAssignment, StoredDenyAssignment, contains}
 use super::error::ArmError;
 use super::message::{ArmRequest, ArmResponse, method_not_allowed};
 use super::roles::{self, PermissionSet, RoleDefinition};
-use super::{access, locks, store, tags};
+use super::{access, health, locks, maintenance, store, tags};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
 
@@ -57,11 +57,12 @@ pub(crate) fn handle(
         ("microsoft.maintenance", "updates") => {
             check("Microsoft.Maintenance/updates")?;
             existing_scope(cx, scope)?;
-            Ok(ArmResponse::list(Vec::new()))
+            Ok(ArmResponse::list(maintenance::updates(cx, scope)?))
         }
         ("microsoft.resourcehealth", "availabilitystatuses") => {
             check("Microsoft.ResourceHealth/availabilityStatuses")?;
-            health(cx, scope, name)
+            existing_scope(cx, scope)?;
+            health::statuses(cx, request, scope, name)
         }
         ("microsoft.resourcehealth", "events") => Ok(ArmResponse::list(Vec::new())),
         _ => {
@@ -90,36 +91,6 @@ fn permissions(cx: &CallContext<'_>, request: &ArmRequest<'_>, scope: &str) -> R
     existing_scope(cx, scope)?;
     let found = assignments::permissions_of(cx, &request.caller.object_id, scope)?;
     Ok(ArmResponse::list(found.iter().map(|it| json!(it)).collect()))
-}
-
-fn health(cx: &CallContext<'_>, scope: &str, name: Option<&str>) -> Result<ArmResponse, Failure> {
-    existing_scope(cx, scope)?;
-    let id: Option<ResourceId> = scope.parse().ok();
-    let found = id.map(|it| store::find(cx.db, &it.key())).transpose()?.flatten();
-    let is_healthy = found.as_ref().is_none_or(|it| it.provisioning_state(cx.now) != "Failed");
-    let location = found.as_ref().map_or("", |it| it.location());
-    let (state, summary) = match is_healthy {
-        true => ("Available", "There aren't any known problems affecting this resource."),
-        false => ("Unavailable", "The provisioning of this resource failed."),
-    };
-    let status = json!({
-        "id": format!("{scope}/providers/Microsoft.ResourceHealth/availabilityStatuses/current"),
-        "name": "current",
-        "type": "Microsoft.ResourceHealth/AvailabilityStatuses",
-        "location": location,
-        "properties": {
-            "availabilityState": state,
-            "title": state,
-            "summary": summary,
-            "reasonType": "",
-            "occuredTime": cx.now.to_string(),
-            "reportedTime": cx.now.to_string(),
-        },
-    });
-    Ok(match name {
-        Some(_) => ArmResponse::ok(status),
-        None => ArmResponse::list(vec![status]),
-    })
 }
 
 /// The object id in `principalId eq 'x'` or `assignedTo('x')`.

@@ -7,7 +7,6 @@ use http::{Method, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::deployments::DEPLOYMENT_TYPE;
 use super::error::ArmError;
 use super::kind::{ArmResource, Change, find_kind};
 use super::message::{ArmRequest, ArmResponse, method_not_allowed};
@@ -267,9 +266,7 @@ pub(crate) fn list_resources(
     mut resources: Vec<ArmResource>,
 ) -> Result<ArmResponse, Failure> {
     access::check(cx, request.caller, "Microsoft.Resources/subscriptions/resources/read", scope)?;
-    resources.retain(|it| {
-        it.id.parent().is_none() && it.type_name != DEPLOYMENT_TYPE && it.type_name != GROUP_TYPE
-    });
+    resources.retain(resource_requests::is_listed);
     if let Some(filter) = request.parameter("$filter") {
         filter_resources(filter, &mut resources)?;
     }

@@ -4,6 +4,7 @@ use cloud::ResourceId;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
+use super::deployments::DEPLOYMENT_TYPE;
 use super::error::ArmError;
 use super::kind::{ActionOutcome, ArmResource, Change, DeleteStyle, Kind, PutStyle, find_kind};
 use super::message::{ArmRequest, ArmResponse, method_not_allowed};
@@ -333,6 +334,12 @@ fn act(
             Err(ArmError::not_found("InvalidAction", message).into())
         }
     }
+}
+
+/// Whether a resource appears in the lists of all types: children and deployments do not.
+pub(crate) fn is_listed(resource: &ArmResource) -> bool {
+    let is_own = [DEPLOYMENT_TYPE, store::GROUP_TYPE].contains(&resource.type_name.as_str());
+    resource.id.parent().is_none() && !is_own
 }
 
 /// The members of a resource in the lists of all types: without properties.

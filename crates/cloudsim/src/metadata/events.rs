@@ -44,6 +44,11 @@ pub(crate) fn announce(cx: &CallContext<'_>, event: &ScheduledEvent) -> Result<(
     database::write(cx.db, EVENTS, &event.machine.to_lowercase(), &kept)
 }
 
+/// The events of a machine.
+pub(crate) fn events_of(cx: &CallContext<'_>, machine: &str) -> Result<Vec<ScheduledEvent>, Failure> {
+    Ok(stored(cx, machine)?.events)
+}
+
 fn shown(event: &ScheduledEvent) -> Value {
     let status = event.status.as_deref().unwrap_or(SCHEDULED);
     let begins = event.not_before.filter(|_| status == SCHEDULED);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::body::{same, text};
 use super::machines::{POWER, power};
-use crate::arm::{ActionOutcome, ArmError, ArmResource};
+use crate::arm::{ActionOutcome, ArmError, ArmResource, maintenance};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
 use crate::seed;
@@ -42,6 +42,13 @@ pub(super) fn act(
         matches!(name, "restart" | "performMaintenance") || (name == "powerOff" && present != "stopped");
     if needs_power && matches!(present.as_str(), "deallocated" | "deallocating") {
         return Err(not_running(resource, name));
+    }
+    if name == "performMaintenance" && !maintenance::perform(cx, resource)? {
+        let message = format!(
+            "Operation '{name}' is not allowed on VM '{}' since no maintenance of it is planned.",
+            resource.id.name()
+        );
+        return Err(ArmError::conflict("OperationNotAllowed", message).into());
     }
     let span = Duration::from_secs(seconds);
     let mut change = None;
@@ -97,7 +104,7 @@ fn boot_diagnostics(cx: &CallContext<'_>, resource: &ArmResource) -> Value {
     })
 }
 
-pub(super) fn instance_view(cx: &CallContext<'_>, resource: &ArmResource) -> Value {
+pub(super) fn instance_view(cx: &CallContext<'_>, resource: &ArmResource) -> Result<Value, Failure> {
     let state = resource.provisioning_state(cx.now);
     let code = match (&resource.fault, state) {
         (Some(fault), "Failed") => format!("ProvisioningState/failed/{}", fault.code),
@@ -119,11 +126,15 @@ pub(super) fn instance_view(cx: &CallContext<'_>, resource: &ArmResource) -> Val
     let profile = resource.property("storageProfile").cloned().unwrap_or_default();
     let disk = profile.get("osDisk").and_then(|it| text(it, "name")).unwrap_or_default();
     let attached = json!([{ "code": "ProvisioningState/succeeded", "level": "Info", "displayStatus": "Provisioning succeeded" }]);
-    json!({
+    let mut view = json!({
         "computerName": resource.property("osProfile").and_then(|it| it.get("computerName")),
         "disks": [{ "name": disk, "statuses": attached }],
         "bootDiagnostics": {},
         "hyperVGeneration": "V2",
         "statuses": statuses,
-    })
+    });
+    if let Some(status) = maintenance::redeploy_status(cx, resource)? {
+        view["maintenanceRedeployStatus"] = status;
+    }
+    Ok(view)
 }

@@ -82,7 +82,7 @@ impl Behaviour for Machines {
     ) -> Result<(), Failure> {
         hide_private(body);
         if expand.is_some_and(|it| same(it, "instanceView")) {
-            properties(body).insert("instanceView".to_owned(), machine_actions::instance_view(cx, resource));
+            properties(body).insert("instanceView".to_owned(), machine_actions::instance_view(cx, resource)?);
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Behaviour for Machines {
         name: &str,
         _query: &[(String, String)],
     ) -> Result<Option<Value>, Failure> {
-        Ok(same(name, "instanceView").then(|| machine_actions::instance_view(cx, resource)))
+        same(name, "instanceView").then(|| machine_actions::instance_view(cx, resource)).transpose()
     }
 
     fn act(
