@@ -261,7 +261,9 @@ fn list(
         return Err(not_found(parent, &resources_type(parent)));
     };
     if find_kind(type_name).is_some() {
-        return lists::page(cx, request, &store::children(cx.db, parent, type_name)?, show);
+        let mut children = store::children(cx.db, parent, type_name)?;
+        filter_records(request, &mut children);
+        return lists::page(cx, request, &children, show);
     }
     let last = type_name.rsplit('/').next().unwrap_or_default();
     let kind = known_kind(&owner.type_name)?;
@@ -272,16 +274,23 @@ fn list(
     if owner.type_name.to_lowercase().ends_with("dnszones")
         && ["all", "recordsets"].contains(&last.to_lowercase().as_str())
     {
-        let records: Vec<ArmResource> = store::below(cx.db, &owner.id)?
-            .into_iter()
-            .filter(|it| !it.type_name.to_lowercase().ends_with("virtualnetworklinks"))
-            .collect();
+        let mut records = store::below(cx.db, &owner.id)?;
+        records.retain(|it| !it.type_name.to_lowercase().ends_with("virtualnetworklinks"));
+        filter_records(request, &mut records);
         return lists::page(cx, request, &records, show);
     }
     let body = shown(cx, &owner, None)?;
     match parts::collection(&body, last) {
         Some(items) => Ok(ArmResponse::list(items.clone())),
         None => Err(known_kind(type_name).err().unwrap_or_else(|| not_found(parent, type_name))),
+    }
+}
+
+/// Keeps the record sets whose name ends in the suffix that a client asks for.
+fn filter_records(request: &ArmRequest<'_>, records: &mut Vec<ArmResource>) {
+    if let Some(suffix) = request.parameter("$recordsetnamesuffix") {
+        let suffix = suffix.to_lowercase();
+        records.retain(|it| it.id.name().to_lowercase().ends_with(&suffix));
     }
 }
 
