@@ -25,6 +25,7 @@ mod registry;
 mod resources;
 mod role_names;
 mod settings;
+mod start_only;
 mod subscription;
 mod transport;
 mod vault;

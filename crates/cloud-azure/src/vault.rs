@@ -25,6 +25,7 @@ use crate::credential::{Credentials, client_options};
 use crate::error::{CallName, ServiceError};
 use crate::json::{optional_text, text, texts};
 use crate::settings::{Settings, SettingsError};
+use crate::start_only::StartOnly;
 
 /// Longest subject of a certificate; longer names are in the list of DNS names alone.
 const SUBJECT_CHARS_MAX: usize = 64;
@@ -46,7 +47,7 @@ impl VaultClients {
         let credential: Arc<dyn TokenCredential> = Arc::new(ServiceToken(credentials.clone()));
         let verify = Some(settings.verify_vault_address);
         let certificates = CertificateClientOptions {
-            client_options: client_options(http.clone()),
+            client_options: client_options(Arc::new(StartOnly(http.clone()))),
             verify_challenge_resource: verify,
             ..CertificateClientOptions::default()
         };
