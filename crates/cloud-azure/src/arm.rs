@@ -1,38 +1,47 @@
 //! Calls of the resource manager: one way to send them, with their token, conditions, repetition and throttling.
 //!
 //! Idempotent calls are repeated a few times within a second; longer waits are the caller's. A POST is repeated only when it was
-//! never sent. A subscription that throttles is not asked again before its time.
+//! never sent. A subscription that throttles is not asked again before its time. A token is sent to the resource manager alone:
+//! URLs in responses are followed only when they lead there.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use azure_core::error::ErrorKind;
 use azure_core::http::headers::{HeaderName, Headers};
 use azure_core::http::{Context, HttpClient, Method, Pipeline, PipelineSendOptions, Request, Url};
 use bytes::Bytes;
 use cloud::CloudError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::credential::{Credentials, client_options};
+use crate::credential::{Credentials, TokenClaims, client_options};
 use crate::error::{CallName, ServiceError, is_worth_repeating};
+use crate::headers::{Correlation, challenge_claims, remaining_requests};
+use crate::limits::{LimitKey, Limits};
+use crate::transport::NoResponse;
+use crate::write_locks::WriteLocks;
+
+pub(crate) use crate::headers::retry_after;
 
 /// Pauses before the second and the third attempt of an idempotent call.
 const REPEAT_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
+/// A call that has taken longer is not repeated: its caller has waited enough.
+const REPEAT_WITHIN: Duration = Duration::from_secs(5);
 /// Attempts of a change that others prevented by changing the resource meanwhile.
 pub(crate) const CHANGE_ATTEMPTS_MAX: usize = 4;
 /// Pages of one list: more would be an endless loop.
 const PAGES_MAX: usize = 500;
-/// Longest wait that a service may ask for.
-const WAIT_MAX: Duration = Duration::from_secs(3600);
-/// Wait after a 429 that names none.
-const THROTTLE_DEFAULT: Duration = Duration::from_secs(10);
 /// Longest wait for the result of a POST that has none at once.
 const RESULT_WAIT_MAX: Duration = Duration::from_secs(45);
+/// Pause between two reads of a result, when the service names none, and the longest that it may name.
+const RESULT_PAUSE: Duration = Duration::from_secs(1);
+const RESULT_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How long a new operation may be unreadable without having vanished: its URL is known before every part of the service knows it.
+pub(crate) const OPERATION_SPREADS_WITHIN: Duration = Duration::from_secs(30);
 /// Characters of a query's value that need no escape.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
@@ -43,12 +52,12 @@ pub(crate) struct Arm {
     base: Url,
     scope: String,
     pub(crate) credentials: Arc<Credentials>,
-    throttled: Mutex<HashMap<String, Instant>>,
-    writes: Mutex<HashMap<String, Weak<AsyncMutex<()>>>>,
+    limits: Limits,
+    writes: WriteLocks,
 }
 
 /// One call.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) method: Method,
     pub(crate) path: &'a str,
@@ -58,6 +67,13 @@ pub(crate) struct Call<'a> {
     pub(crate) condition: Condition<'a>,
     /// A token of another principal than the service.
     pub(crate) token: Option<&'a str>,
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither the token nor the body, which may hold a secret.
+        f.debug_struct("Call").field("method", &self.method).field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 /// A condition of a write.
@@ -78,14 +94,26 @@ impl<'a> Call<'a> {
     pub(crate) fn get(path: &'a str, version: &'a str) -> Call<'a> {
         Call::new(Method::Get, path, version)
     }
+
+    /// Whether sending it twice has the effect of sending it once.
+    fn is_idempotent(&self) -> bool {
+        !matches!(self.method, Method::Post | Method::Patch)
+    }
 }
 
 /// A successful response.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     headers: Headers,
     body: Bytes,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bodies hold passwords that are told once.
+        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
+    }
 }
 
 impl Answer {
@@ -94,13 +122,12 @@ impl Answer {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&self.body).map_err(|error| CloudError::UnexpectedResponse {
-            what: format!(
-                "{what} ({}): {}",
-                self.status,
-                ServiceError::parse(self.status, &self.body).message
-            ),
-            source: Some(Box::new(error)),
+        serde_json::from_slice(&self.body).map_err(|error| {
+            let found = ServiceError::parse(self.status, &self.body).message;
+            CloudError::UnexpectedResponse {
+                what: format!("{what} ({}: {found})", self.status),
+                source: Some(Box::new(error)),
+            }
         })
     }
 
@@ -112,6 +139,14 @@ impl Answer {
     pub(crate) fn operation(&self) -> Option<&str> {
         self.header("azure-asyncoperation").or_else(|| self.header("location"))
     }
+}
+
+/// A call without a successful response.
+pub(crate) enum CallFailure {
+    /// The service has answered with an error.
+    Rejected(ServiceError),
+    /// There is no response, or none of this service.
+    Other(CloudError),
 }
 
 impl Arm {
@@ -134,13 +169,20 @@ impl Arm {
             base,
             scope: scope.to_owned(),
             credentials,
-            throttled: Mutex::default(),
-            writes: Mutex::default(),
+            limits: Limits::default(),
+            writes: WriteLocks::default(),
         }
     }
 
     /// Sends a call. An error response is an error, classed by its code.
     pub(crate) async fn send(&self, call: Call<'_>) -> Result<Answer, CloudError> {
+        check_path(call.path)?;
+        debug_assert!(
+            crate::actions::is_listed(call.method, call.path),
+            "no action is listed for {} {}",
+            call.method,
+            call.path
+        );
         let mut url = self.base.clone();
         url.set_path(&format!("{}{}", self.base.path().trim_end_matches('/'), call.path));
         let mut query = format!("api-version={}", call.version);
@@ -152,35 +194,75 @@ impl Arm {
     }
 
     async fn send_to(&self, url: &Url, call: Call<'_>) -> Result<Answer, CloudError> {
-        let subscription = subscription(url.path());
-        self.check_throttled(&subscription)?;
-        let is_idempotent = !matches!(call.method, Method::Post | Method::Patch);
-        let mut renewed = false;
+        self.try_send_to(url, call).await.map_err(|failure| match failure {
+            CallFailure::Rejected(error) => error.into_cloud_error(self.name(&call)),
+            CallFailure::Other(error) => error,
+        })
+    }
+
+    fn name<'a>(&'a self, call: &Call<'a>) -> CallName<'a> {
+        CallName {
+            method: call.method.as_str(),
+            subject: subject(call.path),
+            principal: self.credentials.principal(),
+        }
+    }
+
+    async fn try_send_to(&self, url: &Url, call: Call<'_>) -> Result<Answer, CallFailure> {
+        let limit = self.limit_key(url, &call);
+        self.limits.check(&limit).map_err(CallFailure::Other)?;
+        let started = Instant::now();
+        let mut is_renewed = false;
         let mut attempt = 0;
         loop {
-            let token = match call.token {
-                Some(token) => token.to_owned(),
-                None => self.credentials.token(&self.scope).await?,
-            };
-            let outcome = self.exchange(url, &call, &token).await;
-            let (error, was_sent) = match outcome {
-                Ok(Exchange::Answer(answer)) => return Ok(answer),
-                Ok(Exchange::Challenge(_, claims)) if !renewed && call.token.is_none() => {
-                    // The token was revoked, or must carry further claims: once with a new one.
-                    renewed = true;
-                    self.credentials.renew(claims.as_deref());
-                    continue;
+            let (token, generation) = match call.token {
+                Some(token) => (token.to_owned(), None),
+                None => {
+                    let token =
+                        self.credentials.service_token(&self.scope).await.map_err(CallFailure::Other)?;
+                    (token.text, Some(token.generation))
                 }
-                Ok(Exchange::Challenge(error, _) | Exchange::Error(error)) => (error, true),
-                Err(failure) => (failure.error, failure.was_sent),
             };
-            if let CloudError::Throttled { after } = &error {
-                self.throttle(&subscription, after.unwrap_or(THROTTLE_DEFAULT));
-            }
-            let may_repeat = is_worth_repeating(&error) && (is_idempotent || !was_sent);
-            let Some(pause) = REPEAT_AFTER.get(attempt).filter(|_| may_repeat) else { return Err(error) };
+            let (failure, was_sent) = match self.exchange(url, &call, &token).await {
+                Ok(Exchange::Answer(answer)) => return Ok(answer),
+                Ok(Exchange::Rejected { error, challenge }) => {
+                    if let (401, Some(generation), false) = (error.status, generation, is_renewed) {
+                        // The token was revoked, or must carry further claims: once with a new one.
+                        is_renewed = true;
+                        self.credentials.renew(generation, challenge.as_deref());
+                        continue;
+                    }
+                    (CallFailure::Rejected(error), true)
+                }
+                Err(failure) => (CallFailure::Other(failure.error), failure.was_sent),
+            };
+            let is_transient = match &failure {
+                CallFailure::Rejected(error) => {
+                    let error = error.clone().into_cloud_error(self.name(&call));
+                    if let CloudError::Throttled { after } = &error {
+                        self.limits.throttle(&limit, *after);
+                    }
+                    is_worth_repeating(&error)
+                }
+                CallFailure::Other(error) => is_worth_repeating(error),
+            };
+            let may_repeat =
+                is_transient && (call.is_idempotent() || !was_sent) && started.elapsed() < REPEAT_WITHIN;
+            let Some(pause) = REPEAT_AFTER.get(attempt).filter(|_| may_repeat) else { return Err(failure) };
             tokio::time::sleep(*pause).await;
             attempt += 1;
+        }
+    }
+
+    fn limit_key(&self, url: &Url, call: &Call<'_>) -> LimitKey {
+        let principal = match call.token {
+            None => self.credentials.principal().to_owned(),
+            Some(token) => TokenClaims::read(token).map(|it| it.oid).unwrap_or_default(),
+        };
+        LimitKey {
+            host: url.host_str().unwrap_or_default().to_owned(),
+            subscription: subscription(url.path()),
+            principal,
         }
     }
 
@@ -199,44 +281,23 @@ impl Arm {
             request.insert_header("content-type", "application/json");
             request.set_body(body.to_string());
         }
-        let name = CallName {
-            method: call.method.as_str(),
-            subject: subject(call.path),
-            principal: self.credentials.principal(),
-        };
+        let name = self.name(call);
         let options = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
         let response = self.pipeline.send(&Context::new(), &mut request, Some(options)).await;
-        let response = response.map_err(|error| SendFailure::new(error, name, &self.base))?;
+        let response = response.map_err(|error| SendFailure::new(error, name, url))?;
         let (status, headers, body) = response.deconstruct();
         let answer = Answer { status: u16::from(status), headers, body: body.into() };
-        let service_id = answer.header("x-ms-request-id").unwrap_or_default();
-        tracing::debug!(
-            method = name.method,
-            subject = name.subject,
-            status = answer.status,
-            client_request_id = request_id,
-            request_id = service_id,
-            correlation_id = answer.header("x-ms-correlation-request-id").unwrap_or_default(),
-            "Azure answered {} {} with {}",
-            name.method,
-            name.subject,
-            answer.status
-        );
+        let correlation = Correlation::read(&request_id, &answer.headers);
         if (200..300).contains(&answer.status) {
+            log_answer(name, &answer, &correlation);
             return Ok(Exchange::Answer(answer));
         }
         let mut error = ServiceError::parse(answer.status, &answer.body);
+        log_rejection(name, &answer, &correlation, &error);
         error.retry_after = retry_after(&answer.headers);
-        error.request_id = Some(service_id.to_owned()).filter(|it| !it.is_empty());
-        if answer.status == 503 && error.retry_after.is_some() {
-            return Ok(Exchange::Error(CloudError::Throttled { after: error.retry_after }));
-        }
-        let error = error.into_cloud_error(name);
-        if answer.status == 401 {
-            let claims = answer.header("www-authenticate").and_then(challenge_claims);
-            return Ok(Exchange::Challenge(error, claims));
-        }
-        Ok(Exchange::Error(error))
+        error.correlation = correlation;
+        let challenge = answer.header("www-authenticate").and_then(challenge_claims);
+        Ok(Exchange::Rejected { error, challenge })
     }
 
     /// A resource; `None` when it does not exist.
@@ -247,7 +308,7 @@ impl Arm {
         query: &[(&str, &str)],
     ) -> Result<Option<Value>, CloudError> {
         match self.send(Call { query, ..Call::get(path, version) }).await {
-            Ok(answer) => answer.json(path).map(Some),
+            Ok(answer) => answer.json(&format!("GET {path}")).map(Some),
             Err(CloudError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -262,7 +323,8 @@ impl Arm {
         token: Option<&str>,
     ) -> Result<Vec<Value>, CloudError> {
         let call = Call { query, token, ..Call::get(path, version) };
-        let mut page = self.send(call).await?.json(path)?;
+        let what = format!("GET {path}");
+        let mut page = self.send(call).await?.json(&what)?;
         let mut items = Vec::new();
         for _ in 0..PAGES_MAX {
             if let Some(Value::Array(values)) = page.get_mut("value").map(Value::take) {
@@ -271,10 +333,11 @@ impl Arm {
             let Some(next) = page.get("nextLink").and_then(Value::as_str).filter(|it| !it.is_empty()) else {
                 return Ok(items);
             };
-            page = self.send_to(&self.own_url(next, path)?, call).await?.json(path)?;
+            let next = self.own_url(next, &what)?;
+            page = self.send_to(&next, call).await?.json(&what)?;
         }
         Err(CloudError::UnexpectedResponse {
-            what: format!("GET {path}: the list does not end"),
+            what: format!("{what} (the list has more than {PAGES_MAX} pages)"),
             source: None,
         })
     }
@@ -287,15 +350,15 @@ impl Arm {
                 && it.port_or_known_default() == self.base.port_or_known_default()
         });
         parsed.ok_or_else(|| CloudError::UnexpectedResponse {
-            what: format!("{what}: the response refers to another host than the resource manager"),
+            what: format!("{what} (it refers to another host than setting resource_manager)"),
             source: None,
         })
     }
 
     /// Reads an operation.
-    pub(crate) async fn operation(&self, url: &str, what: &str) -> Result<Answer, CloudError> {
-        let url = self.own_url(url, what)?;
-        self.send_to(&url, Call::get(what, "")).await
+    pub(crate) async fn operation(&self, url: &str, what: &str) -> Result<Answer, CallFailure> {
+        let url = self.own_url(url, what).map_err(CallFailure::Other)?;
+        self.try_send_to(&url, Call::get(what, "")).await
     }
 
     /// Sends a POST and waits for its result, which some services give later. The POST itself is sent once.
@@ -305,23 +368,34 @@ impl Arm {
         version: &str,
         body: &Value,
     ) -> Result<Value, CloudError> {
-        let mut answer =
-            self.send(Call { body: Some(body), ..Call::new(Method::Post, path, version) }).await?;
-        let until = Instant::now() + RESULT_WAIT_MAX;
+        let what = format!("POST {path}");
+        let call = Call { body: Some(body), ..Call::new(Method::Post, path, version) };
+        let mut answer = self.send(call).await?;
+        let started = Instant::now();
         let mut location = answer.header("location").map(str::to_owned);
         while answer.status == 202 {
             let Some(url) = &location else { break };
-            if Instant::now() >= until {
-                let what =
-                    format!("POST {path}: the result was not ready within {} s", RESULT_WAIT_MAX.as_secs());
+            if started.elapsed() >= RESULT_WAIT_MAX {
+                let what = format!("{what} (no result within {} s)", RESULT_WAIT_MAX.as_secs());
                 return Err(CloudError::Unavailable { what, source: None });
             }
-            let pause = retry_after(&answer.headers).unwrap_or(Duration::from_secs(1));
-            tokio::time::sleep(pause.min(Duration::from_secs(5))).await;
-            answer = self.operation(url, path).await?;
-            location = answer.header("location").map(str::to_owned).or(location);
+            let pause = retry_after(&answer.headers).unwrap_or(RESULT_PAUSE);
+            tokio::time::sleep(pause.min(RESULT_PAUSE_MAX)).await;
+            match self.operation(url, path).await {
+                Ok(next) => {
+                    location = next.header("location").map(str::to_owned).or(location);
+                    answer = next;
+                }
+                Err(CallFailure::Rejected(error))
+                    if is_unreadable(error.status) && started.elapsed() < OPERATION_SPREADS_WITHIN => {}
+                Err(CallFailure::Rejected(error)) => {
+                    let call = Call::new(Method::Post, path, version);
+                    return Err(error.into_cloud_error(self.name(&call)));
+                }
+                Err(CallFailure::Other(error)) => return Err(error),
+            }
         }
-        answer.json(path)
+        answer.json(&what)
     }
 
     /// Sends a POST to another service that speaks like the resource manager, with a token of that service.
@@ -335,46 +409,64 @@ impl Arm {
     ) -> Result<Value, CloudError> {
         url.query_pairs_mut().append_pair("api-version", version);
         let call = Call { body: Some(body), token: Some(token), ..Call::new(Method::Post, what, version) };
-        self.send_to(&url, call).await?.json(what)
+        self.send_to(&url, call).await?.json(&format!("POST {url} about {what}"))
     }
 
     /// Excludes other writes of this client to the same network, load balancer or identity.
     pub(crate) async fn exclusive(&self, key: &str) -> OwnedMutexGuard<()> {
-        let lock = {
-            let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-            writes.retain(|_, lock| lock.strong_count() > 0);
-            let entry = writes.entry(key.to_lowercase()).or_default();
-            entry.upgrade().unwrap_or_else(|| {
-                let lock = Arc::new(AsyncMutex::new(()));
-                *entry = Arc::downgrade(&lock);
-                lock
-            })
-        };
-        lock.lock_owned().await
+        self.writes.lock(key).await
     }
+}
 
-    fn throttle(&self, subscription: &str, wait: Duration) {
-        let until = Instant::now() + wait.min(WAIT_MAX);
-        let mut throttled = self.throttled.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = throttled.entry(subscription.to_owned()).or_insert(until);
-        *entry = (*entry).max(until);
-    }
+/// Whether a status says nothing about an operation, only that it cannot be read now.
+pub(crate) fn is_unreadable(status: u16) -> bool {
+    matches!(status, 404 | 408 | 500..=599)
+}
 
-    fn check_throttled(&self, subscription: &str) -> Result<(), CloudError> {
-        let mut throttled = self.throttled.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        throttled.retain(|_, until| *until > now);
-        match throttled.get(subscription) {
-            Some(until) => Err(CloudError::Throttled { after: Some(*until - now) }),
-            None => Ok(()),
-        }
+fn log_answer(name: CallName<'_>, answer: &Answer, ids: &Correlation) {
+    tracing::debug!(
+        method = name.method,
+        subject = name.subject,
+        status = answer.status,
+        client_request_id = ids.client,
+        request_id = ids.request,
+        correlation_id = ids.correlation,
+        "Azure answered {} {} with {}",
+        name.method,
+        name.subject,
+        answer.status
+    );
+}
+
+/// Rejections are logged with all ids: errors that customers see carry none.
+fn log_rejection(name: CallName<'_>, answer: &Answer, ids: &Correlation, error: &ServiceError) {
+    let (status, code) = (answer.status, &error.code);
+    if status == 404 && name.method == "GET" {
+        // The usual answer about something that does not exist yet.
+        return log_answer(name, answer, ids);
     }
+    tracing::info!(
+        method = name.method,
+        subject = name.subject,
+        status,
+        code,
+        client_request_id = ids.client,
+        request_id = ids.request,
+        correlation_id = ids.correlation,
+        remaining = remaining_requests(&answer.headers),
+        "Azure rejected {} {} with {status} {code}",
+        name.method,
+        name.subject
+    );
 }
 
 enum Exchange {
     Answer(Answer),
-    Challenge(CloudError, Option<String>),
-    Error(CloudError),
+    Rejected {
+        error: ServiceError,
+        /// The claims that a challenge asks for.
+        challenge: Option<String>,
+    },
 }
 
 /// A call without a response.
@@ -384,27 +476,33 @@ struct SendFailure {
 }
 
 impl SendFailure {
-    fn new(error: azure_core::Error, name: CallName<'_>, base: &Url) -> SendFailure {
-        let was_sent = !matches!(error.kind(), ErrorKind::Connection);
-        let CallName { method, subject, .. } = name;
-        let error = match error.kind() {
-            ErrorKind::DataConversion => CloudError::UnexpectedResponse {
-                what: format!("{method} {subject}: {error}"),
-                source: Some(Box::new(error)),
-            },
-            ErrorKind::Connection => CloudError::Unavailable {
-                what: format!(
-                    "{method} {subject}; check that {} is right and reachable",
-                    base.origin().ascii_serialization()
-                ),
-                source: Some(Box::new(error)),
-            },
-            _ => {
-                CloudError::Unavailable { what: format!("{method} {subject}"), source: Some(Box::new(error)) }
-            }
+    fn new(error: azure_core::Error, name: CallName<'_>, url: &Url) -> SendFailure {
+        let cause = NoResponse::of(&error);
+        let address = url.origin().ascii_serialization();
+        let what = name.with_note(&cause.describe(&address, "resource_manager"));
+        let source = Some(error.into());
+        let error = match cause {
+            NoResponse::TooLarge => CloudError::UnexpectedResponse { what, source },
+            _ => CloudError::Unavailable { what, source },
         };
-        SendFailure { error, was_sent }
+        SendFailure { error, was_sent: cause.was_sent() }
     }
+}
+
+/// Refuses a path that would lead elsewhere than it says: ids are given by customers.
+fn check_path(path: &str) -> Result<(), CloudError> {
+    let is_strange = |segment: &str| {
+        matches!(segment, "." | "..")
+            || segment.contains(['\\', '?', '#', '%'])
+            || segment.contains(char::is_control)
+    };
+    if path.starts_with('/') && !path.split('/').any(is_strange) {
+        return Ok(());
+    }
+    let why = format!(
+        "{path:?} is no path of a resource: a segment is '.', '..' or holds a character that ids cannot have"
+    );
+    Err(CloudError::Invalid { code: "InvalidResourceId".to_owned(), why })
 }
 
 /// The subject of a call: its path, without the provider of an extension.
@@ -417,24 +515,5 @@ fn subscription(path: &str) -> String {
     segments.nth(1).unwrap_or_default().to_lowercase()
 }
 
-/// The wait that headers ask for: milliseconds first, whole seconds otherwise.
-pub(crate) fn retry_after(headers: &Headers) -> Option<Duration> {
-    let number = |name: &'static str| {
-        headers.get_optional_str(&HeaderName::from_static(name)).and_then(|it| it.trim().parse::<u64>().ok())
-    };
-    let wait = number("retry-after-ms")
-        .or_else(|| number("x-ms-retry-after-ms"))
-        .map(Duration::from_millis)
-        .or_else(|| number("retry-after").map(Duration::from_secs));
-    wait.map(|it| it.min(WAIT_MAX))
-}
-
-/// The claims of a challenge, which are base64 of JSON.
-fn challenge_claims(challenge: &str) -> Option<String> {
-    use base64::Engine as _;
-    let rest = &challenge[challenge.find("claims=\"")? + 8..];
-    let encoded = rest.split('"').next()?.trim_end_matches('=');
-    let engines =
-        [base64::engine::general_purpose::STANDARD_NO_PAD, base64::engine::general_purpose::URL_SAFE_NO_PAD];
-    engines.into_iter().find_map(|it| it.decode(encoded).ok()).and_then(|it| String::from_utf8(it).ok())
-}
+#[cfg(test)]
+mod tests;

@@ -1,23 +1,22 @@
 //! Tokens of Entra ID, for this service and for principals whose credentials it is given.
 //!
-//! azure_identity asks for tokens and caches them. Responses that are no success are read here, before the library sees them: it
-//! would lose the numeric codes, which alone are dependable.
+//! azure_identity asks for tokens and caches them until five minutes before they expire. What it asks with, and what comes back
+//! when it is refused, is in `entra.rs`.
 
-use std::error::Error as _;
-use std::sync::{Arc, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use api::clock::{Clock as _, SystemClock};
+use api::error::{Class, Classify as _};
 use api::secret::Secret;
 use azure_core::cloud::CustomConfiguration;
-use azure_core::credentials::TokenCredential;
-use azure_core::error::{Error, ErrorKind};
-use azure_core::http::policies::{Policy, PolicyResult};
-use azure_core::http::{
-    AsyncRawResponse, Body, ClientOptions, Context, HttpClient, Request, RetryOptions, Transport,
-};
+use azure_core::credentials::{AccessToken, TokenCredential};
+use azure_core::error::Error;
+use azure_core::http::{ClientOptions, HttpClient, RetryOptions, Transport};
 use azure_identity::{
     ClientAssertionCredential, ClientAssertionCredentialOptions, ClientSecretCredential,
     ClientSecretCredentialOptions, ManagedIdentityCredential, ManagedIdentityCredentialOptions,
-    UserAssignedId, WorkloadIdentityCredential, WorkloadIdentityCredentialOptions,
+    UserAssignedId,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,22 +24,56 @@ use cloud::CloudError;
 use serde::Deserialize;
 
 use crate::certificate::CertificateAssertion;
-use crate::error::{ServiceError, shorten};
+use crate::entra::{ClaimsPolicy, TokenTransport, token_error};
+use crate::error::shorten;
 use crate::redact::redact;
 use crate::settings::{ServiceCredential, Settings, SettingsError};
+use crate::token_file::TokenFile;
+
+/// Validity that a token must have left to be used when no new one can be had.
+const VALIDITY_MIN_SECONDS: i64 = 30;
 
 /// The sources of tokens of one cloud.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     settings: Settings,
     http: Arc<dyn HttpClient>,
-    service: RwLock<Arc<dyn TokenCredential>>,
+    service: RwLock<ServiceSource>,
+    /// The newest token by scope, for the time in which a new one is due and cannot be had.
+    newest: Mutex<HashMap<String, Newest>>,
+}
+
+/// The source of the service's own tokens. It is replaced to forget what it has cached.
+#[derive(Debug, Clone)]
+struct ServiceSource {
+    credential: Arc<dyn TokenCredential>,
+    generation: u64,
+    claims: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Newest {
+    token: AccessToken,
+    generation: u64,
+}
+
+/// A token of the service.
+pub(crate) struct ServiceToken {
+    pub(crate) text: String,
+    /// The generation of its source, by which a rejected token is told from its successor.
+    pub(crate) generation: u64,
 }
 
 impl Credentials {
     pub(crate) fn new(settings: &Settings, http: Arc<dyn HttpClient>) -> Result<Credentials, SettingsError> {
-        let service = service_credential(settings, &http, None)?;
-        Ok(Credentials { settings: settings.clone(), http, service: RwLock::new(service) })
+        let credential = service_credential(settings, &http, None)?;
+        let service = ServiceSource { credential, generation: 0, claims: None };
+        Ok(Credentials {
+            settings: settings.clone(),
+            http,
+            service: RwLock::new(service),
+            newest: Mutex::default(),
+        })
     }
 
     /// The client id of the service, for messages.
@@ -50,20 +83,55 @@ impl Credentials {
 
     /// The service's own credential.
     pub(crate) fn service(&self) -> Arc<dyn TokenCredential> {
-        self.service.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.source().credential
     }
 
-    /// Forgets the service's tokens, because one was rejected; new ones answer the claims of the challenge.
-    pub(crate) fn renew(&self, claims: Option<&str>) {
+    fn source(&self) -> ServiceSource {
+        self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Forgets the service's tokens, because one of this generation was rejected; new ones answer the claims of the challenge. Of
+    /// several calls with the same rejected token, the first renews it for all.
+    pub(crate) fn renew(&self, generation: u64, claims: Option<&str>) {
+        let mut service = self.service.write().unwrap_or_else(PoisonError::into_inner);
+        let answers_claims = claims.is_none() || service.claims.as_deref() == claims;
+        if service.generation != generation && answers_claims {
+            return;
+        }
         // The settings were accepted when the client was made, so this cannot fail; the old credential stays if it does.
-        if let Ok(renewed) = service_credential(&self.settings, &self.http, claims) {
-            *self.service.write().unwrap_or_else(std::sync::PoisonError::into_inner) = renewed;
+        let claims = claims.map(str::to_owned).or_else(|| service.claims.clone());
+        if let Ok(credential) = service_credential(&self.settings, &self.http, claims.as_deref()) {
+            *service = ServiceSource { credential, generation: service.generation + 1, claims };
         }
     }
 
-    /// A token of the service.
+    /// The text of a token of the service.
     pub(crate) async fn token(&self, scope: &str) -> Result<String, CloudError> {
-        self.token_of(&*self.service(), self.principal(), scope).await
+        self.service_token(scope).await.map(|it| it.text)
+    }
+
+    /// A token of the service. While no new one can be had, the present one is used to its end.
+    pub(crate) async fn service_token(&self, scope: &str) -> Result<ServiceToken, CloudError> {
+        let ServiceSource { credential, generation, .. } = self.source();
+        let result = credential.get_token(&[scope], None).await;
+        let token = match result.map_err(|error| self.token_error(error, self.principal())) {
+            Ok(token) => {
+                let newest = Newest { token: token.clone(), generation };
+                let mut all = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+                all.insert(scope.to_owned(), newest);
+                token
+            }
+            Err(error) if error.class() == Class::Transient => {
+                let valid_after = SystemClock.now().as_second() + VALIDITY_MIN_SECONDS;
+                let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).get(scope).cloned();
+                let usable = newest.filter(|it| {
+                    it.generation == generation && it.token.expires_on.unix_timestamp() > valid_after
+                });
+                usable.ok_or(error)?.token
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(ServiceToken { text: token.token.secret().to_owned(), generation })
     }
 
     /// A token of a principal with a secret. Not cached: the caller wants to know whether the secret is good now.
@@ -75,70 +143,21 @@ impl Credentials {
     ) -> Result<String, CloudError> {
         let credential =
             ServiceCredential::ClientSecret { client_id: client_id.to_owned(), secret: secret.clone() };
-        self.other_token(credential, &self.settings.authority, &self.settings.tenant_id, scope).await
-    }
-
-    /// A token of any credential at an authority and tenant.
-    pub(crate) async fn other_token(
-        &self,
-        credential: ServiceCredential,
-        authority: &str,
-        tenant: &str,
-        scope: &str,
-    ) -> Result<String, CloudError> {
-        let settings = Settings {
-            credential,
-            authority: authority.to_owned(),
-            tenant_id: tenant.to_owned(),
-            ..self.settings.clone()
-        };
+        let settings = Settings { credential, ..self.settings.clone() };
         let who = settings.credential.name().to_owned();
-        let source = service_credential(&settings, &self.http, None)
-            .map_err(|error| CloudError::Credential { who: who.clone(), why: error.to_string() })?;
-        self.token_of(&*source, &who, scope).await
-    }
-
-    async fn token_of(
-        &self,
-        source: &dyn TokenCredential,
-        who: &str,
-        scope: &str,
-    ) -> Result<String, CloudError> {
-        match source.get_token(&[scope], None).await {
-            Ok(token) => Ok(token.token.secret().to_owned()),
-            Err(error) => Err(self.token_error(error, who)),
-        }
+        let source = settings
+            .credential
+            .validate()
+            .and_then(|()| service_credential(&settings, &self.http, None))
+            .map_err(|error| CloudError::Credential { who: who.clone(), why: error.why })?;
+        let token = source.get_token(&[scope], None).await;
+        let token = token.map_err(|error| self.token_error(error, &who))?;
+        Ok(token.token.secret().to_owned())
     }
 
     /// The error of a token request.
     pub(crate) fn token_error(&self, error: Error, who: &str) -> CloudError {
-        let authority = &self.settings.authority;
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-        let mut kind = None;
-        while let Some(current) = cause {
-            if let Some(entra) = current.downcast_ref::<EntraError>() {
-                return entra.clone().into_cloud_error(who, &self.settings);
-            }
-            if let Some(inner) = current.downcast_ref::<Error>() {
-                kind = Some(inner.kind().clone());
-            }
-            cause = current.source();
-        }
-        let what = format!("the token request to {authority}");
-        match kind {
-            Some(ErrorKind::Connection) => CloudError::Unavailable {
-                what: format!("{what}; check that setting authority is right and reachable"),
-                source: Some(Box::new(error)),
-            },
-            Some(ErrorKind::Io) => CloudError::Unavailable { what, source: Some(Box::new(error)) },
-            Some(ErrorKind::DataConversion) => {
-                CloudError::UnexpectedResponse { what, source: Some(Box::new(error)) }
-            }
-            _ => {
-                let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                CloudError::Credential { who: who.to_owned(), why: shorten(&redact(&why), 300) }
-            }
-        }
+        token_error(error, who, &self.settings)
     }
 }
 
@@ -183,13 +202,9 @@ fn service_credential(
             made.map(|it| it as Arc<dyn TokenCredential>).map_err(wrong)
         }
         ServiceCredential::WorkloadIdentity { client_id, token_file } => {
-            let options = WorkloadIdentityCredentialOptions {
-                credential_options: ClientAssertionCredentialOptions { client_options: options },
-                client_id: Some(client_id.clone()),
-                tenant_id: Some(tenant),
-                token_file_path: Some(token_file.clone()),
-            };
-            let made = WorkloadIdentityCredential::new(Some(options));
+            let assertion = TokenFile(token_file.clone());
+            let options = ClientAssertionCredentialOptions { client_options: options };
+            let made = ClientAssertionCredential::new(tenant, client_id.clone(), assertion, Some(options));
             made.map(|it| it as Arc<dyn TokenCredential>).map_err(wrong)
         }
         ServiceCredential::ManagedIdentity { client_id } => {
@@ -199,104 +214,6 @@ fn service_credential(
             };
             let made = ManagedIdentityCredential::new(Some(options));
             made.map(|it| it as Arc<dyn TokenCredential>).map_err(wrong)
-        }
-    }
-}
-
-/// Adds the claims of a challenge to a token request.
-#[derive(Debug)]
-struct ClaimsPolicy(String);
-
-#[async_trait::async_trait]
-impl Policy for ClaimsPolicy {
-    async fn send(&self, cx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
-        if let Body::Bytes(form) = request.body() {
-            let mut form = form.to_vec();
-            let claims = percent_encoding::utf8_percent_encode(&self.0, percent_encoding::NON_ALPHANUMERIC);
-            form.extend_from_slice(format!("&claims={claims}").as_bytes());
-            request.set_body(form);
-        }
-        next[0].send(cx, request, &next[1..]).await
-    }
-}
-
-/// The transport of token requests: responses that are no success become an [`EntraError`].
-#[derive(Debug)]
-struct TokenTransport(Arc<dyn HttpClient>);
-
-#[async_trait::async_trait]
-impl HttpClient for TokenTransport {
-    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
-        let response = self.0.execute_request(request).await?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let retry_after = crate::arm::retry_after(response.headers());
-        let response = response.try_into_raw_response().await?;
-        let error = EntraError::parse(u16::from(response.status()), response.body().as_ref(), retry_after);
-        Err(Error::new(ErrorKind::Credential, error))
-    }
-}
-
-/// A rejected token request.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?}", .service.message)]
-pub(crate) struct EntraError {
-    codes: Vec<u64>,
-    service: ServiceError,
-}
-
-impl EntraError {
-    fn parse(status: u16, body: &[u8], retry_after: Option<std::time::Duration>) -> EntraError {
-        #[derive(Deserialize)]
-        struct Codes {
-            #[serde(default)]
-            error_codes: Vec<u64>,
-        }
-        let codes = serde_json::from_slice::<Codes>(body).map(|it| it.error_codes).unwrap_or_default();
-        EntraError { codes, service: ServiceError { retry_after, ..ServiceError::parse(status, body) } }
-    }
-
-    fn into_cloud_error(self, who: &str, settings: &Settings) -> CloudError {
-        let ServiceError { status, code, message, retry_after, .. } = self.service;
-        let number = self.codes.first().map(|it| format!("AADSTS{it}"));
-        let name =
-            number.unwrap_or_else(|| if code.is_empty() { format!("status {status}") } else { code.clone() });
-        let rejected =
-            |why: &str| CloudError::Credential { who: who.to_owned(), why: format!("{name}: {why}") };
-        let configuration =
-            |setting: &str, why: String| CloudError::Configuration { setting: setting.to_owned(), why };
-        match self.codes.first() {
-            Some(7_000_215 | 7_000_216) => rejected("the client secret is wrong or missing; give the current secret"),
-            Some(7_000_222) => rejected("the client secret has expired; make a new one"),
-            Some(700_016) => rejected("the application is not in the tenant; check client id and tenant"),
-            Some(700_027) => rejected("the certificate is not registered with the application"),
-            Some(700_024) => rejected("the assertion is outside its validity; check the clock and the certificate"),
-            Some(70_021 | 700_211 | 700_212 | 700_213 | 7_002_137 | 7_002_138) => CloudError::Busy {
-                what: format!("the credential of {who}"),
-                code: name.clone(),
-                why: "no federated credential matches issuer, audience and subject; a new one takes minutes to spread".to_owned(),
-                after: None,
-            },
-            Some(90_002) => {
-                configuration("tenant_id", format!("{name}: the authority does not know tenant '{}'", settings.tenant_id))
-            }
-            Some(500_011) => {
-                configuration("scope", format!("{name}: the tenant does not know the audience of '{}'", settings.scope))
-            }
-            _ if status == 429 => CloudError::Throttled { after: retry_after },
-            _ if status >= 500 => CloudError::Unavailable {
-                what: format!("the token request to {} ({status}): {message}", settings.authority),
-                source: None,
-            },
-            _ if !code.is_empty() => rejected(&message),
-            _ => CloudError::UnexpectedResponse {
-                what: format!(
-                    "the token request to {} ({status}): {message}; check setting authority",
-                    settings.authority
-                ),
-                source: None,
-            },
         }
     }
 }

@@ -7,11 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use api::error::{Class, Classify as _};
 use cloud::{CloudError, ResourceId, ResourceRequest};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::arm::Arm;
+use crate::arm::{Arm, CallFailure, OPERATION_SPREADS_WITHIN, is_unreadable};
 use crate::error::ServiceError;
 
 /// Operations that are remembered; the oldest is forgotten for a further one.
@@ -93,27 +94,53 @@ impl Operations {
         id: &ResourceId,
         operation: &Operation,
     ) -> Result<OperationState, CloudError> {
+        let what = format!("the operation of {id}");
         let answer = match arm.operation(&operation.url, id.as_str()).await {
             Ok(answer) => answer,
-            Err(error @ CloudError::Throttled { .. }) => return Err(error),
-            // Its failure may be told by the status of the poll itself.
-            Err(CloudError::Invalid { code, why }) => {
-                return Ok(OperationState::Failed(ServiceError {
-                    code,
-                    message: why,
-                    ..ServiceError::default()
-                }));
-            }
-            Err(_) => return Ok(OperationState::Unknown),
+            Err(CallFailure::Other(error)) if error.class() == Class::Transient => return Err(error),
+            Err(CallFailure::Other(_)) => return Ok(OperationState::Unknown),
+            Err(CallFailure::Rejected(error)) => return operation.rejected(error),
         };
-        let body = answer.json(id.as_str()).unwrap_or_default();
+        // A result that is no JSON is the resource's own matter.
+        let body = answer.json(&what).unwrap_or_default();
         let status = body.get("status").and_then(Value::as_str).unwrap_or_default().to_lowercase();
         Ok(match status.as_str() {
             "succeeded" => OperationState::Succeeded,
-            "failed" | "canceled" | "cancelled" => OperationState::Failed(ServiceError::from_value(&body)),
+            "failed" => OperationState::Failed(ServiceError::from_value(&body)),
+            "canceled" | "cancelled" => OperationState::Failed(canceled(ServiceError::from_value(&body))),
             "" if answer.status == 202 => OperationState::InProgress,
             "" => OperationState::Succeeded,
             _ => OperationState::InProgress,
         })
+    }
+}
+
+impl Operation {
+    /// The state of an operation whose poll was rejected. The URL of a result answers with the error of the operation itself.
+    fn rejected(&self, error: ServiceError) -> Result<OperationState, CloudError> {
+        let is_new = self.started.elapsed() < OPERATION_SPREADS_WITHIN;
+        match error.status {
+            429 => Err(CloudError::Throttled { after: error.retry_after }),
+            status if is_unreadable(status) && is_new => Ok(OperationState::InProgress),
+            status if is_unreadable(status) || status == 401 || error.is_foreign => {
+                Ok(OperationState::Unknown)
+            }
+            // Reading operations needs a right of its own.
+            403 if error.has_code(&["AuthorizationFailed", "LinkedAuthorizationFailed"]) => {
+                Ok(OperationState::Unknown)
+            }
+            400..=499 => Ok(OperationState::Failed(error)),
+            _ => Ok(OperationState::Unknown),
+        }
+    }
+}
+
+/// The error of an operation that somebody has cancelled, which often has none.
+fn canceled(error: ServiceError) -> ServiceError {
+    let text = |found: String, other: &str| if found.is_empty() { other.to_owned() } else { found };
+    ServiceError {
+        code: text(error.code.clone(), "Canceled"),
+        message: text(error.message.clone(), "the operation was canceled"),
+        ..error
     }
 }

@@ -189,6 +189,12 @@ impl Settings {
         https("authority", &self.authority)?;
         https("resource_manager", &self.resource_manager)?;
         https("vault", &self.vault)?;
+        // The library puts the tenant in place of a path, and ids of the vault have no room for one.
+        for (setting, value) in [("authority", &self.authority), ("vault", &self.vault)] {
+            if Url::parse(value).is_ok_and(|it| it.path() != "/") {
+                return Err(wrong(setting, format!("'{value}' has a path; expected https://HOST")));
+            }
+        }
         if let Some(blob) = &self.blob {
             https("blob", blob)?;
         }
@@ -241,7 +247,7 @@ impl Settings {
 }
 
 impl ServiceCredential {
-    fn validate(&self) -> Result<(), SettingsError> {
+    pub(crate) fn validate(&self) -> Result<(), SettingsError> {
         let named = |client_id: &str| match client_id.trim() {
             "" => Err(wrong(
                 "credential.client_id",
@@ -367,6 +373,10 @@ mod tests {
         check(
             &|it| it.vault = "https://u:hunter2@vault".to_owned(),
             "setting vault: holds a user or password",
+        );
+        check(
+            &|it| it.authority = "https://login.microsoftonline.com/contoso.com".to_owned(),
+            "setting authority: 'https://login.microsoftonline.com/contoso.com' has a path",
         );
         check(&|it| it.tenant_id = "a b".to_owned(), "setting tenant_id: 'a b'");
         check(&|it| it.scope = "https://management.azure.com".to_owned(), "setting scope");

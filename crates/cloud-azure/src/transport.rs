@@ -1,7 +1,8 @@
 //! The HTTP client under every call: hyper with rustls, bounded in time and size.
 //!
 //! It trusts the authorities of the system and those of the settings. It never repeats a request and never follows a redirect:
-//! both are decided above, by those who know the call. The pipelines of azure_core and of the vault's crates run on it.
+//! both are decided above, by those who know the call. Connections are kept and used again. The pipelines of azure_core and of the
+//! vault's crates run on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use azure_core::error::{Error, ErrorKind};
 use azure_core::http::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode, Url};
 use bytes::Bytes;
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -29,12 +31,88 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(60);
 /// Largest response: the list of sizes of a location has a few megabytes.
 pub(crate) const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Address of the instance metadata service, which azure_identity does not let change.
-const METADATA_HOST: &str = "169.254.169.254";
+pub(crate) const METADATA_HOST: &str = "169.254.169.254";
 
 /// The transport of one client.
 pub(crate) struct Transport {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     metadata: Option<Url>,
+    call_time_max: Duration,
+}
+
+/// A response that was given up.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+enum Abandoned {
+    #[error("no response within {} s", .0.as_secs())]
+    Timeout(Duration),
+    #[error("the response is larger than {} MiB", RESPONSE_BYTES_MAX >> 20)]
+    TooLarge,
+}
+
+/// Why a call has no response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoResponse {
+    /// There is no connection.
+    Unreachable,
+    /// The certificate of the other side is not trusted.
+    Untrusted,
+    /// The response did not come in time.
+    Timeout,
+    /// The response is larger than any that a service gives.
+    TooLarge,
+    /// The connection broke.
+    Interrupted,
+}
+
+impl NoResponse {
+    /// Finds the cause of an error of the pipeline.
+    pub(crate) fn of(error: &Error) -> NoResponse {
+        let is_connection = matches!(error.kind(), ErrorKind::Connection);
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+        let mut depth = 0;
+        while let Some(current) = cause.filter(|_| depth < 16) {
+            if let Some(abandoned) = current.downcast_ref::<Abandoned>() {
+                return match abandoned {
+                    Abandoned::Timeout(_) => NoResponse::Timeout,
+                    Abandoned::TooLarge => NoResponse::TooLarge,
+                };
+            }
+            if let Some(rustls::Error::InvalidCertificate(_)) = current.downcast_ref() {
+                return NoResponse::Untrusted;
+            }
+            // The source of an I/O error is that of the error that it wraps, not that error itself.
+            let wrapped = current.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+            cause = match wrapped {
+                Some(wrapped) => Some(wrapped),
+                None => current.source(),
+            };
+            depth += 1;
+        }
+        if is_connection { NoResponse::Unreachable } else { NoResponse::Interrupted }
+    }
+
+    /// Whether the request may have reached the service.
+    pub(crate) fn was_sent(self) -> bool {
+        !matches!(self, NoResponse::Unreachable | NoResponse::Untrusted)
+    }
+
+    /// The cause and what would help, for the end of a sentence.
+    pub(crate) fn describe(self, address: &str, setting: &str) -> String {
+        match self {
+            NoResponse::Unreachable => {
+                format!("no connection to {address}; check that setting {setting} is right and reachable")
+            }
+            NoResponse::Untrusted => {
+                format!("the certificate of {address} is not trusted; check settings {setting} and ca_pem")
+            }
+            NoResponse::Timeout => format!("no response from {address} in time"),
+            NoResponse::TooLarge => format!(
+                "the response is larger than {} MiB; check setting {setting}",
+                RESPONSE_BYTES_MAX >> 20
+            ),
+            NoResponse::Interrupted => format!("the connection to {address} broke"),
+        }
+    }
 }
 
 impl fmt::Debug for Transport {
@@ -60,7 +138,11 @@ impl Transport {
             .enable_http1()
             .wrap_connector(connector);
         let metadata = metadata.and_then(|it| Url::parse(it).ok());
-        Ok(Transport { http: Client::builder(TokioExecutor::new()).build(https), metadata })
+        Ok(Transport {
+            http: Client::builder(TokioExecutor::new()).build(https),
+            metadata,
+            call_time_max: CALL_TIME_MAX,
+        })
     }
 
     /// The URL that a request goes to: that of the settings when it is meant for the metadata service.
@@ -108,10 +190,9 @@ fn roots(ca_pem: Option<&str>) -> Result<RootCertStore, SettingsError> {
 impl HttpClient for Transport {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let call = self.exchange(request);
-        tokio::time::timeout(CALL_TIME_MAX, call).await.unwrap_or_else(|_| {
-            let message = format!("no response within {} s", CALL_TIME_MAX.as_secs());
-            Err(Error::with_message(ErrorKind::Io, message))
-        })
+        let limit = self.call_time_max;
+        let response = tokio::time::timeout(limit, call).await;
+        response.unwrap_or_else(|_| Err(Error::new(ErrorKind::Io, Abandoned::Timeout(limit))))
     }
 }
 
@@ -134,19 +215,20 @@ impl Transport {
             Error::new(kind, error)
         })?;
         let (parts, body) = response.into_parts();
+        let too_large = || Error::new(ErrorKind::DataConversion, Abandoned::TooLarge);
+        // A length that is told beforehand is not read first.
+        if body.size_hint().lower() > RESPONSE_BYTES_MAX as u64 {
+            return Err(too_large());
+        }
         let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                let message = format!("the response is larger than {} MiB", RESPONSE_BYTES_MAX >> 20);
-                return Error::with_message(ErrorKind::DataConversion, message);
-            }
-            Error::new(ErrorKind::Io, error)
+            if error.is::<LengthLimitError>() { too_large() } else { Error::new(ErrorKind::Io, error) }
         })?;
         let mut headers = Headers::new();
-        for (name, value) in &parts.headers {
-            if let Ok(value) = value.to_str() {
-                headers
-                    .insert(HeaderName::from(name.as_str().to_owned()), HeaderValue::from(value.to_owned()));
-            }
+        for name in parts.headers.keys() {
+            // A header that comes twice, such as a challenge, is one with a comma.
+            let values = parts.headers.get_all(name).iter().filter_map(|it| it.to_str().ok());
+            let value = values.collect::<Vec<_>>().join(", ");
+            headers.insert(HeaderName::from(name.as_str().to_owned()), HeaderValue::from(value));
         }
         Ok(AsyncRawResponse::from_bytes(StatusCode::from(parts.status.as_u16()), headers, body.to_bytes()))
     }
@@ -161,23 +243,4 @@ async fn collect(mut stream: Box<dyn azure_core::stream::SeekableStream>) -> azu
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_requests_of_the_metadata_service_are_redirected() {
-        let ca = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap().cert.pem();
-        let transport = Transport::new(Some(&ca), Some("http://127.0.0.1:9")).unwrap();
-        let target = |url: &str| transport.target(&Url::parse(url).unwrap()).to_string();
-        assert_eq!(target("http://169.254.169.254/metadata/x?a=b"), "http://127.0.0.1:9/metadata/x?a=b");
-        assert_eq!(target("https://management.azure.com/x"), "https://management.azure.com/x");
-    }
-
-    #[test]
-    fn a_trusted_authority_must_be_a_certificate() {
-        for pem in ["", "nothing", "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----"] {
-            let error = Transport::new(Some(pem), None).unwrap_err().to_string();
-            assert!(error.starts_with("setting ca_pem: "), "{error}");
-        }
-    }
-}
+mod tests;
