@@ -4,13 +4,10 @@
 //! never sent. A subscription that throttles is not asked again before its time. A token is sent to the resource manager alone:
 //! URLs in responses are followed only when they lead there.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use azure_core::http::headers::{HeaderName, Headers};
 use azure_core::http::{Context, HttpClient, Method, Pipeline, PipelineSendOptions, Request, Url};
-use bytes::Bytes;
 use cloud::CloudError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -18,6 +15,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::call::{check_path, subject, subscription};
 use crate::credential::{Credentials, TokenClaims, client_options};
 use crate::error::{CallName, ServiceError, is_worth_repeating};
 use crate::headers::{Correlation, challenge_claims, remaining_requests};
@@ -25,6 +23,7 @@ use crate::limits::{LimitKey, Limits};
 use crate::transport::NoResponse;
 use crate::write_locks::WriteLocks;
 
+pub(crate) use crate::call::{Answer, Call, Condition};
 pub(crate) use crate::headers::retry_after;
 
 /// Pauses before the second and the third attempt of an idempotent call.
@@ -54,91 +53,6 @@ pub(crate) struct Arm {
     pub(crate) credentials: Arc<Credentials>,
     limits: Limits,
     writes: WriteLocks,
-}
-
-/// One call.
-#[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
-    pub(crate) method: Method,
-    pub(crate) path: &'a str,
-    pub(crate) version: &'a str,
-    pub(crate) query: &'a [(&'a str, &'a str)],
-    pub(crate) body: Option<&'a Value>,
-    pub(crate) condition: Condition<'a>,
-    /// A token of another principal than the service.
-    pub(crate) token: Option<&'a str>,
-}
-
-impl fmt::Debug for Call<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Neither the token nor the body, which may hold a secret.
-        f.debug_struct("Call").field("method", &self.method).field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-/// A condition of a write.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Condition<'a> {
-    None,
-    /// The resource still has this etag.
-    Unchanged(&'a str),
-    /// The resource does not exist.
-    Absent,
-}
-
-impl<'a> Call<'a> {
-    pub(crate) fn new(method: Method, path: &'a str, version: &'a str) -> Call<'a> {
-        Call { method, path, version, query: &[], body: None, condition: Condition::None, token: None }
-    }
-
-    pub(crate) fn get(path: &'a str, version: &'a str) -> Call<'a> {
-        Call::new(Method::Get, path, version)
-    }
-
-    /// Whether sending it twice has the effect of sending it once.
-    fn is_idempotent(&self) -> bool {
-        !matches!(self.method, Method::Post | Method::Patch)
-    }
-}
-
-/// A successful response.
-#[derive(Clone)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    headers: Headers,
-    body: Bytes,
-}
-
-impl fmt::Debug for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bodies hold passwords that are told once.
-        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
-    }
-}
-
-impl Answer {
-    /// The body as JSON; `Null` when there is none.
-    pub(crate) fn json(&self, what: &str) -> Result<Value, CloudError> {
-        if self.body.is_empty() {
-            return Ok(Value::Null);
-        }
-        serde_json::from_slice(&self.body).map_err(|error| {
-            let found = ServiceError::parse(self.status, &self.body).message;
-            CloudError::UnexpectedResponse {
-                what: format!("{what} ({}: {found})", self.status),
-                source: Some(Box::new(error)),
-            }
-        })
-    }
-
-    pub(crate) fn header(&self, name: &'static str) -> Option<&str> {
-        self.headers.get_optional_str(&HeaderName::from_static(name))
-    }
-
-    /// The URL of the operation that the call started.
-    pub(crate) fn operation(&self) -> Option<&str> {
-        self.header("azure-asyncoperation").or_else(|| self.header("location"))
-    }
 }
 
 /// A call without a successful response.
@@ -487,32 +401,6 @@ impl SendFailure {
         };
         SendFailure { error, was_sent: cause.was_sent() }
     }
-}
-
-/// Refuses a path that would lead elsewhere than it says: ids are given by customers.
-fn check_path(path: &str) -> Result<(), CloudError> {
-    let is_strange = |segment: &str| {
-        matches!(segment, "." | "..")
-            || segment.contains(['\\', '?', '#', '%'])
-            || segment.contains(char::is_control)
-    };
-    if path.starts_with('/') && !path.split('/').any(is_strange) {
-        return Ok(());
-    }
-    let why = format!(
-        "{path:?} is no path of a resource: a segment is '.', '..' or holds a character that ids cannot have"
-    );
-    Err(CloudError::Invalid { code: "InvalidResourceId".to_owned(), why })
-}
-
-/// The subject of a call: its path, without the provider of an extension.
-fn subject(path: &str) -> &str {
-    path.split("/providers/Microsoft.Authorization/permissions").next().unwrap_or(path)
-}
-
-fn subscription(path: &str) -> String {
-    let mut segments = path.split('/').skip_while(|it| !it.eq_ignore_ascii_case("subscriptions"));
-    segments.nth(1).unwrap_or_default().to_lowercase()
 }
 
 #[cfg(test)]

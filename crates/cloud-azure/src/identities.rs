@@ -18,7 +18,7 @@ use crate::arm::Call;
 use crate::client::AzureClient;
 use crate::credential::TokenClaims;
 use crate::json::{items, optional_text, text, texts};
-use crate::permissions::{ActionSet, denied_sets};
+use crate::permissions::{ActionSet, denied_sets, denies_at};
 use crate::vault::split_pem;
 
 const VERSION: &str = "2022-04-01";
@@ -36,7 +36,7 @@ impl Identities for AzureClient {
         }
         let token = self.token_of(credential).await?;
         let claims = TokenClaims::read(&token).ok_or_else(|| CloudError::UnexpectedResponse {
-            what: "the token request: the token is no JWT".to_owned(),
+            what: "the token request (the token is no JWT)".to_owned(),
             source: None,
         })?;
         let mut names: Vec<String> = claims.others.keys().cloned().collect();
@@ -89,7 +89,8 @@ impl Identities for AzureClient {
             Err(CloudError::Denied { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
-        let denied: Vec<ActionSet> = denied.iter().flat_map(|it| denied_sets(it, &object_id)).collect();
+        let denied: Vec<ActionSet> =
+            denied.iter().filter(|it| denies_at(it, id)).flat_map(|it| denied_sets(it, &object_id)).collect();
         let is_allowed = |action: &str| {
             granted.iter().any(|it: &ActionSet| it.contains(action))
                 && !denied.iter().any(|it| it.contains(action))
@@ -340,7 +341,7 @@ impl AzureClient {
 /// The certificate of a response: PEM in base64.
 fn issued(identity: &ResourceId, found: &Value) -> Result<IssuedCertificate, CloudError> {
     let unexpected = |why: &str| CloudError::UnexpectedResponse {
-        what: format!("the identity service about {identity}: {why}"),
+        what: format!("the request for the certificate of {identity} ({why})"),
         source: None,
     };
     let secret = STANDARD
@@ -362,3 +363,6 @@ fn issued(identity: &ResourceId, found: &Value) -> Result<IssuedCertificate, Clo
     };
     Ok(IssuedCertificate { certificate, chain_pem, key_pem: api::secret::Secret::new(key) })
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@
 mod actions;
 mod arm;
 mod blobs;
+mod call;
 mod certificate;
 mod client;
 mod credential;

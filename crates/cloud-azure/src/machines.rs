@@ -1,7 +1,7 @@
 //! The machines role.
 
 use async_trait::async_trait;
-use cloud::{CloudError, Infrastructure as _, Machine, Machines, Properties, ResourceId, ResourceKind};
+use cloud::{CloudError, Machine, Machines, Properties, ResourceId, ResourceKind};
 
 use crate::client::AzureClient;
 use crate::resources;
@@ -9,7 +9,7 @@ use crate::resources;
 #[async_trait]
 impl Machines for AzureClient {
     async fn machines(&self, group: &ResourceId) -> Result<Vec<Machine>, CloudError> {
-        let machines = self.list(group).await?.into_iter().filter_map(|it| {
+        let machines = self.list_machines(group).await?.into_iter().filter_map(|it| {
             let Properties::Machine { size, zone, address, running, .. } = it.properties else { return None };
             Some(Machine { id: it.id, size, zone, address, running, state: it.state })
         });
@@ -34,6 +34,6 @@ impl AzureClient {
         if resources::running(&body) == running {
             return Ok(());
         }
-        self.power(id, if running { "start" } else { "deallocate" }).await
+        self.power(id, running).await
     }
 }

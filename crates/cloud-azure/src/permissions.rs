@@ -1,5 +1,6 @@
 //! Evaluation of permissions: sets of actions with wildcards, and assignments that deny.
 
+use cloud::ResourceId;
 use serde_json::Value;
 
 use crate::json::{items, text, texts};
@@ -43,6 +44,15 @@ pub(crate) fn denied_sets(assignment: &Value, principal: &str) -> Vec<ActionSet>
         return Vec::new();
     }
     items(assignment, "/properties/permissions").iter().map(ActionSet::read).collect()
+}
+
+/// Whether a deny assignment is in force at a scope. Lists hold those below the scope too, which are not.
+pub(crate) fn denies_at(assignment: &Value, scope: &ResourceId) -> bool {
+    let at = text(assignment, "/properties/scope").to_lowercase();
+    let (at, scope) = (at.trim_end_matches('/'), scope.key());
+    let is_inherited =
+        assignment.pointer("/properties/doNotApplyToChildScopes").and_then(Value::as_bool) != Some(true);
+    scope == at || (is_inherited && scope.starts_with(&format!("{at}/")))
 }
 
 /// Whether a pattern matches an action: `*` stands for any run of characters, case does not count.
@@ -91,6 +101,25 @@ mod tests {
             ActionSet::read(&json!({"actions": ["*"], "notActions": ["Microsoft.Authorization/*/write"]}));
         assert!(set.contains("Microsoft.Network/virtualNetworks/write"));
         assert!(!set.contains("Microsoft.Authorization/roleAssignments/write"));
+    }
+
+    #[test]
+    fn a_deny_assignment_is_in_force_at_its_scope_and_below() {
+        let group = ResourceId::group("s", "G");
+        let check = |scope: &str, is_alone: bool, expect: bool| {
+            let deny = json!({"properties": {"scope": scope, "doNotApplyToChildScopes": is_alone}});
+            assert_eq!(denies_at(&deny, &group), expect, "{scope}");
+        };
+        check("/subscriptions/S/resourcegroups/g", true, true);
+        check("/subscriptions/s", false, true);
+        check("/subscriptions/s", true, false);
+        check("/", false, true);
+        check(
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v",
+            false,
+            false,
+        );
+        check("/subscriptions/s/resourceGroups/gg", false, false);
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Registry for AzureClient {
             .await?;
         let issued = items(&answer, "/passwords").iter().find(|it| text(it, "/name") == password);
         let Some(value) = issued.map(|it| text(it, "/value")).filter(|it| !it.is_empty()) else {
-            let what = format!("POST {registry}/generateCredentials: the response has no {password}");
+            let what = format!("POST {registry}/generateCredentials (it has no {password})");
             return Err(CloudError::UnexpectedResponse { what, source: None });
         };
         let token = self.pull_token(name, issued);
@@ -112,23 +112,4 @@ fn next_password(token: &Value) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_absent_or_older_password_is_issued() {
-        let check = |passwords: Value, expect: &str| {
-            assert_eq!(
-                next_password(&json!({"properties": {"credentials": {"passwords": passwords}}})),
-                expect
-            );
-        };
-        let at =
-            |name: &str, day: &str| json!({"name": name, "creationTime": format!("2026-01-{day}T00:00:00Z")});
-        check(json!([]), "password1");
-        check(json!([at("password1", "01")]), "password2");
-        check(json!([at("password1", "01"), at("password2", "02")]), "password1");
-        check(json!([at("password1", "03"), at("password2", "02")]), "password2");
-        check(json!([at("password1", "03"), {"name": "password2"}]), "password2");
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ impl AzureClient {
         location: &str,
     ) -> Result<Vec<Size>, CloudError> {
         let path = format!("/subscriptions/{subscription}/providers/Microsoft.Compute/skus");
-        let filter = format!("location eq '{location}'");
+        let filter = format!("location eq '{}'", location.replace('\'', "''"));
         let items = self.inner.arm.list(&path, SKUS, &[("$filter", &filter)], None).await?;
         Ok(items.iter().filter_map(|it| size(it, location)).collect())
     }
@@ -39,7 +39,7 @@ impl AzureClient {
             usages.extend(items.iter().map(|it| Usage {
                 quota: text(it, "/name/value").to_owned(),
                 used: it.pointer("/currentValue").and_then(Value::as_u64).unwrap_or_default(),
-                limit: it.pointer("/limit").and_then(Value::as_u64).unwrap_or_default(),
+                limit: limit(it),
             }));
         }
         Ok(usages)
@@ -85,6 +85,12 @@ impl AzureClient {
         let path = format!("{}/register", feature_path(subscription, feature));
         self.inner.arm.send(Call::new(Method::Post, &path, FEATURES)).await.map(drop)
     }
+}
+
+/// The limit of a quota; one below zero stands for none.
+fn limit(usage: &Value) -> u64 {
+    let limit = usage.pointer("/limit").and_then(Value::as_i64).unwrap_or_default();
+    limit.try_into().unwrap_or(u64::MAX)
 }
 
 fn feature_path(subscription: &str, feature: &str) -> String {

@@ -69,13 +69,6 @@ pub(super) fn apply_machine(
     );
 }
 
-/// The body of a machine's interface.
-pub(crate) fn machine_body(location: &str, subnet: &ResourceId) -> Value {
-    json!({"location": location, "properties": {"ipConfigurations": [
-        {"name": "pipConfig", "properties": {"primary": true, "subnet": {"id": subnet}}},
-    ]}})
-}
-
 /// Whether a machine is started or about to be. A machine without a reported power state counts as started: it is being made.
 pub(crate) fn running(body: &Value) -> bool {
     !matches!(power(body).as_str(), "stopping" | "stopped" | "deallocating" | "deallocated")

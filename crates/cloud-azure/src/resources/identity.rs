@@ -8,7 +8,7 @@ use cloud::Properties;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::json::{optional_text, text};
+use crate::json::{optional_text, text, texts};
 
 /// The audience of tokens that clusters exchange.
 const AUDIENCE: &str = "openshift";
@@ -37,4 +37,9 @@ pub(crate) fn credential_body(key: &str, subject: &str) -> Value {
 pub(crate) fn credential_key(body: &Value) -> (String, String) {
     let (issuer, subject) = (text(body, "/properties/issuer"), text(body, "/properties/subject"));
     (format!("{issuer}|{subject}"), subject.to_owned())
+}
+
+/// Whether a credential is one that clusters use.
+pub(crate) fn is_credential_of_cluster(body: &Value) -> bool {
+    texts(body, "/properties/audiences").iter().any(|it| it == AUDIENCE)
 }

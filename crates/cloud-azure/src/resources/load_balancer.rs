@@ -112,7 +112,15 @@ pub(super) fn apply(
         return;
     }
     upsert(body, &["properties", "outboundRules"], OUTBOUND_RULE, |it| {
-        set(it, &["properties", "frontendIPConfigurations"], Value::Array(references));
+        let present = items(it, "/properties/frontendIPConfigurations");
+        let is_in = |all: &[Value], one: &Value| {
+            all.iter().any(|it| text(it, "/id").eq_ignore_ascii_case(text(one, "/id")))
+        };
+        // The order of the addresses means nothing.
+        let is_same = present.len() == references.len() && present.iter().all(|one| is_in(&references, one));
+        if !is_same {
+            set(it, &["properties", "frontendIPConfigurations"], Value::Array(references));
+        }
         set_reference(it, &["properties", "backendAddressPool"], Some(&part("backendAddressPools", infra)));
         set(it, &["properties", "protocol"], json!("All"));
         set(it, &["properties", "idleTimeoutInMinutes"], json!(30));

@@ -11,6 +11,8 @@ mod link;
 mod load_balancer;
 mod network;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -19,11 +21,11 @@ use cloud::{
 };
 use serde_json::{Value, json};
 
-use crate::json::{set, text};
+use crate::json::{is_same_location, set, text};
 use crate::settings::MachineSettings;
 
-pub(crate) use compute::{machine_body, nic_name, os_disk_name, power_change, running};
-pub(crate) use identity::{credential_body, credential_key, credential_name};
+pub(crate) use compute::{nic_name, os_disk_name, power_change, running};
+pub(crate) use identity::{credential_body, credential_key, credential_name, is_credential_of_cluster};
 pub(crate) use link::{connection_of, link_connections};
 
 /// The API version of a kind: old enough for sovereign clouds.
@@ -72,18 +74,15 @@ pub(crate) fn write_key(id: &ResourceId, kind: ResourceKind) -> String {
     }
 }
 
-/// Whether writes of the kind are guarded by the etag.
+/// Whether writes of the kind are guarded by the etag. Others write these resources too.
 pub(crate) fn has_etag(kind: ResourceKind) -> bool {
-    matches!(
-        kind,
-        ResourceKind::Subnet
-            | ResourceKind::SecurityGroup
-            | ResourceKind::LoadBalancer
-            | ResourceKind::DnsRecord
-            | ResourceKind::PrivateDnsRecord
-            | ResourceKind::NetworkInterface
-            | ResourceKind::RouteTable
-    )
+    kind == ResourceKind::Machine
+        || kind.provider().is_some_and(|(namespace, _)| namespace == "Microsoft.Network")
+}
+
+/// Whether a resource is a claim on a name that others may want, so that it is created only where there is none.
+pub(crate) fn is_claim(kind: ResourceKind) -> bool {
+    matches!(kind, ResourceKind::DnsRecord | ResourceKind::PrivateDnsRecord)
 }
 
 /// The body of a put: the present one with the requested members.
@@ -100,19 +99,21 @@ pub(crate) fn target(
         }
     }
     let is_new = present.is_none();
-    if is_new {
-        let location = match kind {
-            ResourceKind::Subnet
-            | ResourceKind::DnsRecord
-            | ResourceKind::PrivateDnsRecord
-            | ResourceKind::Lock => None,
-            ResourceKind::DnsZone | ResourceKind::PrivateDnsZone | ResourceKind::PrivateDnsLink => {
-                Some("global")
-            }
-            _ => Some(request.location.as_str()),
-        };
-        if let Some(location) = location {
+    let location = match kind {
+        ResourceKind::Subnet
+        | ResourceKind::DnsRecord
+        | ResourceKind::PrivateDnsRecord
+        | ResourceKind::Lock => None,
+        ResourceKind::DnsZone | ResourceKind::PrivateDnsZone | ResourceKind::PrivateDnsLink => Some("global"),
+        _ => Some(request.location.as_str()),
+    };
+    if let Some(location) = location {
+        let present = text(&body, "/location");
+        if is_new {
             set(&mut body, &["location"], json!(location));
+        } else if !present.is_empty() && !is_same_location(present, location) {
+            let why = format!("it is in {present}, and a resource does not move to {location}");
+            return Err(CloudError::Conflict { what: request.id.to_string(), why });
         }
     }
     let tags: &[&str] = match kind {
@@ -122,7 +123,13 @@ pub(crate) fn target(
     };
     if !tags.is_empty() {
         // Tags of others, such as those that a policy adds, stay.
+        let present = self::tags(kind, &body);
         for (name, value) in &request.tags {
+            if let Some(owner) = present.get(name).filter(|it| is_claim(kind) && *it != value) {
+                // Whoever came first keeps the name.
+                let why = format!("it exists already, and its {name} is {owner}");
+                return Err(CloudError::Conflict { what: request.id.to_string(), why });
+            }
             let path: Vec<&str> = tags.iter().copied().chain([name.as_str()]).collect();
             set(&mut body, &path, json!(value));
         }

@@ -35,6 +35,8 @@ pub(super) fn network(body: &Value) -> Properties {
     Properties::VirtualNetwork { address_space: texts(body, "/properties/addressSpace/addressPrefixes") }
 }
 
+/// A subnet is the customer's. Its security group is set and taken away; a route table, a NAT gateway and service endpoints that others
+/// have added stay, because nothing here ever takes them away.
 pub(super) fn apply_subnet(body: &mut Value, subnet: &Properties) {
     let Properties::Subnet {
         address_prefix,
@@ -51,21 +53,23 @@ pub(super) fn apply_subnet(body: &mut Value, subnet: &Properties) {
         set(body, &["properties", "addressPrefix"], json!(address_prefix));
         set(body, &["properties", "addressPrefixes"], Value::Null);
     }
-    for (member, id) in
-        [("networkSecurityGroup", security_group), ("routeTable", route_table), ("natGateway", nat_gateway)]
-    {
-        set_reference(body, &["properties", member], id.as_ref().map(ResourceId::as_str));
-    }
-    let is_wanted =
-        |it: &Value| service_endpoints.iter().any(|name| name.eq_ignore_ascii_case(text(it, "/service")));
-    retain(body, "/properties/serviceEndpoints", is_wanted);
-    for name in service_endpoints {
-        let present = items(body, "/properties/serviceEndpoints");
-        if present.iter().any(|it| text(it, "/service").eq_ignore_ascii_case(name)) {
-            continue;
+    let security_group = security_group.as_ref().map(ResourceId::as_str);
+    set_reference(body, &["properties", "networkSecurityGroup"], security_group);
+    for (member, id) in [("routeTable", route_table), ("natGateway", nat_gateway)] {
+        if let Some(id) = id {
+            set_reference(body, &["properties", member], Some(id.as_str()));
         }
-        let mut all = present.to_vec();
-        all.push(json!({ "service": name, "locations": ["*"] }));
+    }
+    for name in service_endpoints {
+        let mut all = items(body, "/properties/serviceEndpoints").to_vec();
+        let present = all.iter().position(|it| text(it, "/service").eq_ignore_ascii_case(name));
+        let wanted = json!({ "service": name, "locations": ["*"] });
+        match present {
+            Some(at) if is_ready_endpoint(&all[at]) => continue,
+            // One that has failed is requested again.
+            Some(at) => all[at] = wanted,
+            None => all.push(wanted),
+        }
         set(body, &["properties", "serviceEndpoints"], Value::Array(all));
     }
     let policies = if *private_link_policies { "Enabled" } else { "Disabled" };
@@ -77,10 +81,15 @@ pub(super) fn apply_subnet(body: &mut Value, subnet: &Properties) {
     }
 }
 
+fn is_ready_endpoint(endpoint: &Value) -> bool {
+    let state = text(endpoint, "/provisioningState");
+    state.is_empty() || state.eq_ignore_ascii_case("Succeeded") || state.eq_ignore_ascii_case("Updating")
+}
+
 pub(super) fn subnet(body: &Value) -> Properties {
     let prefix = optional_text(body, "/properties/addressPrefix");
     let prefixes = texts(body, "/properties/addressPrefixes");
-    let endpoints = items(body, "/properties/serviceEndpoints").iter();
+    let endpoints = items(body, "/properties/serviceEndpoints").iter().filter(|it| is_ready_endpoint(it));
     Properties::Subnet {
         address_prefix: prefix.or_else(|| prefixes.into_iter().next()).unwrap_or_default(),
         security_group: id_at(body, "/properties/networkSecurityGroup/id"),

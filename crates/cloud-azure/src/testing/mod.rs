@@ -1,5 +1,7 @@
 //! A scripted service for tests: responses in their order or by a function, and the requests that were sent.
 
+mod memory_cloud;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -12,6 +14,8 @@ use serde_json::{Value, json};
 
 use crate::client::AzureClient;
 use crate::settings::{ServiceCredential, Settings};
+
+pub(crate) use memory_cloud::{MemoryCloud, requests};
 
 pub(crate) const SECRET: &str = "hunter2-hunter2";
 
@@ -194,6 +198,8 @@ impl HttpClient for ScriptedService {
                 state.replies.pop_front()
             }
         };
+        // Others get their turn, as on a network.
+        tokio::task::yield_now().await;
         match reply.unwrap_or_else(|| (self.responder)(&sent)) {
             Reply::Refused => Err(Error::with_message(ErrorKind::Connection, "refused")),
             Reply::Broken => Err(Error::with_message(ErrorKind::Io, "broken")),

@@ -1,0 +1,67 @@
+//! Tests of the registry role.
+
+use super::*;
+use crate::testing::{MemoryCloud, Reply, ScriptedService};
+
+#[test]
+fn the_absent_or_older_password_is_issued() {
+    let check = |passwords: Value, expect: &str| {
+        assert_eq!(next_password(&json!({"properties": {"credentials": {"passwords": passwords}}})), expect);
+    };
+    let at =
+        |name: &str, day: &str| json!({"name": name, "creationTime": format!("2026-01-{day}T00:00:00Z")});
+    check(json!([]), "password1");
+    check(json!([at("password1", "01")]), "password2");
+    check(json!([at("password1", "01"), at("password2", "02")]), "password1");
+    check(json!([at("password1", "03"), at("password2", "02")]), "password2");
+    check(json!([at("password1", "03"), {"name": "password2"}]), "password2");
+}
+
+#[tokio::test]
+async fn a_token_is_created_once_and_its_deletion_can_be_repeated() {
+    let service = MemoryCloud::default().service();
+    let client = service.client();
+    assert_eq!(client.token("t").await.unwrap(), None);
+    for _ in 0..2 {
+        client.ensure_token("t").await.unwrap();
+    }
+    let puts: Vec<_> = service.sent().into_iter().filter(|it| it.method == "PUT").collect();
+    assert_eq!(puts.len(), 1);
+    let registry = &client.inner.settings.registry;
+    assert_eq!(puts[0].path, format!("{registry}/tokens/t"));
+    let expect =
+        json!({"scopeMapId": format!("{registry}/scopeMaps/_repositories_pull"), "status": "enabled"});
+    assert_eq!(puts[0].json()["properties"], expect);
+    for _ in 0..2 {
+        client.delete_token("t").await.unwrap();
+    }
+    // Another process was faster.
+    let service =
+        ScriptedService::new([Reply::error(404, "TokenNotFound"), Reply::error(409, "TokenAlreadyExists")]);
+    service.client().ensure_token("t").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_password_is_asked_for_once() {
+    let token =
+        || Reply::json(200, json!({"properties": {"credentials": {"passwords": [{"name": "password1"}]}}}));
+    for lost in [Reply::Broken, Reply::error(503, "ServiceUnavailable"), Reply::error(500, "Odd")] {
+        let service = ScriptedService::new([token(), lost]);
+        let error = service.client().issue_password("t").await.unwrap_err();
+        assert!(matches!(error, CloudError::Unavailable { .. }), "{error}");
+    }
+    let issued = json!({"username": "t", "passwords": [{"name": "password2", "value": "told-once", "expiry": "2027-01-01T00:00:00Z"}]});
+    let service = ScriptedService::new([token(), Reply::json(200, issued)]);
+    let found = service.client().issue_password("t").await.unwrap();
+    assert_eq!(found.password.expose(), "told-once");
+    assert_eq!(found.token.expires, "2027-01-01T00:00:00Z".parse().ok());
+    assert!(!format!("{found:?}").contains("told-once"));
+    let sent = service.sent()[1].json();
+    assert_eq!(sent["name"], "password2");
+    assert!(sent["tokenId"].as_str().unwrap().ends_with("/tokens/t"));
+    let service = ScriptedService::new([token(), Reply::json(200, json!({"passwords": []}))]);
+    let error = service.client().issue_password("t").await.unwrap_err();
+    assert!(matches!(error, CloudError::UnexpectedResponse { .. }), "{error}");
+    let service = ScriptedService::new([Reply::error(404, "TokenNotFound")]);
+    assert!(service.client().issue_password("t").await.unwrap_err().is_not_found());
+}
