@@ -28,6 +28,8 @@ pub(crate) use crate::headers::retry_after;
 
 /// Pauses before the second and the third attempt of an idempotent call.
 const REPEAT_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
+/// Longest wait of a throttled call that is repeated here; longer ones are the caller's.
+const BRIEF_THROTTLING_MAX: Duration = Duration::from_secs(1);
 /// A call that has taken longer is not repeated: its caller has waited enough.
 const REPEAT_WITHIN: Duration = Duration::from_secs(5);
 /// Attempts of a change that others prevented by changing the resource meanwhile.
@@ -150,20 +152,24 @@ impl Arm {
                 }
                 Err(failure) => (CallFailure::Other(failure.error), failure.was_sent),
             };
+            // A throttled call had no effect, so it is repeated whatever its method, when the wait is short.
+            let mut wait = Duration::ZERO;
             let is_transient = match &failure {
                 CallFailure::Rejected(error) => {
                     let error = error.clone().into_cloud_error(self.name(&call));
                     if let CloudError::Throttled { after } = &error {
                         self.limits.throttle(&limit, *after);
+                        wait = after.unwrap_or(Duration::MAX);
+                        wait <= BRIEF_THROTTLING_MAX
+                    } else {
+                        is_worth_repeating(&error) && (call.is_idempotent() || !was_sent)
                     }
-                    is_worth_repeating(&error)
                 }
-                CallFailure::Other(error) => is_worth_repeating(error),
+                CallFailure::Other(error) => is_worth_repeating(error) && (call.is_idempotent() || !was_sent),
             };
-            let may_repeat =
-                is_transient && (call.is_idempotent() || !was_sent) && started.elapsed() < REPEAT_WITHIN;
+            let may_repeat = is_transient && started.elapsed() < REPEAT_WITHIN;
             let Some(pause) = REPEAT_AFTER.get(attempt).filter(|_| may_repeat) else { return Err(failure) };
-            tokio::time::sleep(*pause).await;
+            tokio::time::sleep(wait.max(*pause)).await;
             attempt += 1;
         }
     }

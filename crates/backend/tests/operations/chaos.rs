@@ -246,7 +246,7 @@ async fn kill_at_random(ground: &ProcessEnvironment, count: usize) {
         all.push(Scenario::start(environment, index).await);
     }
     for rule in [
-        FaultRule::new(CloudFault::Throttled { after_seconds: 0 }).share(0.01),
+        FaultRule::new(CloudFault::ThrottledBriefly { after_millis: 20 }).share(0.01),
         FaultRule::new(CloudFault::Unavailable { when: FaultTiming::After }).share(0.01),
         FaultRule::new(CloudFault::Reset { when: FaultTiming::After }).share(0.005),
         FaultRule::new(CloudFault::Delayed { millis: 300, when: FaultTiming::Before }).share(0.005),

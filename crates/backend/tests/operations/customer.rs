@@ -151,9 +151,9 @@ pub(crate) async fn prepare_workload(
 
 /// Writes the role sets with the service accounts of the identities of [`prepare_workload`].
 pub(crate) async fn write_role_sets(store: &Store) -> Result<(), StoreError> {
-    let role = |operator: &str, accounts: &[&str]| OperatorRole {
+    let role = |operator: &str, title: &str, accounts: &[&str]| OperatorRole {
         operator_name: operator.to_owned(),
-        role_definition_name: format!("Azure Red Hat OpenShift {operator}"),
+        role_definition_name: format!("Azure Red Hat OpenShift {title} Operator"),
         role_definition_id: format!("/providers/Microsoft.Authorization/roleDefinitions/{operator}"),
         service_accounts: accounts.iter().map(|it| format!("system:serviceaccount:{it}")).collect(),
         secret_namespace: format!("openshift-{operator}"),
@@ -164,8 +164,8 @@ pub(crate) async fn write_role_sets(store: &Store) -> Result<(), StoreError> {
     let set = RoleSet {
         openshift_version: "4.17".to_owned(),
         roles: vec![
-            role("image-registry", &registry),
-            role("machine-api", &["openshift-machine-api:machine-api-controllers"]),
+            role("image-registry", "Image Registry", &registry),
+            role("machine-api", "Machine API", &["openshift-machine-api:machine-api-controllers"]),
         ],
     };
     store.collection::<RoleSet>().put(&set, None, &AuditContext::service("test")).await.map(drop)

@@ -243,7 +243,9 @@ impl TestEnvironment {
             }
             if tokio::time::Instant::now() > deadline {
                 let work = self.store.work(operation).await.unwrap();
-                panic!("operation {operation} does not finish: {work:?}");
+                let entries = self.store.entries(operation, None, 1000).await.unwrap();
+                let messages: Vec<_> = entries.iter().filter_map(|(_, it)| it.message.as_ref()).collect();
+                panic!("operation {operation} does not finish: {messages:#?} {work:?}");
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }

@@ -105,8 +105,9 @@ async fn a_removal_fails_and_names_the_resource_that_a_customer_still_uses() {
         "networkSecurityGroups",
         &name,
     );
+    // Another network of the customer.
     let network =
-        ResourceId::group(SUBSCRIPTION, "used-rg").sibling("Microsoft.Network", "virtualNetworks", "vnet");
+        ResourceId::group(SUBSCRIPTION, "used-rg").sibling("Microsoft.Network", "virtualNetworks", "other");
     let third = network.child("subnets", "third");
     let put = async |id: &ResourceId, properties| {
         let (location, id) = (LOCATION.to_owned(), id.clone());
@@ -125,7 +126,7 @@ async fn a_removal_fails_and_names_the_resource_that_a_customer_still_uses() {
         service_endpoints: Vec::new(),
         private_link_policies: true,
     };
-    let space = vec!["10.0.0.0/22".to_owned(), "10.1.0.0/24".to_owned()];
+    let space = vec!["10.1.0.0/24".to_owned()];
     put(&network, Properties::VirtualNetwork { address_space: space }).await;
     put(&third, subnet(Some(group))).await;
 
@@ -181,19 +182,19 @@ async fn resources_that_the_cloud_does_not_list_yet_are_removed() {
     // The quota for addresses is exceeded; the resources created before become visible much later.
     let full = CloudFault::Quota { quota: "PublicIPAddresses".to_owned() };
     environment.cloud.inject(FaultRule::new(full).about("-pip-v4")).await.unwrap();
-    environment
-        .cloud
-        .inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 600_000 }).about("aro-hidden"))
-        .await
-        .unwrap();
+    let unseen = CloudFault::DelayedVisibility { millis: 600_000 };
+    environment.cloud.inject(FaultRule::new(unseen).about("aro-hidden/providers")).await.unwrap();
     let (id, made) = environment.create("hidden").await;
-    assert_eq!(environment.finished(made).await.error.unwrap().code, "ResourceQuotaExceeded");
+    let error = environment.finished(made).await.error.unwrap();
+    let work = environment.store.work(made).await.unwrap();
+    assert_eq!(error.code, "ResourceQuotaExceeded", "{work:?}");
     let group = ResourceId::group(SUBSCRIPTION, "aro-hidden");
     let exists = async || {
         let groups = environment.cloud.azure().groups(SUBSCRIPTION).await.unwrap();
         groups.iter().any(|it| it.id == group && it.state != ResourceState::Deleting)
     };
-    assert!(exists().await && environment.cloud.azure().get(&group).await.unwrap().is_none());
+    assert!(exists().await);
+    assert_eq!(environment.cloud.azure().list(&group).await.unwrap(), []);
     environment.cloud.clear_faults().await.unwrap();
     let removed = environment.change(id, Verb::Delete, |_| ()).await;
     environment.succeeds(removed).await;

@@ -206,7 +206,11 @@ async fn verify(environment: &TestEnvironment, world: &World, verb: Verb) -> Res
     let leads = |name: String| own.iter().filter(|it| it.id.name() == name).count();
     let names = (leads(format!("api.{}", world.name)), leads(format!("*.apps.{}", world.name)));
     same("names", format!("{names:?}"), "(1, 1)".to_owned())?;
-    let endpoints = own.iter().filter(|it| it.id.name().contains(&world.cluster.to_string())).count();
+    let endpoints = own
+        .iter()
+        .filter(|it| it.properties.kind() == ResourceKind::PrivateEndpoint)
+        .filter(|it| it.id.name().contains(&world.cluster.to_string()))
+        .count();
     same("private endpoints", endpoints.to_string(), "1".to_owned())?;
     let certificates = environment.cloud.azure().certificates().await.unwrap();
     let ours = certificates.iter().filter(|it| it.name.starts_with(&world.cluster.to_string())).count();

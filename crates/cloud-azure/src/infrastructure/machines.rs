@@ -72,7 +72,6 @@ impl AzureClient {
                 address: None,
                 machine: None,
             },
-            token: None,
         };
         let body = self.put_plain(&request).await?;
         let mut interface = self.resource(&request.id, ResourceKind::NetworkInterface, &body)?;

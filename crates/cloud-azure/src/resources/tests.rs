@@ -190,7 +190,7 @@ fn members_of_a_pool_are_machines() {
         panic!("no balancer")
     };
     let machine = id.sibling("Microsoft.Compute", "virtualMachines", "master-0");
-    assert_eq!(backends, [LoadBalancerBackend { machine, healthy: false }]);
+    assert_eq!(backends, [LoadBalancerBackend { machine }]);
 }
 
 #[test]

@@ -274,7 +274,6 @@ pub(crate) fn requests() -> Vec<ResourceRequest> {
         location: "westeurope".to_owned(),
         tags: BTreeMap::new(),
         properties,
-        token: None,
     };
     let all: Vec<ResourceRequest> = all.into_iter().map(request).collect();
     assert_eq!(all.len(), ResourceKind::ALL.len());
