@@ -39,6 +39,13 @@ create table if not exists vault_version (
     vault text not null, kind text not null, name text not null, number integer not null, version text not null, doc text not null,
     primary key (vault, kind, name, number)
 ) without rowid;
+create table if not exists blob (
+    id integer primary key, container text not null, name text not null, doc text not null, unique (container, name)
+);
+create table if not exists blob_chunk (blob integer not null, number integer not null, content blob not null, primary key (blob, number));
+create table if not exists blob_block (
+    container text not null, name text not null, block text not null, content blob not null, primary key (container, name, block)
+);
 create table if not exists record (kind text not null, key text not null, doc text not null, primary key (kind, key)) without rowid;
 ";
 

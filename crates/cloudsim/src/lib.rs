@@ -54,6 +54,7 @@
 
 #[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
 mod arm;
+mod blob;
 mod call_context;
 mod cidr;
 mod client;

@@ -26,7 +26,7 @@ pub enum InstallCall {
 }
 
 /// Every verb of a request, as fault rules name it: requests of the resource manager, of vaults and of blobs, and calls of the installer.
-pub(crate) const VERBS: [&str; 33] = [
+pub(crate) const VERBS: [&str; 35] = [
     "put",
     "get",
     "list",
@@ -55,6 +55,8 @@ pub(crate) const VERBS: [&str; 33] = [
     "putBlob",
     "blob",
     "deleteBlob",
+    "ensureContainer",
+    "deleteContainer",
     "install",
     "installation",
     "clusterCredentials",

@@ -26,7 +26,9 @@ use crate::failure::Failure;
 use crate::faults::Faults;
 use crate::listeners::TlsIdentity;
 use crate::simulator::{Parts, Simulator};
-use crate::{arm, database, entra, http, identities, install, keyvault, listeners, metadata, secrets, seed};
+use crate::{
+    arm, blob, database, entra, http, identities, install, keyvault, listeners, metadata, secrets, seed,
+};
 
 /// A process that was just ended may hold the directory for a moment longer.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -240,7 +242,7 @@ impl Service {
             serving.spawn(listener.serve(SharedService(routes), ending.clone()));
         };
         serve(resource_manager, main_routes(&simulator, token.expose()));
-        serve(blob, blob_routes(&simulator));
+        serve(blob, blob::routes(simulator.clone()));
         serve(metadata, metadata::routes(simulator.clone()));
         let ended = loop {
             tokio::select! {
@@ -276,10 +278,6 @@ fn main_routes(simulator: &Arc<Simulator>, token: &str) -> Router {
         .merge(entra::routes(simulator.clone()))
         .merge(entra::identity_routes(simulator.clone()))
         .fallback_service(arm::routes(simulator.clone()))
-}
-
-fn blob_routes(_simulator: &Arc<Simulator>) -> Router {
-    Router::new()
 }
 
 /// A directory that goes with the service.

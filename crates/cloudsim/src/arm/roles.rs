@@ -25,7 +25,7 @@ const OPENSHIFT: &[&str] = &[
 type BuiltIn =
     (&'static str, &'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-const BUILT_IN: [BuiltIn; 21] = [
+const BUILT_IN: [BuiltIn; 22] = [
     (OWNER, "Owner", &["*"], &[], &[]),
     (
         "b24988ac-6180-42a0-ab88-20f7382dd24c",
@@ -60,6 +60,16 @@ const BUILT_IN: [BuiltIn; 21] = [
             "Microsoft.Storage/storageAccounts/blobServices/containers/delete",
             "Microsoft.Storage/storageAccounts/blobServices/containers/read",
             "Microsoft.Storage/storageAccounts/blobServices/containers/write",
+            "Microsoft.Storage/storageAccounts/blobServices/generateUserDelegationKey/action",
+        ],
+        &[],
+        &["Microsoft.Storage/storageAccounts/blobServices/containers/blobs/*"],
+    ),
+    (
+        "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",
+        "Storage Blob Data Owner",
+        &[
+            "Microsoft.Storage/storageAccounts/blobServices/containers/*",
             "Microsoft.Storage/storageAccounts/blobServices/generateUserDelegationKey/action",
         ],
         &[],

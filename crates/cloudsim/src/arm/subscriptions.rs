@@ -377,8 +377,15 @@ fn name_availability(
         )
         .into());
     }
-    let taken =
-        store::of_type_anywhere(cx.db, type_name)?.iter().any(|it| it.id.name().eq_ignore_ascii_case(name));
+    let invalid = match type_name.eq_ignore_ascii_case(kinds::storage::ACCOUNT) {
+        true => kinds::storage::check_name(name).err(),
+        false => None,
+    };
+    if let Some(Failure::Arm(error)) = invalid {
+        let answer = json!({ "nameAvailable": false, "reason": error.code, "message": error.message });
+        return Ok(ArmResponse::new(StatusCode::OK, answer));
+    }
+    let taken = store::named(cx.db, type_name, name)?.is_some();
     let mut answer = json!({ "nameAvailable": !taken });
     if taken {
         answer["reason"] = json!("AlreadyExists");

@@ -12,7 +12,8 @@ use super::body::{
     Body, default, hide_private, invalid, keep, keep_private, object, properties, required, same, text,
 };
 use super::rows;
-use crate::arm::{ActionOutcome, ArmError, ArmResource, Behaviour, Change, store};
+use crate::arm::{ActionOutcome, ArmError, ArmResource, Behaviour, store};
+use crate::blob;
 use crate::call_context::CallContext;
 use crate::failure::Failure;
 
@@ -107,7 +108,7 @@ impl Behaviour for Accounts {
                 let code = "KeyBasedAuthenticationNotPermitted";
                 return Err(ArmError::new(StatusCode::FORBIDDEN, code, message).into());
             }
-            let Some([key, _]) = keys_of(resource) else { return Ok(None) };
+            let Some([key, _]) = account_keys(resource) else { return Ok(None) };
             let token = account_sas(resource.id.name(), &key, body)?;
             return Ok(Some(ActionOutcome::Done(json!({ "accountSasToken": token }))));
         }
@@ -170,7 +171,8 @@ fn fill(cx: &CallContext<'_>, before: Option<&ArmResource>, body: &mut Body) -> 
     Ok(())
 }
 
-fn check_name(name: &str) -> Result<(), Failure> {
+/// Requires a name that an account may have.
+pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
     let sound = (3..=24).contains(&name.len())
         && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
     match sound {
@@ -187,13 +189,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
 
 /// An account by its name, which is unique in the whole cloud.
 pub(crate) fn find_account(cx: &CallContext<'_>, name: &str) -> Result<Option<ArmResource>, Failure> {
-    let all = store::of_type_anywhere(cx.db, ACCOUNT)?;
-    Ok(all.into_iter().find(|it| same(it.id.name(), name)))
-}
-
-/// Both keys of an account by its name; none when there is no such account.
-pub(crate) fn account_keys(cx: &CallContext<'_>, account: &str) -> Result<Option<[String; 2]>, Failure> {
-    Ok(find_account(cx, account)?.filter(|it| it.change != Change::Deleting).as_ref().and_then(keys_of))
+    store::named(cx.db, ACCOUNT, name)
 }
 
 /// Whether keys and signatures made with them are accepted.
@@ -201,11 +197,13 @@ pub(crate) fn allows_shared_keys(account: &ArmResource) -> bool {
     account.property("allowSharedKeyAccess").and_then(Value::as_bool).unwrap_or(true)
 }
 
-fn keys_of(account: &ArmResource) -> Option<[String; 2]> {
+/// Both keys of an account.
+pub(crate) fn account_keys(account: &ArmResource) -> Option<[String; 2]> {
     serde_json::from_value(account.body.get(KEYS)?.clone()).ok()
 }
 
-fn new_key() -> Result<String, Failure> {
+/// A random key in base64.
+pub(crate) fn new_key() -> Result<String, Failure> {
     let mut bytes = [0_u8; 64];
     getrandom::fill(&mut bytes).map_err(|error| Failure::Broken(format!("no randomness: {error}")))?;
     Ok(STANDARD.encode(bytes))
@@ -213,14 +211,14 @@ fn new_key() -> Result<String, Failure> {
 
 fn shown_keys(account: &ArmResource) -> Value {
     let times = account.property("keyCreationTime").cloned().unwrap_or_default();
-    let keys = keys_of(account).unwrap_or_default();
+    let keys = account_keys(account).unwrap_or_default();
     let shown = |(name, value): (&str, &String)| json!({ "keyName": name, "value": value, "permissions": "FULL", "creationTime": times.get(name) });
     let shown: Vec<Value> = ["key1", "key2"].into_iter().zip(&keys).map(shown).collect();
     json!({ "keys": shown })
 }
 
 fn regenerate(cx: &CallContext<'_>, account: &ArmResource, body: &Value) -> Result<Value, Failure> {
-    let mut keys = keys_of(account).unwrap_or_default();
+    let mut keys = account_keys(account).unwrap_or_default();
     let (at, name) = match text(body, "keyName") {
         Some("key1") => (0, "key1"),
         Some("key2") => (1, "key2"),
@@ -343,6 +341,10 @@ impl Behaviour for Containers {
         default(inner, "hasLegalHold", json!(false));
         Ok(())
     }
+
+    fn deleted(&self, cx: &CallContext<'_>, resource: &ArmResource) -> Result<(), Failure> {
+        blob::clear(cx, &resource.id.key())
+    }
 }
 
 /// The id of a container.
@@ -350,20 +352,26 @@ pub(crate) fn container_id(account: &ResourceId, name: &str) -> ResourceId {
     account.child("blobServices", "default").child("containers", name)
 }
 
-/// Creates a container on behalf of the data plane and returns whether it is new.
+/// A container, which may be on its way out.
+pub(crate) fn find_container(
+    cx: &CallContext<'_>,
+    account: &ResourceId,
+    name: &str,
+) -> Result<Option<ArmResource>, Failure> {
+    store::find(cx.db, &container_id(account, name).key())
+}
+
+/// Creates a container on behalf of the data plane.
 pub(crate) fn create_container(
     cx: &CallContext<'_>,
     account: &ArmResource,
     name: &str,
-) -> Result<bool, Failure> {
+    mut body: Body,
+) -> Result<ArmResource, Failure> {
     let id = container_id(&account.id, name);
-    if rows::present(cx, &id)?.is_some() {
-        return Ok(false);
-    }
-    let mut body = Body::new();
     Containers.prepare(cx, &id, None, &mut body)?;
     rows::write(cx, &id, CONTAINER, body, &ArmResource { settles: cx.now, fault: None, ..account.clone() })?;
-    Ok(true)
+    store::find(cx.db, &id.key())?.ok_or_else(|| Failure::Broken(format!("the container {id} is missing")))
 }
 
 /// The containers of an account.
