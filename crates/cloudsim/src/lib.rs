@@ -52,7 +52,6 @@
 //! In [`Options::directory`]: `cloud.db`, `lock`, `token`, `url` (of the service that runs there last) and a directory for each cluster
 //! below `clusters/`. Without a directory everything is in memory.
 
-#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
 mod arm;
 mod blob;
 mod call_context;
@@ -60,19 +59,15 @@ mod cidr;
 mod client;
 mod database;
 mod endpoints;
-#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
 mod entra;
 mod failure;
-#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
 mod fault_injection;
 mod faults;
 mod http;
 mod identities;
 mod install;
-#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
 mod keyvault;
 mod listeners;
-#[allow(dead_code, unused_imports, reason = "the listener that serves it is being added")]
 mod metadata;
 pub mod protocol;
 mod secrets;

@@ -261,9 +261,7 @@ impl Service {
                 },
             }
         };
-        if ended.is_err() {
-            return ended;
-        }
+        ended?;
         ending.cancel();
         while serving.join_next().await.is_some() {}
         while clusters.join_next().await.is_some() {}

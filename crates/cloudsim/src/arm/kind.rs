@@ -84,8 +84,6 @@ pub(crate) enum PutStyle {
     Sync,
     /// Complete at once, always 200.
     SyncOk,
-    /// Complete at once, always 201.
-    SyncCreated,
     /// 201 or 200 with the body and `Azure-AsyncOperation`.
     AsyncOperation,
     /// 202 with the body, `Azure-AsyncOperation` and `Location`.
@@ -217,11 +215,6 @@ pub(crate) trait Behaviour: Sync {
         Ok(None)
     }
 }
-
-/// The behaviour of kinds that only store their body.
-pub(crate) struct Plain;
-
-impl Behaviour for Plain {}
 
 /// The kind of a type, ignoring case.
 pub(crate) fn find_kind(type_name: &str) -> Option<&'static Kind> {

@@ -59,7 +59,7 @@ async fn answer(State(state): State<ListenerState>, request: Request) -> Respons
         Err(_) => {
             let message =
                 format!("The request content size exceeds the maximum size of {BODY_BYTES_MAX} bytes.");
-            rejected(&ArmError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestContentTooLarge", message), &base)
+            rejected(&ArmError::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestContentTooLarge", message), "")
         }
     };
     let count = state.requests.fetch_add(1, Ordering::Relaxed);
@@ -101,6 +101,7 @@ async fn respond(
     body: &Bytes,
     base: &str,
 ) -> Response {
+    let authority = format!("{base}/{}", simulator.endpoints().tenant_id);
     let query = path::query(uri.query().unwrap_or_default());
     let parsed = path::parse(uri.path());
     let (verb, subject) = match &parsed {
@@ -113,7 +114,7 @@ async fn respond(
     }
     let effects = match before_effect(fault.as_ref(), &subject).await {
         Ok(effects) => effects,
-        Err(Injected::Error(error)) => return rejected(&error, base),
+        Err(Injected::Error(error)) => return rejected(&error, &authority),
         Err(Injected::Reset) => return broken(),
         Err(Injected::Challenge(header)) => {
             let error = ArmError::new(
@@ -126,7 +127,9 @@ async fn respond(
     };
     let done = perform(simulator, effects, method, uri, &query, headers, body, base, parsed);
     match &fault {
-        Some(CloudFault::Unavailable { when: FaultTiming::After }) => return rejected(&unavailable(), base),
+        Some(CloudFault::Unavailable { when: FaultTiming::After }) => {
+            return rejected(&unavailable(), &authority);
+        }
         Some(CloudFault::Reset { when: FaultTiming::After }) => return broken(),
         Some(CloudFault::Delayed { millis, when: FaultTiming::After }) => {
             tokio::time::sleep(Duration::from_millis(*millis)).await;
@@ -135,14 +138,14 @@ async fn respond(
     }
     match done {
         Ok(response) => render(method, response),
-        Err(Failure::Arm(error)) => rejected(&error, base),
-        Err(Failure::Refused(error)) => rejected(&translated(error), base),
+        Err(Failure::Arm(error)) => rejected(&error, &authority),
+        Err(Failure::Refused(error)) => rejected(&translated(error), &authority),
         Err(failure) => {
             tracing::error!(
                 error = &failure as &dyn std::error::Error,
                 "The emulated resource manager failed at {verb} {subject}"
             );
-            rejected(&unavailable(), base)
+            rejected(&unavailable(), &authority)
         }
     }
 }
@@ -322,10 +325,10 @@ fn json(status: StatusCode, text: String) -> Response {
 }
 
 /// An error as a response. One of authentication tells where tokens are issued.
-fn rejected(error: &ArmError, base: &str) -> Response {
+fn rejected(error: &ArmError, authority: &str) -> Response {
     if error.status == StatusCode::UNAUTHORIZED {
         let challenge = format!(
-            "authorization_uri=\"{base}\", error=\"invalid_token\", error_description=\"The access token is missing or invalid.\""
+            "authorization_uri=\"{authority}\", error=\"invalid_token\", error_description=\"The access token is missing or invalid.\""
         );
         return challenged(error, &challenge);
     }

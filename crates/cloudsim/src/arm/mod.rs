@@ -33,9 +33,9 @@ use crate::failure::Failure;
 use crate::identities;
 
 pub(crate) use error::ArmError;
-pub(crate) use kind::{
-    ActionOutcome, ArmResource, Behaviour, Change, DeleteStyle, Kind, Plain, PutStyle, find_kind, type_of,
-};
+#[cfg(test)]
+pub(crate) use kind::find_kind;
+pub(crate) use kind::{ActionOutcome, ArmResource, Behaviour, Change, DeleteStyle, Kind, PutStyle, type_of};
 pub(crate) use listener::routes;
 pub(crate) use lists::set_page_size;
 pub(crate) use own::{own_registry, prepare, vault_names};

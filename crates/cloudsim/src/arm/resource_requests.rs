@@ -106,7 +106,7 @@ pub(crate) fn respond_to_put(
     written: Written,
 ) -> Result<ArmResponse, Failure> {
     let Written { mut resource, is_new, is_changed } = written;
-    let is_sync = matches!(kind.put, PutStyle::Sync | PutStyle::SyncOk | PutStyle::SyncCreated);
+    let is_sync = matches!(kind.put, PutStyle::Sync | PutStyle::SyncOk);
     if is_sync && cx.now < resource.settles && !cx.effects.operation_hangs {
         // What is complete at once has no state in between.
         resource.settles = cx.now;
@@ -125,7 +125,6 @@ pub(crate) fn respond_to_put(
     let scope = scope_of(&resource);
     Ok(match kind.put {
         PutStyle::Sync => with_tag(ArmResponse::new(created, body()?)),
-        PutStyle::SyncCreated => with_tag(ArmResponse::new(StatusCode::CREATED, body()?)),
         PutStyle::SyncOk => with_tag(ArmResponse::ok(body()?)),
         _ if is_complete => with_tag(ArmResponse::ok(body()?)),
         PutStyle::AsyncOperation => {

@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn times_have_several_forms() {
-        let seconds = |text: &str| parse_time(text).map(|it| it.as_second());
+        let seconds = |text: &str| parse_time(text).map(Timestamp::as_second);
         assert_eq!(seconds("1970-01-02"), Some(86_400));
         assert_eq!(seconds("1970-01-02T00:01Z"), Some(86_460));
         assert_eq!(seconds("1970-01-02T00:01:02Z"), Some(86_462));

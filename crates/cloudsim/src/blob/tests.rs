@@ -197,7 +197,7 @@ fn a_list_with_a_delimiter_reads_past_what_it_groups() {
     loop {
         let path = format!("abc?restype=container&comp=list&delimiter=%2F&maxresults=2&marker={marker}");
         let body = fixture.send(Method::GET, &path, &[], &[]).unwrap().body;
-        let leaves = super::xml::leaves(&String::from_utf8(body.to_vec()).unwrap()).unwrap();
+        let leaves = super::xml::leaves(std::str::from_utf8(&body).unwrap()).unwrap();
         let of = |wanted: &str| -> Vec<String> {
             leaves.iter().filter(|(name, _)| name == wanted).map(|(_, text)| text.clone()).collect()
         };

@@ -111,21 +111,6 @@ pub(crate) fn authenticate(
     })
 }
 
-/// The header `WWW-Authenticate` of a 401 of the resource manager.
-pub(crate) fn challenge(cx: &CallContext<'_>, code: &str) -> String {
-    let authority = format!("{}/{}", cx.endpoints.authority, identities::tenant(cx.seed));
-    let (error, description) = match code {
-        "ExpiredAuthenticationToken" => ("invalid_token", "The access token expired."),
-        "InvalidAuthenticationTokenAudience" => {
-            ("invalid_token", "The access token is for another audience.")
-        }
-        _ => ("invalid_token", "The access token is missing or invalid."),
-    };
-    format!(
-        "Bearer authorization_uri=\"{authority}\", error=\"{error}\", error_description=\"{description}\""
-    )
-}
-
 fn respond(simulator: &Simulator, work: impl FnOnce(&CallContext<'_>) -> Result<Value, Failure>) -> Response {
     match simulator.within(FaultEffects::default(), work) {
         Ok(body) => Json(body).into_response(),

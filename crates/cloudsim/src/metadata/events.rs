@@ -73,7 +73,7 @@ pub(super) async fn list(
 ) -> Response {
     let request = match MetadataRequest::read(machine, &headers, query.as_deref()) {
         Ok(request) => request,
-        Err(response) => return response,
+        Err(response) => return *response,
     };
     respond(&simulator, |cx| {
         let kept = stored(cx, request.machine.as_deref().unwrap_or_default())?;
@@ -104,7 +104,7 @@ pub(super) async fn start(
 ) -> Response {
     let request = match MetadataRequest::read(machine, &headers, query.as_deref()) {
         Ok(request) => request,
-        Err(response) => return response,
+        Err(response) => return *response,
     };
     let Ok(agreed) = serde_json::from_slice::<StartRequests>(&body) else {
         return rejected(StatusCode::BAD_REQUEST, "Bad request. StartRequests is missing or malformed");

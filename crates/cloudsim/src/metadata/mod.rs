@@ -47,22 +47,20 @@ impl MetadataRequest {
         machine: Option<Path<String>>,
         headers: &HeaderMap,
         query: Option<&str>,
-    ) -> Result<MetadataRequest, Response> {
+    ) -> Result<MetadataRequest, Box<Response>> {
         let is_meant = headers.get("metadata").is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(b"true"));
         if !is_meant {
-            return Err(rejected(
-                StatusCode::BAD_REQUEST,
-                "Bad request. Required metadata header not specified or not correct",
-            ));
+            let why = "Bad request. Required metadata header not specified or not correct";
+            return Err(Box::new(rejected(StatusCode::BAD_REQUEST, why)));
         }
         let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect();
         let request = MetadataRequest { machine: machine.map(|it| it.0), query };
         match request.parameter("api-version") {
             Some(_) => Ok(request),
-            None => Err(rejected(
-                StatusCode::BAD_REQUEST,
-                "Bad request. api-version was not specified in the request",
-            )),
+            None => {
+                let why = "Bad request. api-version was not specified in the request";
+                Err(Box::new(rejected(StatusCode::BAD_REQUEST, why)))
+            }
         }
     }
 
@@ -102,7 +100,7 @@ async fn instance(
 ) -> Response {
     let request = match MetadataRequest::read(machine, &headers, query.as_deref()) {
         Ok(request) => request,
-        Err(response) => return response,
+        Err(response) => return *response,
     };
     respond(&simulator, |cx| {
         Ok(match request.machine(cx)? {

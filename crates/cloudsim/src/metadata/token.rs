@@ -24,7 +24,7 @@ pub(super) async fn token(
 ) -> Response {
     let request = match MetadataRequest::read(machine, &headers, query.as_deref()) {
         Ok(request) => request,
-        Err(response) => return response,
+        Err(response) => return *response,
     };
     let Some(audience) = request.parameter("resource") else {
         return refused("invalid_request", "Required audience parameter not specified");
