@@ -40,6 +40,11 @@ pub(crate) struct FaultEffects {
 }
 
 impl CallContext<'_> {
+    /// The same transaction at another time.
+    pub(crate) fn at(&self, now: Timestamp) -> CallContext<'_> {
+        CallContext { now, effects: self.effects.clone(), ..*self }
+    }
+
     /// The completion time of a change that usually takes `usual`.
     pub(crate) fn done_at(&self, usual: Duration, words: &[&str]) -> Timestamp {
         self.later(seed::span(self.seed, self.pace, usual, words))

@@ -137,7 +137,12 @@ async fn respond(
         _ => {}
     }
     match done {
-        Ok(response) => render(method, response),
+        Ok(response) => {
+            if !response.delay.is_zero() {
+                tokio::time::sleep(response.delay).await;
+            }
+            render(method, response)
+        }
         Err(Failure::Arm(error)) => rejected(&error, &authority),
         Err(Failure::Refused(error)) => rejected(&translated(error), &authority),
         Err(failure) => {
@@ -307,7 +312,7 @@ fn translated(error: CallError) -> ArmError {
 }
 
 fn render(method: &Method, response: ArmResponse) -> Response {
-    let ArmResponse { status, headers, body } = response;
+    let ArmResponse { status, headers, body, delay: _ } = response;
     let mut rendered = match body.filter(|_| !dispatch::has_no_body(method, status)) {
         Some(body) => json(status, body.to_string()),
         None => status.into_response(),

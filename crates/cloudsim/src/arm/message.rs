@@ -1,5 +1,7 @@
 //! Requests and responses of the resource manager, apart from their transport.
 
+use std::time::Duration;
+
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -60,11 +62,13 @@ pub(crate) struct ArmResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Option<Value>,
+    /// How long the response takes: a synchronous write is complete when it is answered.
+    pub(crate) delay: Duration,
 }
 
 impl ArmResponse {
     pub(crate) fn new(status: StatusCode, body: Value) -> ArmResponse {
-        ArmResponse { status, headers: Vec::new(), body: Some(body) }
+        ArmResponse { status, headers: Vec::new(), body: Some(body), delay: Duration::ZERO }
     }
 
     pub(crate) fn ok(body: Value) -> ArmResponse {
@@ -72,7 +76,7 @@ impl ArmResponse {
     }
 
     pub(crate) fn empty(status: StatusCode) -> ArmResponse {
-        ArmResponse { status, headers: Vec::new(), body: None }
+        ArmResponse { status, headers: Vec::new(), body: None, delay: Duration::ZERO }
     }
 
     #[must_use]

@@ -1,5 +1,7 @@
 //! Requests on resources, on parts of resources and on collections of them.
 
+use std::time::Duration;
+
 use cloud::ResourceId;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
@@ -107,12 +109,17 @@ pub(crate) fn respond_to_put(
 ) -> Result<ArmResponse, Failure> {
     let Written { mut resource, is_new, is_changed } = written;
     let is_sync = matches!(kind.put, PutStyle::Sync | PutStyle::SyncOk);
-    if is_sync && cx.now < resource.settles && !cx.effects.operation_hangs {
+    if is_sync && kind.span.is_zero() && cx.now < resource.settles && !cx.effects.operation_hangs {
         // What is complete at once has no state in between.
         resource.settles = cx.now;
         store::keep(cx.db, &resource)?;
     }
-    let body = || shown(cx, &resource, None).map(Value::Object);
+    // A synchronous write that takes time is answered when it is complete.
+    let answered = match is_sync && !cx.effects.operation_hangs {
+        true => resource.settles.max(cx.now),
+        false => cx.now,
+    };
+    let body = || shown(&cx.at(answered), &resource, None).map(Value::Object);
     let created = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let with_tag = |response| tagged(cx, kind, &resource, response);
     let is_complete = !is_changed && resource.settles <= cx.now;
@@ -123,7 +130,7 @@ pub(crate) fn respond_to_put(
         operation.keep(cx).map(|()| operation)
     };
     let scope = scope_of(&resource);
-    Ok(match kind.put {
+    let mut response = match kind.put {
         PutStyle::Sync => with_tag(ArmResponse::new(created, body()?)),
         PutStyle::SyncOk => with_tag(ArmResponse::ok(body()?)),
         _ if is_complete => with_tag(ArmResponse::ok(body()?)),
@@ -145,7 +152,9 @@ pub(crate) fn respond_to_put(
             let url = begin()?.result_url(request, scope);
             paced(ArmResponse::empty(StatusCode::ACCEPTED)).with_header("location", url)
         }
-    })
+    };
+    response.delay = Duration::try_from(answered.duration_since(cx.now)).unwrap_or_default();
+    Ok(response)
 }
 
 /// Merges tags and other members into the present body, and writes it like a PUT that completes at once.

@@ -124,10 +124,6 @@ static OTHERS: [Kind; 9] = [
     },
     Kind { has_etag: false, ..network(registry::REGISTRY, 5, &registry::Registries) },
     Kind { has_etag: false, has_location: false, ..network(registry::TOKEN, 3, &registry::Tokens) },
-    Kind {
-        has_etag: false,
-        has_location: false,
-        ..network("Microsoft.ContainerRegistry/registries/scopeMaps", 3, &registry::ScopeMaps)
-    },
+    Kind { has_etag: false, has_location: false, ..network(registry::SCOPE_MAP, 3, &registry::ScopeMaps) },
     sync(vaults::VAULT, true, &vaults::Vaults),
 ];

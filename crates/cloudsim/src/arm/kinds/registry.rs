@@ -15,19 +15,27 @@ use crate::failure::Failure;
 use crate::secrets;
 
 pub(crate) const REGISTRY: &str = "Microsoft.ContainerRegistry/registries";
+pub(super) const SCOPE_MAP: &str = "Microsoft.ContainerRegistry/registries/scopeMaps";
 pub(crate) const TOKEN: &str = "Microsoft.ContainerRegistry/registries/tokens";
 
 /// The hashes of a token's passwords, by name.
 const HASHES: &str = "$passwords";
+const SYSTEM_DEFINED: &str = "SystemDefined";
 /// How long a password without a requested expiry is valid.
 const PASSWORD_HOURS: i64 = 24 * 180;
-/// Scope maps that every registry has.
-const SYSTEM_SCOPE_MAPS: [&str; 5] = [
-    "_repositories_pull",
-    "_repositories_push",
-    "_repositories_pull_metadata_read",
-    "_repositories_push_metadata_write",
-    "_repositories_admin",
+/// Scope maps that every registry has, with what they allow on each repository.
+const SYSTEM_SCOPE_MAPS: [(&str, &[&str]); 5] = [
+    ("_repositories_pull", &["content/read"]),
+    ("_repositories_push", &["content/read", "content/write"]),
+    ("_repositories_pull_metadata_read", &["content/read", "metadata/read"]),
+    (
+        "_repositories_push_metadata_write",
+        &["content/read", "content/write", "metadata/read", "metadata/write"],
+    ),
+    (
+        "_repositories_admin",
+        &["content/delete", "content/read", "content/write", "metadata/read", "metadata/write"],
+    ),
 ];
 
 pub(super) struct Registries;
@@ -61,6 +69,24 @@ impl Behaviour for Registries {
         default(properties, "adminUserEnabled", json!(false));
         default(properties, "publicNetworkAccess", json!("Enabled"));
         default(properties, "zoneRedundancy", json!("Disabled"));
+        Ok(())
+    }
+
+    fn stored(&self, cx: &CallContext<'_>, resource: &ArmResource) -> Result<(), Failure> {
+        for (name, actions) in SYSTEM_SCOPE_MAPS {
+            let actions: Vec<String> = actions.iter().map(|it| format!("repositories/*/{it}")).collect();
+            let id = resource.id.child("scopeMaps", name);
+            if rows::present(cx, &id)?.is_some() {
+                continue;
+            }
+            let mut body = Body::new();
+            let inner = properties(&mut body);
+            inner.insert("actions".to_owned(), json!(actions));
+            inner.insert("creationDate".to_owned(), json!(cx.now.to_string()));
+            inner.insert("type".to_owned(), json!(SYSTEM_DEFINED));
+            // A registry that fails has them all the same.
+            rows::write(cx, &id, SCOPE_MAP, body, &ArmResource { fault: None, ..resource.clone() })?;
+        }
         Ok(())
     }
 
@@ -114,7 +140,7 @@ impl Behaviour for Tokens {
         let map: ResourceId = map
             .parse()
             .map_err(|_| invalid("InvalidScopeMapId", format!("'{map}' is not the id of a scope map.")))?;
-        let is_system = SYSTEM_SCOPE_MAPS.iter().any(|it| same(it, map.name()));
+        let is_system = SYSTEM_SCOPE_MAPS.iter().any(|it| same(it.0, map.name()));
         if map.parent() != id.parent() || (!is_system && rows::present(cx, &map)?.is_none()) {
             let message = format!("The scope map {map} of the token {id} was not found.");
             return Err(ArmError::not_found("ScopeMapNotFound", message).into());
@@ -144,6 +170,7 @@ impl Behaviour for ScopeMaps {
         before: Option<&ArmResource>,
         body: &mut Body,
     ) -> Result<(), Failure> {
+        check_user_defined(before)?;
         keep(before, body, &["creationDate"]);
         let properties = properties(body);
         default(properties, "creationDate", json!(cx.now.to_string()));
@@ -152,6 +179,22 @@ impl Behaviour for ScopeMaps {
             true => Ok(()),
             false => Err(required("actions", id)),
         }
+    }
+
+    fn may_delete(&self, _cx: &CallContext<'_>, resource: &ArmResource) -> Result<(), Failure> {
+        check_user_defined(Some(resource))
+    }
+}
+
+/// Scope maps of the system stay as they are.
+fn check_user_defined(map: Option<&ArmResource>) -> Result<(), Failure> {
+    let system = map.filter(|it| it.property("type").and_then(Value::as_str) == Some(SYSTEM_DEFINED));
+    match system {
+        Some(map) => {
+            let message = format!("The scope map {} is defined by the system.", map.id.name());
+            Err(invalid("SystemScopeMapCannotBeChanged", message))
+        }
+        None => Ok(()),
     }
 }
 
