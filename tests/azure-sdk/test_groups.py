@@ -1,8 +1,7 @@
-"""Resource groups, generic resources, providers, features, locks, tags, deployments and subscriptions."""
+"""Resource groups, generic resources, providers, features, locks, tags and subscriptions."""
 
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
-from azure.mgmt.resource.deployments.models import Deployment, DeploymentProperties
 from azure.mgmt.resource.locks.models import ManagementLockObject
 
 NETWORK_VERSION = "2024-05-01"
@@ -234,26 +233,6 @@ def test_a_read_only_lock_prevents_changes(cloud, clients, rejected, eventually)
     finally:
         locks.delete_by_scope(table.id, "freeze")
     clients.network.route_tables.begin_delete(cloud.group, "frozen").result()
-
-
-def test_an_empty_template_is_deployed(cloud, clients):
-    deployments = clients.deployments.deployments
-    template = {
-        "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
-        "contentVersion": "1.0.0.0",
-        "resources": [],
-    }
-    made = deployments.begin_create_or_update(
-        cloud.group,
-        "empty",
-        Deployment(properties=DeploymentProperties(mode="Incremental", template=template, parameters={})),
-    ).result()
-    assert made.properties.provisioning_state == "Succeeded"
-    assert deployments.get(cloud.group, "empty").name == "empty"
-    assert deployments.check_existence(cloud.group, "empty") is True
-    assert "empty" in [it.name for it in deployments.list_by_resource_group(cloud.group)]
-    deployments.begin_delete(cloud.group, "empty").result()
-    assert deployments.check_existence(cloud.group, "empty") is False
 
 
 def test_subscriptions_and_tenants_are_listed(cloud, clients):

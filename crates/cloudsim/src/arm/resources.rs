@@ -7,6 +7,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::deployments::DEPLOYMENT_TYPE;
 use super::error::ArmError;
 use super::kind::{ArmResource, Change, Kind, find_kind};
 use super::references::owner;
@@ -58,6 +59,10 @@ pub(crate) fn shown(
 
 /// The error for a resource that does not exist.
 pub(crate) fn not_found(id: &ResourceId, type_name: &str) -> Failure {
+    if type_name.eq_ignore_ascii_case(DEPLOYMENT_TYPE) {
+        let message = format!("Deployment '{}' could not be found.", id.name());
+        return ArmError::not_found("DeploymentNotFound", message).into();
+    }
     let message = format!(
         "The Resource '{type_name}/{}' under resource group '{}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix",
         id.name(),
