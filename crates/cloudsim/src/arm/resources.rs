@@ -229,8 +229,10 @@ pub(crate) fn write(
     kind.behaviour.prepare(cx, &id, before.as_ref(), &mut body)?;
     check_references(cx, kind, &id, &body)?;
     sizes::check_resource(cx, &id, kind.type_name, before.as_ref(), &body)?;
-    let is_settled = |it: &ArmResource| it.fault.is_none() || cx.now < it.settles;
-    if let Some(before) = before.as_ref().filter(|it| it.body == body && is_settled(it)) {
+    // A failed change and one that hangs are repeated; one that succeeded or goes on is not.
+    let is_sound =
+        |it: &ArmResource| it.settles != Timestamp::MAX && (it.fault.is_none() || cx.now < it.settles);
+    if let Some(before) = before.as_ref().filter(|it| it.body == body && is_sound(it)) {
         kind.behaviour.stored(cx, before)?;
         return Ok(Written { resource: before.clone(), is_new: false, is_changed: false });
     }

@@ -536,3 +536,34 @@ fn the_name_of_a_deleted_vault_stays_reserved() {
     super::vaults::purge(&fixture.cx(), "keys-1").unwrap();
     fixture.put(&vault, body);
 }
+
+#[test]
+fn a_change_that_hangs_is_made_again_by_the_same_request() {
+    let fixture = Fixture::new();
+    let id = of_network("routeTables", "t");
+    let mut hanging = fixture.cx();
+    hanging.effects.operation_hangs = true;
+    let kind = find_kind(&type_of(&id).unwrap()).unwrap();
+    let body = json!({ "location": "westeurope" });
+    resources::write(&hanging, kind, &id, object(body.clone())).unwrap();
+    assert_eq!(fixture.get(&id, None)["properties"]["provisioningState"], "Creating");
+    assert_eq!(fixture.put(&id, body)["properties"]["provisioningState"], "Succeeded");
+}
+
+#[test]
+fn a_second_federated_credential_waits_for_the_first() {
+    let mut fixture = Fixture::new();
+    fixture.pace = 1.0;
+    let identity = group().sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", "i");
+    fixture.put(&identity, json!({}));
+    let write = |fixture: &Fixture, name: &str| {
+        let subject = json!({ "properties": { "issuer": "https://i", "subject": name, "audiences": ["a"] } });
+        fixture.try_put(&identity.child("federatedIdentityCredentials", name), subject)
+    };
+    let first = write(&fixture, "first").unwrap();
+    assert!(fixture.now < first.settles);
+    let code = "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity";
+    check_code(write(&fixture, "second"), 409, code);
+    fixture.pass(2);
+    write(&fixture, "second").unwrap();
+}
