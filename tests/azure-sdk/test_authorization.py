@@ -137,9 +137,7 @@ def test_an_assignment_at_something_missing_is_rejected(cloud, assignments, iden
 
 
 def test_lists_include_what_is_inherited_and_what_is_below(cloud, assignments, identity, table):
-    at_group = assignments.create(
-        cloud.group_id(), str(uuid.uuid4()), assignment(cloud, READER, identity.principal_id)
-    )
+    at_group = assignments.create(cloud.group_id(), str(uuid.uuid4()), assignment(cloud, READER, identity.principal_id))
     at_table = assignments.create(
         table.id, str(uuid.uuid4()), assignment(cloud, NETWORK_CONTRIBUTOR, identity.principal_id)
     )

@@ -89,7 +89,7 @@ def test_a_deallocated_machine_cannot_be_restarted(cloud, machines, machine, rej
 def test_a_command_is_run(cloud, machines, machine):
     command = {"commandId": "RunShellScript", "script": ["uname -r"]}
     result = machines.begin_run_command(cloud.group, "shared-vm", command).result()
-    assert result.value[0].code.startswith("ComponentStatus/StdOut") or result.value[0].code == "ProvisioningState/succeeded"
+    assert result.value[0].code in ("ComponentStatus/StdOut/succeeded", "ProvisioningState/succeeded")
     assert result.value[0].message
 
 

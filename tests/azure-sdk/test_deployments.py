@@ -13,9 +13,7 @@ def deployment(resources=()):
 
 def test_an_empty_template_is_deployed_read_listed_and_deleted(cloud, clients, responses):
     deployments = clients.deployments.deployments
-    made = deployments.begin_create_or_update(
-        cloud.group, "empty", deployment(), raw_response_hook=responses
-    ).result()
+    made = deployments.begin_create_or_update(cloud.group, "empty", deployment(), raw_response_hook=responses).result()
     assert responses.statuses[0] == 201
     assert "Azure-AsyncOperation" in responses.all[0].headers
     assert made.properties.provisioning_state == "Succeeded"
@@ -40,6 +38,11 @@ def test_a_missing_deployment_is_an_error(cloud, clients, rejected):
 
 @pytest.mark.emulator
 def test_a_template_with_resources_is_rejected(cloud, clients, rejected):
-    table = {"type": "Microsoft.Network/routeTables", "apiVersion": "2024-05-01", "name": "a", "location": cloud.location}
+    table = {
+        "type": "Microsoft.Network/routeTables",
+        "apiVersion": "2024-05-01",
+        "name": "a",
+        "location": cloud.location,
+    }
     with rejected(400, "InvalidTemplate"):
         clients.deployments.deployments.begin_create_or_update(cloud.group, "full", deployment([table])).result()

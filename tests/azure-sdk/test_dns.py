@@ -104,7 +104,9 @@ def test_record_sets_are_listed_by_type_and_all(cloud, zone, records):
     alias = {"properties": {"TTL": TTL, "CNAMERecord": {"cname": "example.com"}}}
     assert records.create_or_update(cloud.group, zone, "alias", "CNAME", alias).cname_record.cname == "example.com"
     six = {"properties": {"TTL": TTL, "AAAARecords": [{"ipv6Address": "2001:db8::1"}]}}
-    assert records.create_or_update(cloud.group, zone, "listed", "AAAA", six).aaaa_records[0].ipv6_address == "2001:db8::1"
+    assert (
+        records.create_or_update(cloud.group, zone, "listed", "AAAA", six).aaaa_records[0].ipv6_address == "2001:db8::1"
+    )
     assert "listed" in [it.name for it in records.list_by_type(cloud.group, zone, "A")]
     assert "alias" not in [it.name for it in records.list_by_type(cloud.group, zone, "A")]
     expected = {("listed", "A"), ("listed", "TXT"), ("listed", "AAAA"), ("alias", "CNAME")}

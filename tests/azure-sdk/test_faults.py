@@ -1,5 +1,5 @@
-"""What the SDKs do when the cloud fails: operations that fail, hang or vanish, throttling, conflicts, lost connections, late visibility,
-expired tokens and policies."""
+"""What the SDKs do when the cloud fails: operations that fail, hang or vanish, throttling, conflicts, lost connections,
+late visibility, expired tokens and policies."""
 
 import time
 
@@ -193,7 +193,9 @@ def test_what_was_created_is_visible_late(cloud, clients, tables, sim, eventuall
         tables.get(cloud.group, "late")
     assert "late" not in [it.name for it in tables.list(cloud.group)]
     assert "late" not in [it.name for it in clients.resource.resources.list_by_resource_group(cloud.group)]
-    subnet = {"properties": {"addressPrefix": "10.7.0.0/24", "routeTable": {"id": cloud.network_id("routeTables/late")}}}
+    subnet = {
+        "properties": {"addressPrefix": "10.7.0.0/24", "routeTable": {"id": cloud.network_id("routeTables/late")}}
+    }
     clients.network.virtual_networks.begin_create_or_update(
         cloud.group,
         "late-vnet",
@@ -354,7 +356,9 @@ def test_a_machine_survives_a_storm(cloud, clients_of, network, sim):
 
 def test_every_response_can_be_correlated(cloud, tables, responses):
     create(cloud, tables, "correlated")
-    tables.get(cloud.group, "correlated", raw_response_hook=responses, headers={"x-ms-correlation-request-id": cloud.suffix})
+    tables.get(
+        cloud.group, "correlated", raw_response_hook=responses, headers={"x-ms-correlation-request-id": cloud.suffix}
+    )
     (response,) = responses.all
     assert response.headers["x-ms-request-id"]
     assert response.headers["x-ms-correlation-request-id"] == cloud.suffix

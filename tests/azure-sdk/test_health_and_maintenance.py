@@ -19,7 +19,13 @@ def planned(sim, machine):
     """Plans a maintenance of the machine, which is withdrawn at the end of the test."""
 
     def plan(event_type, begins=None, status="Scheduled"):
-        event = {"machine": "kept-vm", "id": "planned", "eventType": event_type, "status": status, "durationSeconds": 600}
+        event = {
+            "machine": "kept-vm",
+            "id": "planned",
+            "eventType": event_type,
+            "status": status,
+            "durationSeconds": 600,
+        }
         if begins:
             event["notBefore"] = begins.isoformat()
         sim.set_until_end("scheduledEvent", {"status": None}, **event)

@@ -58,7 +58,9 @@ def test_a_federated_credential_is_created_read_changed_and_deleted(cloud, crede
     assert responses.statuses == [201]
     assert made.subject == SUBJECT
     assert made.audiences == ["openshift"]
-    changed = credentials.create_or_update(*place, credential(cloud, subject=f"{SUBJECT}-2"), raw_response_hook=responses)
+    changed = credentials.create_or_update(
+        *place, credential(cloud, subject=f"{SUBJECT}-2"), raw_response_hook=responses
+    )
     assert responses.statuses == [201, 200]
     assert changed.subject == f"{SUBJECT}-2"
     assert credentials.get(*place).issuer == f"https://oidc.example/{cloud.suffix}"
@@ -105,7 +107,9 @@ def test_credentials_of_different_identities_do_not_conflict(cloud, credentials,
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"issuer": "http://oidc.example"}, {"audiences": ()}, {"subject": ""}], ids=["issuer", "audiences", "subject"]
+    "wrong",
+    [{"issuer": "http://oidc.example"}, {"audiences": ()}, {"subject": ""}],
+    ids=["issuer", "audiences", "subject"],
 )
 def test_a_credential_that_cannot_work_is_rejected(cloud, credentials, identity, rejected, wrong):
     with rejected(400):
