@@ -38,11 +38,18 @@ AZURE_TIMEOUT = 1800
 CALLS = CallLog()
 
 
+def pytest_configure(config):
+    try:
+        Azure.is_configured()
+    except RuntimeError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
 def pytest_collection_modifyitems(config, items):
     real = Azure.is_configured()
     unfit = [it for it in items if (_needs_emulator(it) if real else it.get_closest_marker("azure"))]
     if unfit:
-        config.hook.pytest_deselected(unfit)
+        config.hook.pytest_deselected(items=unfit)
         items[:] = [it for it in items if it not in unfit]
     if real:
         for item in items:

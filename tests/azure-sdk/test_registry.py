@@ -64,7 +64,7 @@ def test_a_token_is_created_read_changed_and_deleted(cloud, registry, tokens, re
     assert tokens.begin_delete(*place).result() is None, "what is absent is deleted already"
 
 
-def test_a_password_is_told_once(cloud, clients, registry, tokens, responses):
+def test_a_password_is_shown_once(cloud, clients, registry, tokens, responses):
     place = (cloud.group, registry.name, "token-password")
     token = tokens.begin_create(*place, token_body(registry)).result()
     expiry = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(days=180)
