@@ -15,8 +15,6 @@ from azure.identity import ClientSecretCredential
 
 # Seconds between two polls of a long operation when a response does not say. The SDK takes whole seconds.
 POLLING_INTERVAL = 1
-# Durations relative to those of a real cloud: short, but long operations are seen in progress.
-PACE = "0.001"
 ARM_SCOPE = "https://management.azure.com/.default"
 
 
@@ -95,14 +93,15 @@ class Emulator(Environment):
 
     is_emulator = True
 
-    def __init__(self):
+    def __init__(self, pace=0):
+        """Starts it. The pace is the duration of operations relative to a real cloud; with 0 each is complete at once."""
         executable = os.environ.get("SHIPSHAPE_TEST_EMULATOR")
         if not executable:
             raise RuntimeError("SHIPSHAPE_TEST_EMULATOR is not set: build it with cargo build -p cloudsim --example emulator")
         self._scratch = tempfile.TemporaryDirectory(prefix="shipshape-sdk-")
         self.directory = Path(self._scratch.name) / "cloud"
         self._process = subprocess.Popen(
-            [executable, str(self.directory), "--pace", PACE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [executable, str(self.directory), "--pace", str(pace)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         line = self._process.stdout.readline()
         if not line:
@@ -119,9 +118,17 @@ class Emulator(Environment):
         self.authority, self.resource_manager = found["authority"], found["resourceManager"]
         self.ca_file = found["caFile"]
         # The SDKs read both through `requests`; no proxy stands between a process and its own machine.
-        os.environ["REQUESTS_CA_BUNDLE"] = self.ca_file
+        self._trust_authority()
         os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
         self.token = (self.directory / "token").read_text().strip()
+
+    def _trust_authority(self):
+        """Adds the emulator's authority to those that are trusted, for as long as it runs."""
+        self._trusted_before = os.environ.get("REQUESTS_CA_BUNDLE")
+        bundle = Path(self._scratch.name) / "trusted.pem"
+        files = [self.ca_file] + ([self._trusted_before] if self._trusted_before else [])
+        bundle.write_text("".join(Path(it).read_text() for it in files))
+        os.environ["REQUESTS_CA_BUNDLE"] = str(bundle)
 
     @property
     def credential_options(self):
@@ -155,6 +162,10 @@ class Emulator(Environment):
         return response
 
     def close(self):
+        if self._trusted_before:
+            os.environ["REQUESTS_CA_BUNDLE"] = self._trusted_before
+        else:
+            os.environ.pop("REQUESTS_CA_BUNDLE", None)
         self._process.stdin.close()
         try:
             self._process.wait(20)
