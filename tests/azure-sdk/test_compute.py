@@ -198,6 +198,33 @@ def test_a_disk_cannot_shrink(cloud, clients, rejected):
     disks.begin_delete(cloud.group, "shrinking").result()
 
 
+@pytest.mark.emulator
+def test_a_disk_encryption_set_is_used_by_a_disk(cloud, clients, responses):
+    """Only on the emulator: Azure checks that the key exists and that the set may use it."""
+    sets = clients.compute.disk_encryption_sets
+    body = {
+        "location": cloud.location,
+        "identity": {"type": "SystemAssigned"},
+        "properties": {"activeKey": {"keyUrl": "https://keys.vault.azure.net/keys/disks/1"}},
+    }
+    made = sets.begin_create_or_update(cloud.group, "encryption", body, raw_response_hook=responses).result()
+    assert responses.statuses[0] == 202
+    assert made.identity.principal_id
+    assert sets.get(cloud.group, "encryption").encryption_type == "EncryptionAtRestWithCustomerKey"
+    assert made.id.lower() in [it.id.lower() for it in sets.list_by_resource_group(cloud.group)]
+    encryption = {"type": "EncryptionAtRestWithCustomerKey", "diskEncryptionSetId": made.id}
+    disk = {
+        "location": cloud.location,
+        "properties": {"creationData": {"createOption": "Empty"}, "diskSizeGB": 8, "encryption": encryption},
+    }
+    encrypted = clients.compute.disks.begin_create_or_update(cloud.group, "encrypted", disk).result()
+    assert encrypted.encryption.disk_encryption_set_id.lower() == made.id.lower()
+    clients.compute.disks.begin_delete(cloud.group, "encrypted").result()
+    sets.begin_delete(cloud.group, "encryption").result()
+    with pytest.raises(ResourceNotFoundError):
+        sets.get(cloud.group, "encryption")
+
+
 def test_sizes_are_listed_with_a_filter(cloud, clients):
     skus = list(clients.compute.resource_skus.list(filter=f"location eq '{cloud.location}'"))
     assert {location.lower() for it in skus for location in it.locations} == {cloud.location}
