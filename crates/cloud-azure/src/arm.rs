@@ -26,7 +26,8 @@ use crate::write_locks::WriteLocks;
 pub(crate) use crate::call::{Answer, Call, Condition};
 pub(crate) use crate::headers::retry_after;
 
-/// Pauses before the second and the third attempt of an idempotent call.
+/// Longest pauses before the second and the third attempt of an idempotent call. A part of each is left to chance, so that many calls
+/// that fail together do not come again together.
 const REPEAT_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
 /// Longest wait of a throttled call that is repeated here; longer ones are the caller's.
 const BRIEF_THROTTLING_MAX: Duration = Duration::from_secs(1);
@@ -169,7 +170,7 @@ impl Arm {
             };
             let may_repeat = is_transient && started.elapsed() < REPEAT_WITHIN;
             let Some(pause) = REPEAT_AFTER.get(attempt).filter(|_| may_repeat) else { return Err(failure) };
-            tokio::time::sleep(wait.max(*pause)).await;
+            tokio::time::sleep(wait.max(pause.mul_f64(0.5 + 0.5 * chance()))).await;
             attempt += 1;
         }
     }
@@ -336,6 +337,11 @@ impl Arm {
     pub(crate) async fn exclusive(&self, key: &str) -> OwnedMutexGuard<()> {
         self.writes.lock(key).await
     }
+}
+
+/// A number from 0 to 1.
+fn chance() -> f64 {
+    f64::from(Uuid::new_v4().as_bytes()[0]) / 255.0
 }
 
 /// Whether a status says nothing about an operation, only that it cannot be read now.

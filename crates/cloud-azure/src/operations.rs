@@ -19,11 +19,16 @@ use crate::error::ServiceError;
 const OPERATIONS_MAX: usize = 4096;
 /// Age from which an operation is no evidence any more.
 const AGE_MAX: Duration = Duration::from_secs(2 * 3600);
+/// How long a written resource may be invisible to those that refer to it.
+const SPREADS_WITHIN: Duration = Duration::from_secs(180);
+/// Writes that are remembered.
+const WRITES_MAX: usize = 4096;
 
 /// The operations that this client has started.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     entries: Mutex<Entries>,
+    writes: Mutex<HashMap<String, Instant>>,
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +85,29 @@ impl Operations {
         if entries.by_id.remove(&key).is_some() {
             entries.order.retain(|it| *it != key);
         }
+    }
+
+    /// Remembers that a resource was written.
+    pub(crate) fn note_write(&self, id: &ResourceId) {
+        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        if writes.len() >= WRITES_MAX {
+            writes.retain(|_, at| at.elapsed() < SPREADS_WITHIN);
+        }
+        if writes.len() < WRITES_MAX {
+            writes.insert(id.key(), Instant::now());
+        }
+    }
+
+    /// The error of a write, where something is missing that this client has written just before: it is not visible yet.
+    pub(crate) fn with_visibility(&self, error: CloudError, subject: &ResourceId) -> CloudError {
+        let CloudError::NotFound { what } = error else { return error };
+        let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recent = writes.get(&what.to_lowercase()).is_some_and(|at| at.elapsed() < SPREADS_WITHIN);
+        if !is_recent {
+            return CloudError::NotFound { what };
+        }
+        let why = format!("{what} was written just before and is not visible yet");
+        CloudError::Busy { what: subject.to_string(), code: "ResourceNotFound".to_owned(), why, after: None }
     }
 
     pub(crate) fn of(&self, id: &ResourceId) -> Option<Operation> {

@@ -142,6 +142,10 @@ impl ServiceError {
             return CloudError::UnexpectedResponse { what, source: None };
         }
         match self.status {
+            // A token that was renewed just before: the clocks of the services differ.
+            401 if self.has_code(&["ExpiredAuthenticationToken"]) => {
+                CloudError::Unavailable { what: call.with_note(&self.note(&code, &why)), source: None }
+            }
             401 => {
                 let why = self.full_text(&code, &why);
                 CloudError::Credential { who: call.principal.to_owned(), why }

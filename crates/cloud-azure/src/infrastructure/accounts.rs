@@ -36,7 +36,8 @@ impl AzureClient {
                 let path = format!("{}/blobServices/default/containers/{container}", put.id);
                 let empty = json!({});
                 let call = Call { body: Some(&empty), ..Call::new(Method::Put, &path, STORAGE) };
-                self.inner.arm.send(call).await?;
+                let made = self.inner.arm.send(call).await;
+                made.map_err(|error| self.inner.operations.with_visibility(error, &put.id))?;
                 present.push(container.clone());
             }
         }

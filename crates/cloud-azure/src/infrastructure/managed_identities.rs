@@ -46,7 +46,9 @@ impl AzureClient {
             }
             let (path, body) =
                 (path(&resources::credential_name(key)), resources::credential_body(key, subject));
-            self.inner.arm.send(Call { body: Some(&body), ..Call::new(Method::Put, &path, version) }).await?;
+            let call = Call { body: Some(&body), ..Call::new(Method::Put, &path, version) };
+            let written = self.inner.arm.send(call).await;
+            written.map_err(|error| self.inner.operations.with_visibility(error, &put.id))?;
         }
         let mut resource = self.resource(&put.id, ResourceKind::Identity, &body)?;
         let mut all = federated.clone();

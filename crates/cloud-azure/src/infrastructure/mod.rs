@@ -142,12 +142,15 @@ impl AzureClient {
     ) -> Result<Value, CloudError> {
         let path = put.id.as_str();
         let call = Call { body: Some(body), condition, ..Call::new(Method::Put, path, version(kind)) };
-        let answer = self.inner.arm.send(call).await?;
+        let operations = &self.inner.operations;
+        let answer = self.inner.arm.send(call).await;
+        let answer = answer.map_err(|error| operations.with_visibility(error, &put.id))?;
+        operations.note_write(&put.id);
         match answer.operation() {
             Some(url) => {
-                self.inner.operations.remember(&put.id, url, OperationKind::Put(Box::new(put.clone())));
+                operations.remember(&put.id, url, OperationKind::Put(Box::new(put.clone())));
             }
-            None => self.inner.operations.forget(&put.id),
+            None => operations.forget(&put.id),
         }
         let mut written = answer.json(&format!("PUT {path}"))?;
         if !written.is_object() {

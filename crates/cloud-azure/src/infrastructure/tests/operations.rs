@@ -166,3 +166,23 @@ async fn a_failed_interface_is_written_back_before_its_deletion_and_no_other() {
     let error = service.client().delete(&interface.id).await.unwrap_err();
     assert!(matches!(error, CloudError::InUse { .. }), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_just_before_is_waited_for_where_it_is_not_visible_yet() {
+    let (group, address) = (request(ResourceKind::ResourceGroup), request(ResourceKind::PublicIp));
+    let service =
+        ScriptedService::by(|sent| match (sent.method.as_str(), sent.path.contains("/providers/")) {
+            ("PUT", false) => Reply::json(201, json!({})),
+            ("PUT", true) => Reply::error(404, "ResourceGroupNotFound"),
+            _ => missing(),
+        });
+    let client = service.client();
+    // Nobody has made the group.
+    let error = client.put(address.clone()).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("{} was not found", group.id));
+    client.put(group).await.unwrap();
+    let error = client.put(address.clone()).await.unwrap_err();
+    assert!(matches!(error, CloudError::Busy { .. }), "{error}");
+    tokio::time::advance(Duration::from_secs(180)).await;
+    assert!(client.put(address).await.unwrap_err().is_not_found());
+}
