@@ -265,7 +265,11 @@ pub(crate) fn list_resources(
     scope: &str,
     mut resources: Vec<ArmResource>,
 ) -> Result<ArmResponse, Failure> {
-    access::check(cx, request.caller, "Microsoft.Resources/subscriptions/resources/read", scope)?;
+    let action = match scope.to_lowercase().contains("/resourcegroups/") {
+        true => "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
+        false => "Microsoft.Resources/subscriptions/resources/read",
+    };
+    access::check(cx, request.caller, action, scope)?;
     resources.retain(resource_requests::is_listed);
     if let Some(filter) = request.parameter("$filter") {
         filter_resources(filter, &mut resources)?;
