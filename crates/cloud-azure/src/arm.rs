@@ -30,7 +30,7 @@ pub(crate) use crate::headers::retry_after;
 /// that fail together do not come again together.
 const REPEAT_AFTER: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
 /// Longest wait of a throttled call that is repeated here; longer ones are the caller's.
-const BRIEF_THROTTLING_MAX: Duration = Duration::from_secs(1);
+const BRIEF_THROTTLING_MAX: Duration = Duration::from_millis(500);
 /// A call that has taken longer is not repeated: its caller has waited enough.
 const REPEAT_WITHIN: Duration = Duration::from_secs(5);
 /// Attempts of a change that others prevented by changing the resource meanwhile.

@@ -40,4 +40,4 @@ mod write_locks;
 
 pub use actions::{preparation_actions, required_actions, role_definition};
 pub use client::AzureClient;
-pub use settings::{MachineSettings, PUBLIC_SCOPE, ServiceCredential, Settings, SettingsError};
+pub use settings::{MachineSettings, PUBLIC_SCOPE, SELF_SIGNED, ServiceCredential, Settings, SettingsError};

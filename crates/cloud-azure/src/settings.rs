@@ -13,6 +13,8 @@ use serde::Deserialize;
 
 /// Scope of the resource manager's tokens in the public cloud.
 pub const PUBLIC_SCOPE: &str = "https://management.azure.com/.default";
+/// The issuer of certificates that are signed with their own key.
+pub const SELF_SIGNED: &str = "Self";
 const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
 const PUBLIC_RESOURCE_MANAGER: &str = "https://management.azure.com";
 const PUBLIC_BLOB_SUFFIX: &str = "blob.core.windows.net";
@@ -33,6 +35,8 @@ pub struct Settings {
     pub vault: String,
     /// Whether the vault's address must belong to the domain that its challenge names; off for the emulator alone.
     pub verify_vault_address: bool,
+    /// The issuer of certificates, by its name in the vault; `Self` for certificates that are signed with their own key.
+    pub certificate_issuer: String,
     /// The container registry.
     pub registry: ResourceId,
     /// The host from which clusters pull images.
@@ -143,6 +147,7 @@ impl Settings {
             scope: PUBLIC_SCOPE.to_owned(),
             vault: vault.to_owned(),
             verify_vault_address: true,
+            certificate_issuer: SELF_SIGNED.to_owned(),
             registry_login_server: format!("{}.{PUBLIC_REGISTRY_SUFFIX}", registry.name().to_lowercase()),
             registry,
             blob: None,

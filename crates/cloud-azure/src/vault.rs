@@ -85,7 +85,11 @@ impl Vault for AzureClient {
         if let Some(found) = self.vault_certificate(&spec.name).await? {
             return Ok(found);
         }
-        self.create_certificate(&spec.name, &policy(&spec.dns_names)).await?;
+        self.create_certificate(
+            &spec.name,
+            &policy(&spec.dns_names, &self.inner.settings.certificate_issuer),
+        )
+        .await?;
         let VaultCertificate { dns_names, .. } = pending(&spec.name, &spec.dns_names);
         let found = self.vault_certificate(&spec.name).await?;
         Ok(found.unwrap_or_else(|| pending(&spec.name, &dns_names)))
@@ -363,7 +367,7 @@ fn pending(name: &str, dns_names: &[String]) -> VaultCertificate {
     }
 }
 
-fn policy(dns_names: &[String]) -> Value {
+fn policy(dns_names: &[String], issuer: &str) -> Value {
     let subject = dns_names.first().map_or(SHORT_SUBJECT, String::as_str);
     let subject = if subject.chars().count() > SUBJECT_CHARS_MAX { SHORT_SUBJECT } else { subject };
     json!({
@@ -376,7 +380,7 @@ fn policy(dns_names: &[String]) -> Value {
             "key_usage": ["digitalSignature", "keyEncipherment"],
             "validity_months": 3,
         },
-        "issuer": {"name": "Self"},
+        "issuer": {"name": issuer},
         "lifetime_actions": [{"trigger": {"days_before_expiry": 30}, "action": {"action_type": "AutoRenew"}}],
     })
 }

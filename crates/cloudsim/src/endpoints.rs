@@ -69,6 +69,8 @@ impl Endpoints {
             metadata: Some(self.metadata.clone()),
             // The address of an emulated vault is on the loopback interface, not in the domain of its tokens.
             verify_vault_address: false,
+            // Any other issuer than `Self` is the authority of the emulated cloud.
+            certificate_issuer: "SimulatedCloud".to_owned(),
             ca_pem: Some(ca_pem),
             ..Settings::public(&self.tenant_id, vault, registry, credential)
         })

@@ -310,8 +310,13 @@ pub(crate) fn quota_exceeded(quota: &str, location: &str, limit: u64, used: u64,
         );
         return ArmError::bad_request("PublicIPCountLimitReached", message);
     }
+    let title = match quota {
+        "cores" => "Total Regional Cores".to_owned(),
+        "virtualMachines" => "Virtual Machines".to_owned(),
+        family => format!("{family} Cores"),
+    };
     let message = format!(
-        "Operation could not be completed as it results in exceeding approved {quota} Cores quota. Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: {limit}, Current Usage: {used}, Additional Required: {more}, (Minimum) New Limit Required: {}.",
+        "Operation could not be completed as it results in exceeding approved {title} quota. Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: {limit}, Current Usage: {used}, Additional Required: {more}, (Minimum) New Limit Required: {}.",
         used + more
     );
     ArmError::conflict("OperationNotAllowed", message)

@@ -267,6 +267,10 @@ fn quota_error(message: &str) -> Option<CloudError> {
         .and_then(|it| it.split(" quota").next())
         .unwrap_or("of the subscription");
     // The names of the public text and of the usages differ; the one that callers know is used.
-    let quota = if quota.eq_ignore_ascii_case("Total Regional Cores") { "cores" } else { quota };
+    let quota = match quota {
+        "Total Regional Cores" => "cores",
+        "Virtual Machines" => "virtualMachines",
+        family => family.strip_suffix(" Cores").unwrap_or(family),
+    };
     Some(CloudError::Quota { quota: shorten(quota, 80), limit, used, wanted })
 }

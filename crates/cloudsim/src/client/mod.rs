@@ -117,6 +117,11 @@ impl SimClient {
         Ok(SimClient { inner: Arc::new(Inner { endpoints, token, azure, http }) })
     }
 
+    /// Another client of the same cloud, with connections and tokens of its own.
+    pub fn reconnected(&self) -> Result<SimClient, SimClientError> {
+        SimClient::new(self.inner.endpoints.clone())
+    }
+
     /// The roles of this cloud, over Azure's protocol.
     pub fn cloud(&self) -> Cloud {
         self.inner.azure.cloud()

@@ -1,28 +1,13 @@
 //! What goes wrong on purpose.
 
-use std::time::Duration;
-
 use api::error::{Class, Classify as _};
-use cloud::{CloudError, Infrastructure as _, Properties, ResourceState};
+use cloud::{CloudError, Infrastructure as _, Properties};
 use cloudsim::{CloudFault, FaultRule, FaultTiming};
 
 use crate::environment::{Environment, eventually, group};
 
 fn empty() -> Properties {
     Properties::ResourceGroup { managed_by: None }
-}
-
-#[tokio::test]
-async fn throttling_says_for_how_long() {
-    let environment = Environment::new().await;
-    environment
-        .cloud
-        .inject(FaultRule::new(CloudFault::Throttled { after_seconds: 7 }).on("put").times(1))
-        .await
-        .unwrap();
-    let refused = environment.try_put(group("one"), empty()).await.unwrap_err();
-    assert_eq!(refused.retry_after(), Some(Duration::from_secs(7)));
-    environment.put(group("one"), empty()).await;
 }
 
 #[tokio::test]
@@ -42,27 +27,6 @@ async fn a_call_may_fail_before_its_effect_or_after_it() {
             environment.put(id, empty()).await;
         }
     }
-}
-
-#[tokio::test]
-async fn a_put_may_come_to_a_bad_end_and_be_tried_again() {
-    let environment = Environment::new().await;
-    let fault = ("InvalidTemplateDeployment".to_owned(), "it is so".to_owned());
-    environment
-        .faults
-        .inject(
-            FaultRule::new(CloudFault::ProvisioningFails { code: fault.0, message: fault.1 })
-                .about("one")
-                .times(1),
-        )
-        .unwrap();
-    environment.put(group("one"), empty()).await;
-    match environment.get(&group("one")).await.unwrap().state {
-        ResourceState::Failed { failure } => assert_eq!(failure.code, "InvalidTemplateDeployment"),
-        other => panic!("it has not failed: {other:?}"),
-    }
-    environment.put(group("one"), empty()).await;
-    assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Succeeded);
 }
 
 #[tokio::test]

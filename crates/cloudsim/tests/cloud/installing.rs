@@ -344,7 +344,7 @@ async fn what_the_cloud_refuses_fails_the_installation() {
     let ended = environment.installed(&request).await;
     assert_eq!(
         (ended.stage, ended.failure.unwrap().code.as_str()),
-        (InstallStage::ControlPlane, "QuotaExceeded")
+        (InstallStage::ControlPlane, "OperationNotAllowed")
     );
     let request = environment.prepared("two").await;
     let (code, message) = ("ZonalAllocationFailed".to_owned(), "full".to_owned());

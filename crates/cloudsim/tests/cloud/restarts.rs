@@ -62,13 +62,15 @@ async fn what_is_on_its_way_when_the_service_is_killed_arrives() {
         ..Default::default()
     };
     let environment = Environment::with(options()).await;
-    let put = environment.put(group("one"), Properties::ResourceGroup { managed_by: None }).await;
+    environment.put(group("one"), Properties::ResourceGroup { managed_by: None }).await;
+    let table = group("one").sibling("Microsoft.Network", "routeTables", "routes");
+    let put = environment.put(table.clone(), Properties::RouteTable { routes: [].into() }).await;
     assert_eq!(put.state, ResourceState::Creating);
     environment.kill().await;
     let environment = Environment::with(options()).await;
-    assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Creating);
+    assert_eq!(environment.get(&table).await.unwrap().state, ResourceState::Creating);
     clock.advance(SignedDuration::from_secs(10));
-    assert_eq!(environment.get(&group("one")).await.unwrap().state, ResourceState::Succeeded);
+    assert_eq!(environment.get(&table).await.unwrap().state, ResourceState::Succeeded);
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ fn settings(config: &AzureConfig) -> anyhow::Result<Settings> {
     settings.resource_manager.clone_from(&config.resource_manager);
     settings.scope.clone_from(&config.scope);
     settings.verify_vault_address = config.verify_vault_address;
+    settings.certificate_issuer.clone_from(&config.certificate_issuer);
     settings.blob.clone_from(&config.blob);
     settings.identity_service.clone_from(&config.identity_service);
     settings.metadata.clone_from(&config.metadata);

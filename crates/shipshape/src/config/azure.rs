@@ -31,6 +31,8 @@ pub(crate) struct AzureConfig {
     pub(crate) vault: Option<String>,
     /// Whether the vault's address must belong to the domain that its challenge names. Only an emulator needs `false`.
     pub(crate) verify_vault_address: bool,
+    /// The issuer of certificates, by its name in the vault; `Self` for certificates that are signed with their own key.
+    pub(crate) certificate_issuer: String,
     /// The resource id of the container registry that clusters pull from.
     pub(crate) registry: Option<String>,
     /// The address of blobs with accounts as first path segment, of an emulator. Unset: `https://ACCOUNT.blob.core.windows.net`.
@@ -57,6 +59,7 @@ impl Default for AzureConfig {
             managed_identity: false,
             vault: None,
             verify_vault_address: true,
+            certificate_issuer: cloud_azure::SELF_SIGNED.to_owned(),
             registry: None,
             blob: None,
             metadata: None,
