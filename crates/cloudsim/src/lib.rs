@@ -57,6 +57,7 @@ mod blob;
 mod call_context;
 mod cidr;
 mod client;
+mod cloud_metadata;
 mod database;
 mod endpoints;
 mod entra;

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::call_context::FaultEffects;
+use crate::cloud_metadata;
 use crate::client::{SimClient, SimClientError};
 use crate::endpoints::Endpoints;
 use crate::failure::Failure;
@@ -270,11 +271,13 @@ impl Service {
     }
 }
 
-/// The resource manager, Entra ID, the data plane of managed identities, and what only a simulator can do.
+/// The resource manager, Entra ID, Microsoft Graph, the data plane of managed identities, and what only a simulator can do.
 fn main_routes(simulator: &Arc<Simulator>, token: &str) -> Router {
     http::routes(simulator.clone(), token)
         .merge(entra::routes(simulator.clone()))
         .merge(entra::identity_routes(simulator.clone()))
+        .merge(entra::graph_routes(simulator.clone()))
+        .merge(cloud_metadata::routes(simulator.clone()))
         .fallback_service(arm::routes(simulator.clone()))
 }
 

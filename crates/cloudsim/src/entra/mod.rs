@@ -1,4 +1,4 @@
-//! Entra ID: discovery, tokens for principals and managed identities, and the data plane of managed identities.
+//! Entra ID: discovery, tokens for principals and managed identities, the data plane of managed identities, and Microsoft Graph.
 //!
 //! Tokens are JWTs signed with a key of the database (ES256, published as a JWKS) and valid for an hour unless a setting shortens that.
 //! The signature of a federated assertion is verified only when the keys of its issuer are registered
@@ -7,6 +7,7 @@
 
 mod assertion;
 mod error;
+mod graph;
 mod identity_service;
 mod jwt;
 mod principals;
@@ -31,6 +32,7 @@ use crate::identities;
 use crate::simulator::Simulator;
 
 pub(crate) use error::EntraError;
+pub(crate) use graph::graph_routes;
 pub(crate) use identity_service::identity_routes;
 pub(crate) use jwt::{VerifyError, decode_base64};
 pub(crate) use principals::{

@@ -138,10 +138,17 @@ fn issue(
     if let Err(rejected) = proven {
         return Ok(Err(rejected));
     }
-    if !AUDIENCES.iter().any(|it| it.eq_ignore_ascii_case(audience.trim_end_matches('/'))) {
+    if !is_audience(cx, &audience) {
         return Ok(Err(EntraError::unknown_audience(&audience, &known)));
     }
     issue_for(cx, &application, &audience).map(Ok)
+}
+
+/// Whether the tenant knows an audience. A cloud that is registered by its address has that of Microsoft Graph as one.
+fn is_audience(cx: &CallContext<'_>, audience: &str) -> bool {
+    let own = cx.endpoints.authority.as_str();
+    let mut known = AUDIENCES.into_iter().chain([own]);
+    known.any(|it| it.eq_ignore_ascii_case(audience.trim_end_matches('/')))
 }
 
 /// The audience of a scope. The reference asks with two slashes, which leaves one at the end of the audience.
@@ -178,7 +185,7 @@ pub(crate) fn issue_for_identity(
     identity: &ArmResource,
     audience: &str,
 ) -> Result<Result<IssuedToken, EntraError>, Failure> {
-    if !AUDIENCES.iter().any(|it| it.eq_ignore_ascii_case(audience.trim_end_matches('/'))) {
+    if !is_audience(cx, audience) {
         return Ok(Err(EntraError::unknown_audience(audience, &identities::tenant(cx.seed))));
     }
     issue_for(cx, &principals::application_of(identity), audience).map(Ok)
