@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::call_context::FaultEffects;
-use crate::cloud_metadata;
 use crate::client::{SimClient, SimClientError};
+use crate::cloud_metadata;
 use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::faults::Faults;

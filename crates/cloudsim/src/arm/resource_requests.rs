@@ -12,7 +12,7 @@ use super::kind::{ActionOutcome, ArmResource, Change, DeleteStyle, Kind, PutStyl
 use super::message::{ArmRequest, ArmResponse, method_not_allowed};
 use super::operations::{Operation, OperationFailure, OperationResult, OperationScope, paced};
 use super::resources::{self, Written, known_kind, not_found, shown};
-use super::{access, lists, locks, parts, store};
+use super::{access, deployments, lists, locks, parts, store};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
 
@@ -96,6 +96,9 @@ fn put(
     let present = store::find(cx.db, &id.key())?;
     let (wanted, unwanted) = (request.header("if-match"), request.header("if-none-match"));
     resources::check_preconditions(cx, kind, present.as_ref(), wanted, unwanted)?;
+    if kind.type_name == DEPLOYMENT_TYPE {
+        deployments::check_rights(cx, request.caller, id, &body)?;
+    }
     let written = resources::write(cx, kind, id, body)?;
     respond_to_put(cx, request, kind, written)
 }
@@ -242,6 +245,9 @@ pub(crate) fn handle_collection(
 ) -> Result<ArmResponse, Failure> {
     match *request.method {
         Method::POST => match parent {
+            Some(parent) if type_name.eq_ignore_ascii_case("Microsoft.Resources/deployments/validate") => {
+                deployments::validate(cx, request, parent)
+            }
             Some(parent) => act(cx, request, parent, type_name.rsplit('/').next().unwrap_or_default()),
             None => Err(method_not_allowed(request)),
         },

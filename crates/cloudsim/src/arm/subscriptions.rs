@@ -181,6 +181,14 @@ pub(crate) fn provider(
             may("Microsoft.KeyVault/deletedVaults/read")?;
             Ok(ArmResponse::ok(kinds::vaults::deleted(cx, subscription)?))
         }
+        (&Method::GET, ["locations", _, "deletedvaults", name]) if known == "Microsoft.KeyVault" => {
+            may("Microsoft.KeyVault/locations/deletedVaults/read")?;
+            Ok(ArmResponse::ok(kinds::vaults::find_deleted(cx, name)?))
+        }
+        // There are no managed HSMs, which `az` lists with the vaults.
+        (&Method::GET, ["managedhsms" | "deletedmanagedhsms"]) if known == "Microsoft.KeyVault" => {
+            Ok(ArmResponse::list(Vec::new()))
+        }
         (&Method::POST, ["locations", _, "deletedvaults", name, "purge"])
             if known == "Microsoft.KeyVault" =>
         {

@@ -9,7 +9,7 @@ use super::body::{
     reference, same, text,
 };
 use super::{allocation, rows};
-use crate::arm::{ArmResource, Behaviour};
+use crate::arm::{ArmResource, Behaviour, type_of};
 use crate::call_context::CallContext;
 use crate::cidr;
 use crate::failure::Failure;
@@ -126,6 +126,11 @@ impl Behaviour for VirtualNetworks {
         }
         let asked = query.iter().find(|(name, _)| same(name, "ipAddress")).map(|(_, value)| value.as_str());
         allocation::availability(cx, &resource.id, asked.unwrap_or_default()).map(Some)
+    }
+
+    /// A network that is peered with another does not wait for it: the peering of the other is disconnected.
+    fn blocks_deletion(&self, _resource: &ArmResource, user: &ResourceId) -> bool {
+        !type_of(user).is_some_and(|it| same(&it, NETWORK))
     }
 
     fn in_use(&self, resource: &ArmResource, user: &ResourceId) -> (String, String) {

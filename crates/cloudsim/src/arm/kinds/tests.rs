@@ -533,7 +533,10 @@ fn the_name_of_a_deleted_vault_stays_reserved() {
     assert_eq!(shown["properties"]["vaultUri"], "https://keys-1.vault.azure.net/");
     fixture.delete(&vault).unwrap();
     check_code(fixture.try_put(&vault, body.clone()), 409, "ConflictError");
+    let deleted = super::vaults::deleted(&fixture.cx(), "s").unwrap();
+    assert_eq!(deleted["value"][0]["properties"]["location"], "westeurope", "{deleted}");
     super::vaults::purge(&fixture.cx(), "keys-1").unwrap();
+    check_code(super::vaults::find_deleted(&fixture.cx(), "keys-1"), 404, "DeletedVaultNotFound");
     fixture.put(&vault, body);
 }
 
@@ -566,4 +569,45 @@ fn a_second_federated_credential_waits_for_the_first() {
     check_code(write(&fixture, "second"), 409, code);
     fixture.pass(2);
     write(&fixture, "second").unwrap();
+}
+
+#[test]
+fn a_peered_network_can_be_deleted() {
+    let fixture = Fixture::new();
+    let (remote, local) = (fixture.network(), of_network("virtualNetworks", "w"));
+    fixture.put(
+        &local,
+        json!({ "properties": {
+            "addressSpace": { "addressPrefixes": ["10.1.0.0/16"] },
+            "virtualNetworkPeerings": [{ "name": "p", "properties": { "remoteVirtualNetwork": { "id": remote } } }],
+        } }),
+    );
+    fixture.delete(&remote).unwrap();
+    assert!(store::find(&fixture.db, &remote.key()).unwrap().is_none());
+}
+
+#[test]
+fn a_template_whose_resources_are_written_out_is_deployed() {
+    let fixture = Fixture::new();
+    fixture.network();
+    let deployment = group().sibling("Microsoft.Resources", "deployments", "d");
+    let template = json!({
+        "resources": [
+            { "type": "Microsoft.Network/loadBalancers", "name": "lb", "location": "westeurope",
+              "dependsOn": ["Microsoft.Network/publicIpAddresses/ip"], "sku": { "name": "Standard" }, "properties": {
+                "frontendIPConfigurations": [{ "name": "front", "properties": {
+                    "privateIPAddress": null,
+                    "publicIPAddress": { "id": of_network("publicIPAddresses", "ip") } } }],
+            } },
+            { "type": "Microsoft.Network/publicIPAddresses", "name": "ip", "location": "westeurope",
+              "sku": { "name": "Standard" }, "properties": { "publicIPAllocationMethod": "Static" } },
+        ],
+        "outputs": { "loadBalancer": { "type": "object", "value": "[reference('lb')]" } },
+    });
+    let shown =
+        fixture.put(&deployment, json!({ "properties": { "mode": "Incremental", "template": template } }));
+    let output = &shown["properties"]["outputs"]["loadBalancer"]["value"];
+    assert_eq!(output["frontendIPConfigurations"][0]["name"], "front", "{shown}");
+    assert!(shown["properties"].get("template").is_none());
+    fixture.get(&of_network("loadBalancers", "lb"), None);
 }

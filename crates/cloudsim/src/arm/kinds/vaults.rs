@@ -1,6 +1,8 @@
 //! Key vaults as resources. Names of deleted vaults stay reserved until they are recovered or purged.
 
 use cloud::ResourceId;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::body::{Body, default, invalid, properties, required, same, text};
@@ -11,8 +13,19 @@ use crate::{database, identities, keyvault};
 
 pub(crate) const VAULT: &str = "Microsoft.KeyVault/vaults";
 
-/// The kind of the records of deleted vaults: the id, by name.
+/// The kind of the records of deleted vaults, by name.
 const DELETED: &str = "deleted-vault";
+
+/// Days for which a deleted vault can be recovered.
+const RETENTION_DAYS: i64 = 90;
+
+/// A vault whose name is still reserved.
+#[derive(Serialize, Deserialize)]
+struct DeletedVault {
+    id: ResourceId,
+    location: String,
+    deleted: Timestamp,
+}
 
 pub(super) struct Vaults;
 
@@ -55,7 +68,7 @@ impl Behaviour for Vaults {
             let message = format!("The vault name '{name}' is already in use.");
             return Err(ArmError::conflict("VaultAlreadyExists", message).into());
         }
-        let is_deleted = database::record::<ResourceId>(cx.db, DELETED, &name.to_lowercase())?.is_some();
+        let is_deleted = database::record::<DeletedVault>(cx.db, DELETED, &name.to_lowercase())?.is_some();
         if is_deleted && !recovers {
             let message = "A vault with the same name already exists in deleted state. You need to either recover or purge \
                            existing key vault.";
@@ -83,7 +96,9 @@ impl Behaviour for Vaults {
     }
 
     fn deleted(&self, cx: &CallContext<'_>, resource: &ArmResource) -> Result<(), Failure> {
-        database::write(cx.db, DELETED, &resource.id.name().to_lowercase(), &resource.id)
+        let location = resource.location().to_owned();
+        let record = DeletedVault { id: resource.id.clone(), location, deleted: cx.now };
+        database::write(cx.db, DELETED, &resource.id.name().to_lowercase(), &record)
     }
 
     /// Subnets that may reach a vault do not wait for it.
@@ -92,24 +107,49 @@ impl Behaviour for Vaults {
     }
 }
 
+impl DeletedVault {
+    fn shown(&self) -> Value {
+        let DeletedVault { id, location, deleted } = self;
+        let purged = deleted.saturating_add(SignedDuration::from_hours(24 * RETENTION_DAYS));
+        let (subscription, name) = (id.subscription(), id.name());
+        json!({
+            "id": format!("/subscriptions/{subscription}/providers/Microsoft.KeyVault/locations/{location}/deletedVaults/{name}"),
+            "name": name,
+            "type": "Microsoft.KeyVault/deletedVaults",
+            "properties": {
+                "vaultId": id,
+                "location": location,
+                "tags": {},
+                "deletionDate": deleted.to_string(),
+                "scheduledPurgeDate": purged.unwrap_or(Timestamp::MAX).to_string(),
+                "purgeProtectionEnabled": false,
+            },
+        })
+    }
+}
+
 /// The deleted vaults of a subscription, as `GET …/Microsoft.KeyVault/deletedVaults` lists them.
 pub(crate) fn deleted(cx: &CallContext<'_>, subscription: &str) -> Result<Value, Failure> {
-    let ids: Vec<ResourceId> = database::records(cx.db, DELETED)?;
-    let shown: Vec<Value> = ids
-        .iter()
-        .filter(|it| same(it.subscription(), subscription))
-        .map(|it| json!({ "name": it.name(), "type": "Microsoft.KeyVault/deletedVaults", "properties": { "vaultId": it } }))
-        .collect();
-    Ok(json!({ "value": shown }))
+    let vaults: Vec<DeletedVault> = database::records(cx.db, DELETED)?;
+    let of_subscription = vaults.iter().filter(|it| same(it.id.subscription(), subscription));
+    Ok(json!({ "value": of_subscription.map(DeletedVault::shown).collect::<Vec<Value>>() }))
+}
+
+/// A deleted vault, as `GET …/Microsoft.KeyVault/locations/{location}/deletedVaults/{name}` shows it.
+pub(crate) fn find_deleted(cx: &CallContext<'_>, name: &str) -> Result<Value, Failure> {
+    let found: Option<DeletedVault> = database::record(cx.db, DELETED, &name.to_lowercase())?;
+    found.map(|it| it.shown()).ok_or_else(|| not_deleted(name))
+}
+
+fn not_deleted(name: &str) -> Failure {
+    let message = format!("The deleted vault '{name}' was not found.");
+    ArmError::not_found("DeletedVaultNotFound", message).into()
 }
 
 /// Gives the name of a deleted vault back, and removes what the vault held.
 pub(crate) fn purge(cx: &CallContext<'_>, name: &str) -> Result<(), Failure> {
     match database::delete(cx.db, DELETED, &name.to_lowercase())? {
         true => keyvault::purge(cx, name),
-        false => {
-            let message = format!("The deleted vault '{name}' was not found.");
-            Err(ArmError::not_found("DeletedVaultNotFound", message).into())
-        }
+        false => Err(not_deleted(name)),
     }
 }
