@@ -25,7 +25,7 @@ const OPENSHIFT: &[&str] = &[
 type BuiltIn =
     (&'static str, &'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-const BUILT_IN: [BuiltIn; 22] = [
+const BUILT_IN: [BuiltIn; 23] = [
     (OWNER, "Owner", &["*"], &[], &[]),
     (
         "b24988ac-6180-42a0-ab88-20f7382dd24c",
@@ -127,6 +127,14 @@ const BUILT_IN: [BuiltIn; 22] = [
         "ef318e2a-8334-4a05-9e4a-295a196c6a6e",
         "Azure Red Hat OpenShift Federated Credential",
         OPENSHIFT,
+        &[],
+        &[],
+    ),
+    // The role of the resource provider over a customer's network; `az aro` knows it by its id only.
+    (
+        "42f3c60f-e7b1-46d7-ba56-6de681664342",
+        "Azure Red Hat OpenShift First Party Network",
+        &["*/read", "Microsoft.Network/*"],
         &[],
         &[],
     ),

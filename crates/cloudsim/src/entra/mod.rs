@@ -41,6 +41,9 @@ pub(crate) use principals::{
 };
 pub(crate) use token::{TokenVersion, issue_for_identity};
 
+/// Names in place of a tenant that discovery knows. Tokens are issued to signed-in users there, of whom there are none.
+const SHARED_TENANTS: [&str; 2] = ["organizations", "common"];
+
 /// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
@@ -122,16 +125,18 @@ fn respond(simulator: &Simulator, work: impl FnOnce(&CallContext<'_>) -> Result<
 
 async fn discovery(State(simulator): State<Arc<Simulator>>, Path(tenant): Path<String>) -> Response {
     let known = identities::tenant(simulator.seed);
-    if !is_tenant(&known, &tenant) {
+    let is_shared = SHARED_TENANTS.iter().any(|it| it.eq_ignore_ascii_case(&tenant));
+    if !is_tenant(&known, &tenant) && !is_shared {
         return EntraError::unknown_tenant(&tenant).response(simulator.clock.now());
     }
+    let issuer_tenant = if is_shared { "{tenantid}" } else { &known };
     let authority = &simulator.endpoints().authority;
     Json(json!({
         "token_endpoint": format!("{authority}/{tenant}/oauth2/v2.0/token"),
         "authorization_endpoint": format!("{authority}/{tenant}/oauth2/v2.0/authorize"),
         "device_authorization_endpoint": format!("{authority}/{tenant}/oauth2/v2.0/devicecode"),
         "end_session_endpoint": format!("{authority}/{tenant}/oauth2/v2.0/logout"),
-        "issuer": format!("{authority}/{known}/v2.0"),
+        "issuer": format!("{authority}/{issuer_tenant}/v2.0"),
         "jwks_uri": format!("{authority}/{tenant}/discovery/v2.0/keys"),
         "token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt"],
         "response_modes_supported": ["query", "fragment", "form_post"],
@@ -171,7 +176,7 @@ async fn token_v1(state: State<Arc<Simulator>>, tenant: Path<String>, body: Byte
     token::respond(&state.0, &tenant.0, TokenVersion::First, &body).await
 }
 
-/// Whether a path names the tenant. `organizations` and `common` need a signed-in user, so they are other tenants here.
+/// Whether a path names the tenant.
 fn is_tenant(known: &str, given: &str) -> bool {
     known.eq_ignore_ascii_case(given)
 }

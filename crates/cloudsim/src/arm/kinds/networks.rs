@@ -9,7 +9,8 @@ use super::body::{
     reference, same, text,
 };
 use super::{allocation, rows};
-use crate::arm::{ArmResource, Behaviour, type_of};
+use crate::arm::references::in_properties;
+use crate::arm::{ArmResource, Behaviour};
 use crate::call_context::CallContext;
 use crate::cidr;
 use crate::failure::Failure;
@@ -20,6 +21,9 @@ pub(super) const SUBNET: &str = "Microsoft.Network/virtualNetworks/subnets";
 
 /// The private member that carries the subnets of a PUT until they are stored.
 const SENT: &str = "$subnets";
+
+/// The member with the peerings of a network.
+const PEERINGS: &str = "virtualNetworkPeerings";
 
 pub(super) struct VirtualNetworks;
 
@@ -37,7 +41,8 @@ impl Behaviour for VirtualNetworks {
         let properties = properties(body);
         default(properties, "resourceGuid", json!(guid));
         default(properties, "dhcpOptions", json!({ "dnsServers": [] }));
-        default(properties, "virtualNetworkPeerings", json!([]));
+        default(properties, PEERINGS, json!([]));
+        check_peerings(cx, id, before, properties)?;
         default(properties, "enableDdosProtection", json!(false));
         let space =
             object(properties, "addressSpace").get("addressPrefixes").and_then(Value::as_array).cloned();
@@ -128,15 +133,38 @@ impl Behaviour for VirtualNetworks {
         allocation::availability(cx, &resource.id, asked.unwrap_or_default()).map(Some)
     }
 
-    /// A network that is peered with another does not wait for it: the peering of the other is disconnected.
-    fn blocks_deletion(&self, _resource: &ArmResource, user: &ResourceId) -> bool {
-        !type_of(user).is_some_and(|it| same(&it, NETWORK))
+    /// A peering does not keep the other network from being deleted, and stays without it.
+    fn references(&self, id: &ResourceId, body: &Body) -> Vec<ResourceId> {
+        let mut body = body.clone();
+        properties(&mut body).remove(PEERINGS);
+        in_properties(id, &body)
     }
 
     fn in_use(&self, resource: &ArmResource, user: &ResourceId) -> (String, String) {
         let message = format!("Virtual network {} is in use by {user} and cannot be deleted.", resource.id);
         ("InUseVirtualNetworkCannotBeDeleted".to_owned(), message)
     }
+}
+
+/// Requires that the network at the other side of each new peering exists.
+fn check_peerings(
+    cx: &CallContext<'_>,
+    id: &ResourceId,
+    before: Option<&ArmResource>,
+    properties: &Body,
+) -> Result<(), Failure> {
+    let remotes = |peerings: Option<&Value>| -> Vec<ResourceId> {
+        let all = peerings.and_then(Value::as_array).into_iter().flatten();
+        let ids = all.filter_map(|it| it.pointer("/properties/remoteVirtualNetwork/id")?.as_str());
+        ids.filter_map(|it| it.parse().ok()).collect()
+    };
+    let had = remotes(before.and_then(|it| it.property(PEERINGS)));
+    for remote in remotes(properties.get(PEERINGS)) {
+        if !had.contains(&remote) && rows::present(cx, &remote)?.is_none() {
+            return Err(missing_reference(&remote, id));
+        }
+    }
+    Ok(())
 }
 
 pub(super) struct Subnets;

@@ -575,15 +575,18 @@ fn a_second_federated_credential_waits_for_the_first() {
 fn a_peered_network_can_be_deleted() {
     let fixture = Fixture::new();
     let (remote, local) = (fixture.network(), of_network("virtualNetworks", "w"));
-    fixture.put(
-        &local,
-        json!({ "properties": {
+    let peered = |remote: &ResourceId, tag: &str| {
+        json!({ "tags": { "t": tag }, "properties": {
             "addressSpace": { "addressPrefixes": ["10.1.0.0/16"] },
             "virtualNetworkPeerings": [{ "name": "p", "properties": { "remoteVirtualNetwork": { "id": remote } } }],
-        } }),
-    );
+        } })
+    };
+    let absent = of_network("virtualNetworks", "absent");
+    check_code(fixture.try_put(&local, peered(&absent, "a")), 400, "InvalidResourceReference");
+    fixture.put(&local, peered(&remote, "a"));
     fixture.delete(&remote).unwrap();
     assert!(store::find(&fixture.db, &remote.key()).unwrap().is_none());
+    fixture.put(&local, peered(&remote, "b"));
 }
 
 #[test]
