@@ -172,7 +172,7 @@ async fn what_is_in_use_stays_until_it_is_not() {
     );
     assert_eq!(
         in_use(environment.cloud.azure().delete(&network_id()).await),
-        (worker.to_string(), interface.to_string())
+        (network_id().to_string(), interface.to_string())
     );
     environment.cloud.azure().delete(&managed).await.unwrap();
     assert_eq!(environment.get(&one).await, None);
