@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn a_long_name_is_no_subject() {
         let long = format!("{}.example.org", "a".repeat(60));
-        let policy = policy(std::slice::from_ref(&long));
+        let policy = policy(std::slice::from_ref(&long), "Self");
         assert_eq!(text(&policy, "/x509_props/subject"), "CN=cluster.invalid");
         assert_eq!(texts(&policy, "/x509_props/sans/dns_names"), [long]);
     }
