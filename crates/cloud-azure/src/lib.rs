@@ -15,6 +15,8 @@ mod client;
 mod credential;
 mod entra;
 mod error;
+#[cfg(test)]
+mod exchanges;
 mod headers;
 mod identities;
 mod infrastructure;
