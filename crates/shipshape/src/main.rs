@@ -162,7 +162,13 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Cluster(command) => run_client(commands::cluster(command, &invocation)),
         Command::Operation(command) => run_client(commands::operation(command, &invocation)),
         #[cfg(feature = "sim")]
-        Command::Cloud(command) => run_client(commands::cloud(command, &invocation)),
+        Command::Cloud(command) => {
+            let azure = match command.needs_azure() {
+                true => Some(cloud::azure_client(&load()?.config)?),
+                false => None,
+            };
+            run_client(commands::cloud(command, &invocation, azure))
+        }
         Command::Budget(command) => run_client(commands::budget(command, &invocation)),
         Command::Plan(command) => run_client(commands::plan(command, &invocation)),
         Command::Why(command) => run_client(commands::why(command, &invocation)),

@@ -79,6 +79,17 @@ pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudPro
     }
 }
 
+/// The client of Azure by the settings.
+#[cfg(feature = "sim")]
+pub(crate) fn azure_client(config: &Config) -> anyhow::Result<cloud_azure::AzureClient> {
+    match config.cloud.provider {
+        ProviderKind::Azure => azure::client(&config.cloud.azure),
+        ProviderKind::Simulated => anyhow::bail!(
+            "cloud.provider is simulated; --azure needs the settings of Azure, which --config names (docs/how-to/run-on-azure.md)"
+        ),
+    }
+}
+
 /// Prints the check of the cloud; missing pieces are an error.
 pub(crate) async fn print_check(config: &Config) -> anyhow::Result<()> {
     let report = check(config).await?;

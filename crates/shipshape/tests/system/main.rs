@@ -6,6 +6,7 @@
 )]
 
 mod alerts;
+mod azure;
 mod clusters;
 mod config;
 mod executable;

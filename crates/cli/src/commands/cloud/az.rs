@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::target::ClusterTarget;
-use super::prepare::{MASTERS, NETWORK, WORKERS};
+use super::prepare::{MASTERS, NETWORK, NETWORK_ROLE, WORKERS};
 
 /// The commands that do what `shipshape cloud prepare` does, one per line.
 pub(super) fn prepare(place: &ClusterTarget) -> String {
@@ -26,7 +26,7 @@ pub(super) fn prepare(place: &ClusterTarget) -> String {
     }
     // The backend assigns the role in the managed group itself; the network belongs to the customer.
     line(format!(
-        "az ad sp create-for-rbac --name {group}-{name} --role \"Network Contributor\" --scopes {network_id}"
+        "az ad sp create-for-rbac --name {group}-{name} --role \"{NETWORK_ROLE}\" --scopes {network_id}"
     ));
     text
 }

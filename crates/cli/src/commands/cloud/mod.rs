@@ -6,9 +6,12 @@ mod prepare;
 mod print;
 mod simulated;
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use cloud::{Infrastructure as _, Properties, Resource, ResourceId, ResourceKind};
+use cloud_azure::AzureClient;
 use cloudsim::Endpoints;
 use cloudsim::settings::{PrincipalInfo, Rights, Setting};
 
@@ -18,7 +21,7 @@ use super::target::{GROUP, LOCATION, SUBSCRIPTION, TargetFlags};
 use super::{Connect, Invocation};
 use crate::output;
 pub(crate) use fault::FaultCommand;
-pub(crate) use prepare::{Prepared, ensure_registered, prepare};
+pub(crate) use prepare::{Prepared, ensure_registered, prepare, prepare_in_azure};
 pub use simulated::SimulatedCloud;
 
 /// Commands of the simulated cloud.
@@ -33,6 +36,15 @@ pub enum CloudCommand {
         /// Print the commands of Azure's `az` that do the same, and change nothing
         #[arg(long)]
         az: bool,
+        /// Create them in Azure, with the settings [cloud.azure] of --config
+        #[arg(long, requires_all = ["client_id", "client_secret_file"], conflicts_with = "az")]
+        azure: bool,
+        /// With --azure: the client id of the cluster's principal, which `--az` tells how to create
+        #[arg(long, value_name = "ID", requires = "azure")]
+        client_id: Option<String>,
+        /// With --azure: the file with the principal's secret
+        #[arg(long, value_name = "FILE", requires = "azure")]
+        client_secret_file: Option<PathBuf>,
         #[command(flatten)]
         output: Output,
         #[command(flatten)]
@@ -96,6 +108,13 @@ pub enum CloudCommand {
     /// Faults of the simulated cloud
     #[command(subcommand, visible_alias = "faults")]
     Fault(FaultCommand),
+}
+
+impl CloudCommand {
+    /// Whether the command is for Azure by the settings instead of the simulated cloud.
+    pub fn needs_azure(&self) -> bool {
+        matches!(self, CloudCommand::Prepare { azure: true, .. })
+    }
 }
 
 /// Flags of a resource group.
@@ -332,12 +351,31 @@ pub enum PrincipalCommand {
 }
 
 /// Runs the command.
-pub async fn run(command: &CloudCommand, invocation: &Invocation<'_>) -> anyhow::Result<()> {
+///
+/// `azure` is the client that the settings describe, for commands that [need it](CloudCommand::needs_azure).
+pub async fn run(
+    command: &CloudCommand,
+    invocation: &Invocation<'_>,
+    azure: Option<AzureClient>,
+) -> anyhow::Result<()> {
     match command {
         CloudCommand::Prepare { name, place, az: true, .. } => {
             output::show(&az::prepare(&place.target(name)?))
         }
-        CloudCommand::Prepare { name, place, az: false, output, connect } => {
+        CloudCommand::Prepare {
+            name,
+            place,
+            azure: true,
+            client_id: Some(client_id),
+            client_secret_file: Some(file),
+            output,
+            ..
+        } => {
+            let azure = azure.context("cloud.provider is not azure; name the settings by --config")?;
+            let prepared = prepare_in_azure(&azure, &place.target(name)?, client_id, file).await?;
+            output.print_value(invocation, &prepared, |_| summary(&prepared))
+        }
+        CloudCommand::Prepare { name, place, output, connect, .. } => {
             let place = place.target(name)?;
             let prepared = prepare(&invocation.cloud(connect)?, &place).await?;
             ensure_registered(&invocation.client(connect)?, &place).await?;

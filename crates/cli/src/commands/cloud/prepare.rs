@@ -6,19 +6,26 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use api::secret::Secret;
 use client::{Client, ClientError};
-use cloud::{Infrastructure as _, Properties, ResourceId, ResourceKind};
+use cloud::{
+    Credential, Identities as _, Infrastructure as _, Properties, ResourceId, ResourceKind, RoleAssignment,
+};
+use cloud_azure::AzureClient;
 use cloudsim::settings::Rights;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::super::cluster::Provided;
 use super::super::target::ClusterTarget;
-use super::simulated::SimulatedCloud;
+use super::simulated::{READY_MAX, SimulatedCloud, ensure_ready, retry_transient};
 use crate::{output, private_file};
 
 /// Address ranges of a created network and of its subnets.
 pub(super) const NETWORK: &str = "10.0.0.0/22";
 pub(super) const MASTERS: &str = "10.0.0.0/23";
 pub(super) const WORKERS: &str = "10.0.2.0/23";
+
+/// The role of the cluster's principal in the network.
+pub(super) const NETWORK_ROLE: &str = "Network Contributor";
 
 /// Directory of the secrets of principals, below the directory of the cloud.
 const SECRETS: &str = "principals";
@@ -96,6 +103,62 @@ pub(super) fn network_id(group: &ResourceId, name: &str) -> ResourceId {
 /// Creates the missing resources; idempotent.
 pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -> anyhow::Result<Prepared> {
     let ids = PreparedIds::new(place);
+    ensure_network(simulated.cloud.azure(), &ids, &place.location).await?;
+    let (client_id, client_secret, client_secret_file) =
+        principal(simulated, &format!("{}-{}", place.group, place.name)).await?;
+    Ok(Prepared {
+        group: ids.group.to_string(),
+        network: ids.network.to_string(),
+        master_subnet: ids.master.to_string(),
+        worker_subnet: ids.worker.to_string(),
+        client_id,
+        client_secret_file,
+        client_secret,
+    })
+}
+
+/// Creates the missing resources in Azure and gives the principal its role in the network; idempotent. The principal exists already: only
+/// the directory can create one.
+pub(crate) async fn prepare_in_azure(
+    azure: &AzureClient,
+    place: &ClusterTarget,
+    client_id: &str,
+    client_secret_file: &Path,
+) -> anyhow::Result<Prepared> {
+    let text = std::fs::read_to_string(client_secret_file)
+        .with_context(|| format!("--client-secret-file {}: cannot be read", client_secret_file.display()))?;
+    let client_secret = Secret::new(text.trim_end().to_owned());
+    let credential = Credential::Client { client_id: client_id.to_owned(), secret: client_secret.clone() };
+    let principal = azure.principal(&credential).await.context("the principal of --client-id")?;
+    let ids = PreparedIds::new(place);
+    ensure_network(azure, &ids, &place.location).await?;
+    let assignment = RoleAssignment {
+        name: assignment_name(&ids.network, &principal.object_id),
+        principal: principal.object_id,
+        role: NETWORK_ROLE.to_owned(),
+        scope: ids.network.clone(),
+    };
+    let limit = Instant::now() + READY_MAX;
+    retry_transient(limit, || azure.assign_role(&assignment)).await.context("the role in the network")?;
+    Ok(Prepared {
+        group: ids.group.to_string(),
+        network: ids.network.to_string(),
+        master_subnet: ids.master.to_string(),
+        worker_subnet: ids.worker.to_string(),
+        client_id: client_id.to_owned(),
+        client_secret_file: client_secret_file.to_owned(),
+        client_secret,
+    })
+}
+
+/// The name of a role assignment, the same for every repetition.
+fn assignment_name(scope: &ResourceId, object_id: &str) -> String {
+    let words = format!("{} {object_id} {NETWORK_ROLE}", scope.key());
+    uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_URL, words.as_bytes()).to_string()
+}
+
+/// Creates the group, the network and its subnets, as far as they are missing.
+async fn ensure_network(azure: &AzureClient, ids: &PreparedIds, location: &str) -> anyhow::Result<()> {
     let subnet = |prefix: &str| Properties::Subnet {
         address_prefix: prefix.to_owned(),
         security_group: None,
@@ -112,21 +175,11 @@ pub(crate) async fn prepare(simulated: &SimulatedCloud, place: &ClusterTarget) -
         (&ids.worker, subnet(WORKERS)),
     ] {
         // Existing resources are not changed: their owner may have added routes.
-        if simulated.cloud.azure().get(id).await?.is_none() {
-            simulated.ensure(id, &place.location, properties).await?;
+        if azure.get(id).await?.is_none() {
+            ensure_ready(azure, id, location, properties).await?;
         }
     }
-    let (client_id, client_secret, client_secret_file) =
-        principal(simulated, &format!("{}-{}", place.group, place.name)).await?;
-    Ok(Prepared {
-        group: ids.group.to_string(),
-        network: ids.network.to_string(),
-        master_subnet: ids.master.to_string(),
-        worker_subnet: ids.worker.to_string(),
-        client_id,
-        client_secret_file,
-        client_secret,
-    })
+    Ok(())
 }
 
 /// Registers a subscription that the server does not know, as the resource manager would. A suspended, warned or

@@ -8,6 +8,7 @@ use api::error::{Class, Classify as _};
 use cloud::{
     CloudError, Infrastructure as _, Properties, Resource, ResourceId, ResourceRequest, ResourceState,
 };
+use cloud_azure::AzureClient;
 use cloudsim::SimClient;
 use tokio::time::Instant;
 
@@ -17,7 +18,7 @@ use crate::contexts::SelectedContext;
 const FILE: &str = "cloud/endpoints.json";
 
 /// Longest wait until a resource is ready; a slowed-down simulation takes longer than seconds.
-const READY_MAX: Duration = Duration::from_secs(120);
+pub(super) const READY_MAX: Duration = Duration::from_secs(120);
 
 /// Interval between two reads of a resource that is not ready.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -61,39 +62,43 @@ impl SimulatedCloud {
         location: &str,
         properties: Properties,
     ) -> anyhow::Result<Resource> {
-        let request = ResourceRequest {
-            id: id.clone(),
-            location: location.to_owned(),
-            tags: std::collections::BTreeMap::new(),
-            properties,
-        };
-        let limit = Instant::now() + READY_MAX;
-        retry_transient(limit, || self.cloud.azure().put(request.clone()))
-            .await
-            .with_context(|| format!("{id}"))?;
-        loop {
-            let found = retry_transient(limit, || self.cloud.azure().get(id))
-                .await
-                .with_context(|| format!("{id}"))?;
-            match found.as_ref().map(|it| &it.state) {
-                Some(ResourceState::Failed { failure }) => {
-                    bail!("{id}: {} ({})", failure.message, failure.code)
-                }
-                Some(ResourceState::Succeeded) => {
-                    if let Some(resource) = found {
-                        return Ok(resource);
-                    }
-                }
-                // Not visible yet, or in progress.
-                None | Some(ResourceState::Creating | ResourceState::Updating | ResourceState::Deleting) => {}
+        ensure_ready(self.cloud.azure(), id, location, properties).await
+    }
+}
+
+/// Creates or updates a resource and waits until it is ready.
+pub(super) async fn ensure_ready(
+    azure: &AzureClient,
+    id: &ResourceId,
+    location: &str,
+    properties: Properties,
+) -> anyhow::Result<Resource> {
+    let request = ResourceRequest {
+        id: id.clone(),
+        location: location.to_owned(),
+        tags: std::collections::BTreeMap::new(),
+        properties,
+    };
+    let limit = Instant::now() + READY_MAX;
+    retry_transient(limit, || azure.put(request.clone())).await.with_context(|| format!("{id}"))?;
+    loop {
+        let found = retry_transient(limit, || azure.get(id)).await.with_context(|| format!("{id}"))?;
+        match found.as_ref().map(|it| &it.state) {
+            Some(ResourceState::Failed { failure }) => {
+                bail!("{id}: {} ({})", failure.message, failure.code)
             }
-            if Instant::now() > limit {
-                bail!(
-                    "{id}: not ready after {READY_MAX:?}; run `shipshape cloud show {id}` to see its state"
-                );
+            Some(ResourceState::Succeeded) => {
+                if let Some(resource) = found {
+                    return Ok(resource);
+                }
             }
-            tokio::time::sleep(POLL_INTERVAL).await;
+            // Not visible yet, or in progress.
+            None | Some(ResourceState::Creating | ResourceState::Updating | ResourceState::Deleting) => {}
         }
+        if Instant::now() > limit {
+            bail!("{id}: not ready after {READY_MAX:?}; run `shipshape cloud show {id}` to see its state");
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
