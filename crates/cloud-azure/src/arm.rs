@@ -127,7 +127,13 @@ impl Arm {
 
     async fn try_send_to(&self, url: &Url, call: Call<'_>) -> Result<Answer, CallFailure> {
         let limit = self.limit_key(url, &call);
-        self.limits.check(&limit).map_err(CallFailure::Other)?;
+        if let Err(throttled) = self.limits.check(&limit) {
+            // Another call was throttled for a moment: this one comes after that moment.
+            match throttled.retry_after().filter(|it| *it <= BRIEF_THROTTLING_MAX) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(CallFailure::Other(throttled)),
+            }
+        }
         let started = Instant::now();
         let mut is_renewed = false;
         let mut attempt = 0;

@@ -106,6 +106,28 @@ async fn a_throttled_subscription_is_not_asked_before_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_moment_of_throttling_is_waited_for_by_every_call() {
+    let throttled = || Reply::error(429, "TooManyRequests").with("retry-after-ms", "500");
+    let service =
+        ScriptedService::new([throttled(), Reply::json(200, json!({})), Reply::json(200, json!({}))]);
+    let client = service.client();
+    let started = Instant::now();
+    let first = client.inner.arm.send(Call::get(ID, "v"));
+    let second = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        client.inner.arm.send(Call::get(ID, "v")).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    first.unwrap();
+    second.unwrap();
+    assert!(started.elapsed() >= Duration::from_millis(500));
+    assert_eq!(service.sent().len(), 3);
+    // A throttled POST had no effect, so that it is sent again.
+    let service = ScriptedService::new([throttled(), Reply::json(202, json!({}))]);
+    post(&service).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_neighbour_that_is_not_ready_does_not_throttle_the_subscription() {
     let busy = json!({"error": {"code": "RetryableError", "message": "m", "details":
         [{"code": "ReferencedResourceNotProvisioned", "message": "m"}]}});

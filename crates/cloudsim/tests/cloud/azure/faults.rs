@@ -133,9 +133,9 @@ async fn a_throttled_subscription_tells_how_long_and_is_left_alone() {
     let environment = AzureEnvironment::new().await;
     let azure = &environment.azure;
     let group = request_of(ResourceKind::ResourceGroup);
-    environment.inject(FaultRule::new(CloudFault::Throttled { after_seconds: 1 }).on("put").times(1));
+    environment.inject(FaultRule::new(CloudFault::Throttled { after_seconds: 2 }).on("put").times(1));
     let error = azure.put(group.clone()).await.unwrap_err();
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(1)), "{error}");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(2)), "{error}");
     // The rule is used up, and still nothing is sent before its time.
     assert!(matches!(azure.get(&group.id).await, Err(CloudError::Throttled { .. })));
     // Another subscription is not concerned.
@@ -337,7 +337,10 @@ async fn a_storm_of_faults_leaves_what_was_asked_for() {
     share(CloudFault::Claims {}, 0.05);
     share(CloudFault::OperationLost {}, 0.1);
     share(CloudFault::DelayedVisibility { millis: 50 }, 0.1);
-    share(CloudFault::Denied {}, 0.05);
+    // A right that is missing for a moment; a denied token request would be a wrong secret.
+    for verb in ["put", "delete"] {
+        environment.inject(FaultRule::new(CloudFault::Denied {}).on(verb).share(0.05));
+    }
     share(CloudFault::Throttled { after_seconds: 1 }, 0.005);
     environment.life().await;
     environment.emulator.faults.clear();
