@@ -116,6 +116,39 @@ async fn the_token_of_a_service_account_is_a_credential() {
 }
 
 #[tokio::test]
+async fn the_identity_of_a_machine_is_a_credential() {
+    let environment = AzureEnvironment::new().await;
+    environment.ready(&request_of(ResourceKind::ResourceGroup)).await;
+    let identity = environment.ready(&request_of(ResourceKind::Identity)).await;
+    let Properties::Identity { client_id: Some(client_id), principal_id: Some(object_id), .. } =
+        identity.properties
+    else {
+        panic!("no ids")
+    };
+    let of = |client_id: Option<&str>| {
+        let client_id = client_id.map(str::to_owned);
+        environment.client(|it| it.credential = ServiceCredential::ManagedIdentity { client_id })
+    };
+    let client = of(Some(&client_id));
+    let found = client.principal(&Credential::Service).await.unwrap();
+    assert_eq!(found.object_id, object_id);
+    assert!(client.get(&identity.id).await.unwrap().is_some());
+    let shown = rejected(&of(Some("00000000-1111-2222-3333-444444444444"))).await;
+    assert!(
+        shown.starts_with("setting credential.client_id: invalid_request: the machine does not have"),
+        "{shown}"
+    );
+    // A certificate of the identity, with which others prove to be it.
+    let issued = environment.azure.identity_certificate(&identity.id).await.unwrap();
+    assert!(issued.chain_pem.starts_with("-----BEGIN CERTIFICATE") && issued.certificate.not_after.is_some());
+    let client = environment.client(|it| {
+        let pem = Secret::new(format!("{}{}", issued.chain_pem, issued.key_pem.expose()));
+        it.credential = ServiceCredential::ClientCertificate { client_id: client_id.clone(), pem };
+    });
+    assert_eq!(client.principal(&Credential::Service).await.unwrap().object_id, object_id);
+}
+
+#[tokio::test]
 async fn tokens_that_live_for_seconds_are_renewed() {
     let environment = AzureEnvironment::new().await;
     environment.arrange(Setting::TokenLifetime { seconds: Some(1) }).await;
