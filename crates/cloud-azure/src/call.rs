@@ -120,3 +120,39 @@ pub(crate) fn subscription(path: &str) -> String {
     let mut segments = path.split('/').skip_while(|it| !it.eq_ignore_ascii_case("subscriptions"));
     segments.nth(1).unwrap_or_default().to_lowercase()
 }
+
+#[cfg(test)]
+mod tests {
+    use azure_core::http::Url;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_path_that_is_accepted_leads_where_it_says(path in "(/[ -~äß\\\\]{0,12}){1,12}") {
+            if check_path(&path).is_ok() {
+                let mut url = Url::parse("https://management.azure.com").unwrap();
+                url.set_path(&path);
+                let sent = percent_encoding::percent_decode_str(url.path()).decode_utf8().unwrap().into_owned();
+                prop_assert_eq!(sent, path);
+                prop_assert_eq!(url.host_str(), Some("management.azure.com"));
+            }
+        }
+
+        #[test]
+        fn paths_of_names_are_accepted(name in "[A-Za-z0-9_.()*-]{1,60}") {
+            prop_assume!(name != "." && name != "..");
+            let id = format!("/subscriptions/s/resourceGroups/{name}/providers/Microsoft.Network/dnsZones/{name}");
+            prop_assert!(check_path(&id).is_ok());
+            prop_assert_eq!(subscription(&id), "s");
+        }
+
+        #[test]
+        fn dots_and_separators_never_pass(name in "[a-z]{0,3}(\\.\\.|%2e%2e|\\\\|\\?|#|\n)[a-z]{0,3}") {
+            prop_assume!(!name.contains("..") || name == "..");
+            let path = format!("/subscriptions/s/resourceGroups/{name}");
+            prop_assert!(check_path(&path).is_err());
+        }
+    }
+}

@@ -18,7 +18,7 @@ impl AzureClient {
             .iter()
             .map(|it| self.resource(&group(text(it, "/name")), ResourceKind::ResourceGroup, it))
             .collect::<Result<Vec<Resource>, CloudError>>()?;
-        groups.sort_by(|one, other| one.id.key().cmp(&other.id.key()));
+        groups.sort_by_key(|it| it.id.key());
         Ok(groups)
     }
 

@@ -96,6 +96,7 @@ async fn call_everything(cloud: &MemoryCloud, client: &AzureClient) {
     };
     client.put(identity).await.unwrap();
     client.list(&group).await.unwrap();
+    client.groups("s").await.unwrap();
     client.machines(&group).await.unwrap();
     let machine = id_of(&all, ResourceKind::Machine);
     client.stop_machine(&machine).await.unwrap();
@@ -134,6 +135,7 @@ async fn call_everything(cloud: &MemoryCloud, client: &AzureClient) {
     client.delete_role_definition(&group, &role.id).await.unwrap();
 
     client.ensure_token("t").await.unwrap();
+    client.tokens().await.unwrap();
     client.issue_password("t").await.unwrap();
     client.delete_token("t").await.unwrap();
 

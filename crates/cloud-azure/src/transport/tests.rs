@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use azure_core::http::Method;
+use cloud::Infrastructure as _;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::*;
+use crate::client::AzureClient;
+use crate::settings::Settings;
+use crate::testing::{ScriptedService, settings};
 
 /// A server that answers each request of each connection with the same bytes, in threads of its own that end with the connections.
 struct Server {
@@ -131,6 +135,51 @@ async fn a_response_that_is_too_large_is_refused_with_or_without_its_length() {
         let shown = cause.describe("https://management.azure.com", "resource_manager");
         assert_eq!(shown, "the response is larger than 16 MiB; check setting resource_manager");
     }
+}
+
+/// Tokens of a script, and everything else over the network.
+#[derive(Debug)]
+struct WithTokens(ScriptedService, Transport);
+
+#[async_trait::async_trait]
+impl HttpClient for WithTokens {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        match request.url().path().ends_with("/token") {
+            true => self.0.execute_request(request).await,
+            false => self.1.execute_request(request).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_response_of_fifty_megabytes_is_one_sentence() {
+    let server = Server::new(|stream| {
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 52428800\r\n\r\n")?;
+        stream.flush()
+    });
+    let origin = server.url.origin().ascii_serialization();
+    let settings = |change: &dyn Fn(&mut Settings)| {
+        let mut settings = settings();
+        change(&mut settings);
+        settings
+    };
+    let http = WithTokens(ScriptedService::new([]), server.transport());
+    let of_manager = settings(&|it| it.resource_manager.clone_from(&origin));
+    let client = AzureClient::with_http(of_manager, Arc::new(http)).unwrap();
+    let error = client.providers("s").await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the cloud's response to GET /subscriptions/s/providers (the response is larger than 16 MiB; \
+         check setting resource_manager) has an unexpected form"
+    );
+    let of_authority = settings(&|it| it.authority.clone_from(&origin));
+    let client = AzureClient::with_http(of_authority, Arc::new(server.transport())).unwrap();
+    let error = client.providers("s").await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the cloud's response to the token request for app (the response is larger than 16 MiB; \
+         check setting authority) has an unexpected form"
+    );
 }
 
 #[tokio::test]
