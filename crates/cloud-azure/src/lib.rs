@@ -4,7 +4,8 @@
 //! resource manager, their repetition, long operations and errors are our own, because no maintained library has them
 //! (docs/decisions/0032-azure-client-libraries.md).
 //!
-//! No call waits for a state, and none is repeated for longer than a second: callers poll. Nothing here reads the environment.
+//! No call waits for a state, and none is repeated for longer than a few seconds: callers poll. Nothing here reads the environment, apart
+//! from azure_identity, which chooses by it between the kinds of managed identities.
 
 mod actions;
 mod arm;
@@ -30,6 +31,8 @@ mod redact;
 mod registry;
 mod resources;
 mod role_names;
+#[cfg(test)]
+mod secrecy;
 mod settings;
 mod start_only;
 mod subscription;
