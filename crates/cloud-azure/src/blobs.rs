@@ -3,18 +3,21 @@
 use api::clock::{Clock as _, SystemClock};
 use async_trait::async_trait;
 use azure_core::error::ErrorKind;
-use azure_core::http::headers::HeaderName;
-use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, Request, Url};
+use azure_core::http::headers::{HeaderName, WWW_AUTHENTICATE};
+use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, Request, StatusCode, Url};
 use bytes::Bytes;
 use cloud::{BlobAddress, Blobs, CloudError, ResourceId};
 
 use crate::client::AzureClient;
 use crate::credential::client_options;
 use crate::error::{CallName, ServiceError};
+use crate::headers::{challenge_claims, retry_after};
 
 /// The scope of storage's tokens, the same in every cloud.
 const SCOPE: &str = "https://storage.azure.com/.default";
 const VERSION: &str = "2024-11-04";
+const SERVER_BUSY: &str = "ServerBusy";
+const BEING_DELETED: &str = "ContainerBeingDeleted";
 
 #[async_trait]
 impl Blobs for AzureClient {
@@ -49,6 +52,10 @@ impl Blobs for AzureClient {
         match self.storage(Method::Put, url, &[], None).await {
             Ok(_) => Ok(()),
             Err(CloudError::Conflict { why, .. }) if why.starts_with("ContainerAlreadyExists") => Ok(()),
+            // Its name is free again after half a minute.
+            Err(CloudError::Conflict { what, why }) if why.starts_with(BEING_DELETED) => {
+                Err(CloudError::Busy { what, code: BEING_DELETED.to_owned(), why, after: None })
+            }
             Err(error) => Err(error),
         }
     }
@@ -94,10 +101,8 @@ impl AzureClient {
         headers: &[(&'static str, &str)],
         body: Option<Bytes>,
     ) -> Result<Bytes, CloudError> {
-        let token = self.inner.credentials.token(SCOPE).await?;
         let subject = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
         let mut request = Request::new(url, method);
-        request.insert_header("authorization", format!("Bearer {token}"));
         request.insert_header("x-ms-version", VERSION);
         // The date of the request in RFC 1123, which storage requires.
         let date = SystemClock.now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
@@ -117,31 +122,49 @@ impl AzureClient {
             vec![],
             None,
         );
-        let checks = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
+        let checks = || PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
         let name = CallName {
             method: method.as_str(),
             subject: &subject,
             principal: self.inner.credentials.principal(),
         };
-        let response = pipeline.send(&Context::new(), &mut request, Some(checks)).await.map_err(|error| {
-            let what = format!("{} {subject}", name.method);
-            match error.kind() {
-                ErrorKind::DataConversion => {
-                    CloudError::UnexpectedResponse { what, source: Some(Box::new(error)) }
+        let mut is_renewed = false;
+        loop {
+            let token = self.inner.credentials.service_token(SCOPE).await?;
+            request.insert_header("authorization", format!("Bearer {}", token.text));
+            let response = pipeline.send(&Context::new(), &mut request, Some(checks())).await;
+            let response = response.map_err(|error| {
+                let what = format!("{} {subject}", name.method);
+                match error.kind() {
+                    ErrorKind::DataConversion => {
+                        CloudError::UnexpectedResponse { what, source: Some(Box::new(error)) }
+                    }
+                    _ => CloudError::Unavailable { what, source: Some(Box::new(error)) },
                 }
-                _ => CloudError::Unavailable { what, source: Some(Box::new(error)) },
+            })?;
+            let (status, headers, body) = response.deconstruct();
+            let body: Bytes = body.into();
+            if status.is_success() {
+                return Ok(body);
             }
-        })?;
-        let (status, headers, body) = response.deconstruct();
-        let body: Bytes = body.into();
-        if status.is_success() {
-            return Ok(body);
+            if status == StatusCode::Unauthorized && !is_renewed {
+                // The token was revoked or has expired: once with a new one.
+                is_renewed = true;
+                let challenge = headers.get_optional_str(&WWW_AUTHENTICATE);
+                let claims = challenge.and_then(challenge_claims);
+                self.inner.credentials.renew(token.generation, claims.as_deref());
+                continue;
+            }
+            let mut error = ServiceError::parse(u16::from(status), &body);
+            if let Some(code) = headers.get_optional_str(&HeaderName::from_static("x-ms-error-code")) {
+                code.clone_into(&mut error.code);
+            }
+            error.retry_after = retry_after(&headers);
+            // Storage throttles with 503.
+            return Err(match (error.code.as_str(), error.retry_after) {
+                (SERVER_BUSY, after @ Some(_)) => CloudError::Throttled { after },
+                _ => error.into_cloud_error(name),
+            });
         }
-        let mut error = ServiceError::parse(u16::from(status), &body);
-        if let Some(code) = headers.get_optional_str(&HeaderName::from_static("x-ms-error-code")) {
-            code.clone_into(&mut error.code);
-        }
-        error.retry_after = crate::arm::retry_after(&headers);
-        Err(error.into_cloud_error(name))
     }
 }

@@ -90,6 +90,11 @@ impl Credentials {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The generation of the service's tokens, for [`Credentials::renew`].
+    pub(crate) fn generation(&self) -> u64 {
+        self.source().generation
+    }
+
     /// Forgets the service's tokens, because one of this generation was rejected; new ones answer the claims of the challenge. Of
     /// several calls with the same rejected token, the first renews it for all.
     pub(crate) fn renew(&self, generation: u64, claims: Option<&str>) {

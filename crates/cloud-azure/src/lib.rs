@@ -39,10 +39,13 @@ mod subscription;
 #[cfg(test)]
 mod testing;
 mod token_file;
+mod token_renewal;
 mod transport;
 mod vault;
 mod write_locks;
 
 pub use actions::{preparation_actions, required_actions, role_definition};
 pub use client::AzureClient;
-pub use settings::{MachineSettings, PUBLIC_SCOPE, SELF_SIGNED, ServiceCredential, Settings, SettingsError};
+pub use settings::{
+    EMULATED_ISSUER, MachineSettings, PUBLIC_SCOPE, SELF_SIGNED, ServiceCredential, Settings, SettingsError,
+};

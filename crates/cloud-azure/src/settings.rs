@@ -15,6 +15,8 @@ use serde::Deserialize;
 pub const PUBLIC_SCOPE: &str = "https://management.azure.com/.default";
 /// The issuer of certificates that are signed with their own key.
 pub const SELF_SIGNED: &str = "Self";
+/// The issuer of certificates in the emulator: any other than `Self` is its own authority.
+pub const EMULATED_ISSUER: &str = "SimulatedCloud";
 const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
 const PUBLIC_RESOURCE_MANAGER: &str = "https://management.azure.com";
 const PUBLIC_BLOB_SUFFIX: &str = "blob.core.windows.net";
@@ -182,6 +184,7 @@ impl Settings {
             metadata: endpoints.metadata,
             // The address of an emulated vault is on the loopback interface, not in the domain of its tokens.
             verify_vault_address: false,
+            certificate_issuer: EMULATED_ISSUER.to_owned(),
             ca_pem,
             ..Settings::public(&endpoints.tenant_id, &vault, registry, credential)
         };
@@ -199,6 +202,14 @@ impl Settings {
             if Url::parse(value).is_ok_and(|it| it.path() != "/") {
                 return Err(wrong(setting, format!("'{value}' has a path; expected https://HOST")));
             }
+        }
+        // Certificates of an unknown issuer wait for somebody who merges them.
+        if self.certificate_issuer.trim().is_empty() || self.certificate_issuer == "Unknown" {
+            let why = format!(
+                "'{}' issues nothing; expected {SELF_SIGNED} or the name of an issuer of the vault",
+                self.certificate_issuer
+            );
+            return Err(wrong("certificate_issuer", why));
         }
         if let Some(blob) = &self.blob {
             https("blob", blob)?;
@@ -386,6 +397,9 @@ mod tests {
         check(&|it| it.tenant_id = "a b".to_owned(), "setting tenant_id: 'a b'");
         check(&|it| it.scope = "https://management.azure.com".to_owned(), "setting scope");
         check(&|it| it.registry = ResourceId::group("s", "g"), "setting registry");
+        for issuer in ["", "Unknown"] {
+            check(&|it| it.certificate_issuer = issuer.to_owned(), "setting certificate_issuer: '");
+        }
         check(&|it| it.registry_login_server = "https://x".to_owned(), "setting registry_login_server");
         check(&|it| it.metadata = Some("https://x".to_owned()), "setting metadata");
         let empty = |it: &mut Settings| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use api::secret::Secret;
-use cloud_azure::{ServiceCredential, Settings, SettingsError};
+use cloud_azure::{EMULATED_ISSUER, ServiceCredential, Settings, SettingsError};
 use serde::{Deserialize, Serialize};
 
 /// Addresses, ids and files with which a client uses the emulated cloud: the content of `endpoints.json`.
@@ -69,8 +69,7 @@ impl Endpoints {
             metadata: Some(self.metadata.clone()),
             // The address of an emulated vault is on the loopback interface, not in the domain of its tokens.
             verify_vault_address: false,
-            // Any other issuer than `Self` is the authority of the emulated cloud.
-            certificate_issuer: "SimulatedCloud".to_owned(),
+            certificate_issuer: EMULATED_ISSUER.to_owned(),
             ca_pem: Some(ca_pem),
             ..Settings::public(&self.tenant_id, vault, registry, credential)
         })

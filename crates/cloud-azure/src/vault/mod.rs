@@ -3,17 +3,13 @@
 //! Creating a certificate is not idempotent, so it is read first, and the call is sent once. A deleted certificate keeps its name
 //! until it is purged: it is purged for a new one, or recovered where the right to purge is missing.
 
-use std::sync::Arc;
+mod calls;
 
 use api::secret::Secret;
 use async_trait::async_trait;
-use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
-use azure_core::error::{Error, ErrorKind};
-use azure_core::http::{HttpClient, RequestContent};
+use azure_core::http::RequestContent;
 use azure_security_keyvault_certificates::models::CreateCertificateParameters;
-use azure_security_keyvault_certificates::{CertificateClient, CertificateClientOptions};
 use azure_security_keyvault_secrets::models::{SecretClientGetSecretOptions, SetSecretParameters};
-use azure_security_keyvault_secrets::{SecretClient, SecretClientOptions};
 use bytes::Bytes;
 use cloud::{CertificateSpec, CloudError, IssuedCertificate, Vault, VaultCertificate, VaultSecret};
 use futures_util::TryStreamExt as _;
@@ -21,78 +17,36 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::client::AzureClient;
-use crate::credential::{Credentials, client_options};
-use crate::error::{CallName, ServiceError};
+use crate::error::ServiceError;
 use crate::json::{optional_text, text, texts};
-use crate::settings::{Settings, SettingsError};
-use crate::start_only::StartOnly;
+use calls::{busy, parse};
+
+pub(crate) use calls::VaultClients;
 
 /// Longest subject of a certificate; longer names are in the list of DNS names alone.
 const SUBJECT_CHARS_MAX: usize = 64;
 const SHORT_SUBJECT: &str = "cluster.invalid";
-
-/// The clients of the vault.
-pub(crate) struct VaultClients {
-    pub(crate) certificates: CertificateClient,
-    secrets: SecretClient,
-}
-
-impl VaultClients {
-    pub(crate) fn new(
-        settings: &Settings,
-        credentials: &Arc<Credentials>,
-        http: Arc<dyn HttpClient>,
-    ) -> Result<VaultClients, SettingsError> {
-        let wrong = |error: Error| SettingsError { setting: "vault", why: error.to_string() };
-        let credential: Arc<dyn TokenCredential> = Arc::new(ServiceToken(credentials.clone()));
-        let verify = Some(settings.verify_vault_address);
-        let certificates = CertificateClientOptions {
-            client_options: client_options(Arc::new(StartOnly(http.clone()))),
-            verify_challenge_resource: verify,
-            ..CertificateClientOptions::default()
-        };
-        let secrets = SecretClientOptions {
-            client_options: client_options(http),
-            verify_challenge_resource: verify,
-            ..SecretClientOptions::default()
-        };
-        Ok(VaultClients {
-            certificates: CertificateClient::new(&settings.vault, credential.clone(), Some(certificates))
-                .map_err(wrong)?,
-            secrets: SecretClient::new(&settings.vault, credential, Some(secrets)).map_err(wrong)?,
-        })
-    }
-}
-
-/// The service's credential as it is now: a renewed one is used at once.
-#[derive(Debug)]
-struct ServiceToken(Arc<Credentials>);
-
-#[async_trait]
-impl TokenCredential for ServiceToken {
-    async fn get_token(
-        &self,
-        scopes: &[&str],
-        options: Option<TokenRequestOptions<'_>>,
-    ) -> azure_core::Result<AccessToken> {
-        self.0.service().get_token(scopes, options).await
-    }
-}
+/// The codes of names of deleted objects.
+const BEING_DELETED: &str = "ObjectIsBeingDeleted";
+const RECOVERABLE: &str = "ObjectIsDeletedButRecoverable";
 
 #[async_trait]
 impl Vault for AzureClient {
     async fn ensure_certificate(&self, spec: &CertificateSpec) -> Result<VaultCertificate, CloudError> {
-        if let Some(found) = self.vault_certificate(&spec.name).await? {
-            return Ok(found);
+        let found = self.observe_certificate(&spec.name).await?;
+        if let Some(found) = found {
+            return match found.dns_names == spec.dns_names {
+                true => Ok(found),
+                false => Err(CloudError::Conflict {
+                    what: format!("certificate {}", spec.name),
+                    why: format!("it is for {}", found.dns_names.join(", ")),
+                }),
+            };
         }
-        self.create_certificate(
-            &spec.name,
-            &policy(&spec.dns_names, &self.inner.settings.certificate_issuer),
-        )
-        .await?;
-        let VaultCertificate { dns_names, .. } = pending(&spec.name, &spec.dns_names);
-        let found = self.vault_certificate(&spec.name).await?;
-        Ok(found.unwrap_or_else(|| pending(&spec.name, &dns_names)))
+        let policy = policy(&spec.dns_names, &self.inner.settings.certificate_issuer);
+        self.create_certificate(&spec.name, &policy).await?;
+        let found = self.observe_certificate(&spec.name).await?;
+        Ok(found.unwrap_or_else(|| pending(&spec.name, &spec.dns_names)))
     }
 
     async fn renew_certificate(
@@ -108,9 +62,9 @@ impl Vault for AzureClient {
         if found.issuing || is_newer {
             return Ok(found);
         }
-        let body = self.inner.vault.certificates.get_certificate_policy(name, None).await;
-        let body =
-            body.map_err(|error| self.vault_error("GET", &format!("policy of certificate {name}"), error))?;
+        let what = format!("policy of certificate {name}");
+        let read = || self.inner.vault.certificates.get_certificate_policy(name, None);
+        let body = self.vault_call("GET", &what, read).await?;
         let mut policy: Value = parse(&body.into_body().into(), name)?;
         for assigned in ["id", "attributes"] {
             crate::json::set(&mut policy, &[assigned], Value::Null);
@@ -132,10 +86,8 @@ impl Vault for AzureClient {
     }
 
     async fn delete_certificate(&self, name: &str) -> Result<(), CloudError> {
-        match self.inner.vault.certificates.delete_certificate(name, None).await {
-            Ok(_) => Ok(()),
-            Err(error) => absent_is_done(self.vault_error("DELETE", &format!("certificate {name}"), error)),
-        }
+        let delete = || self.inner.vault.certificates.delete_certificate(name, None);
+        deleted_is_done(self.vault_call("DELETE", &format!("certificate {name}"), delete).await)
     }
 
     async fn put_secret(
@@ -151,10 +103,9 @@ impl Vault for AzureClient {
         let written = match self.set_secret(name, &body).await {
             Err(CloudError::Conflict { why, .. }) if is_recoverable(&why) => {
                 // The name is that of a deleted secret: it becomes a further version of it.
-                let recovered = self.inner.vault.secrets.recover_deleted_secret(name, None).await;
-                recovered.map_err(|error| {
-                    self.vault_error("POST", &format!("recovery of secret {name}"), error)
-                })?;
+                let what = format!("recovery of secret {name}");
+                let recover = || self.inner.vault.secrets.recover_deleted_secret(name, None);
+                self.vault_call("POST", &what, recover).await?;
                 self.set_secret(name, &body).await.map_err(|error| match error {
                     CloudError::Conflict { why, .. } => recovering(&format!("secret {name}"), why),
                     error => error,
@@ -170,10 +121,8 @@ impl Vault for AzureClient {
     }
 
     async fn delete_secret(&self, name: &str) -> Result<(), CloudError> {
-        match self.inner.vault.secrets.delete_secret(name, None).await {
-            Ok(_) => Ok(()),
-            Err(error) => absent_is_done(self.vault_error("DELETE", &format!("secret {name}"), error)),
-        }
+        let delete = || self.inner.vault.secrets.delete_secret(name, None);
+        deleted_is_done(self.vault_call("DELETE", &format!("secret {name}"), delete).await)
     }
 }
 
@@ -181,20 +130,12 @@ impl AzureClient {
     /// A certificate with the state of its pending operation.
     pub(crate) async fn vault_certificate(&self, name: &str) -> Result<Option<VaultCertificate>, CloudError> {
         let what = format!("certificate {name}");
-        let body = match self.inner.vault.certificates.get_certificate(name, None).await {
-            Ok(response) => Some(parse(&response.into_body().into(), name)?),
-            Err(error) => match self.vault_error("GET", &what, error) {
-                CloudError::NotFound { .. } => None,
-                error => return Err(error),
-            },
-        };
-        let operation = match self.inner.vault.certificates.get_certificate_operation(name, None).await {
-            Ok(response) => Some(parse(&response.into_body().into(), name)?),
-            Err(error) => match self.vault_error("GET", &format!("operation of {what}"), error) {
-                CloudError::NotFound { .. } => None,
-                error => return Err(error),
-            },
-        };
+        let read = || self.inner.vault.certificates.get_certificate(name, None);
+        let body = self.vault_find(&what, read).await?;
+        let body = body.map(|it| parse(&it.into_body().into(), name)).transpose()?;
+        let read = || self.inner.vault.certificates.get_certificate_operation(name, None);
+        let operation = self.vault_find(&format!("operation of {what}"), read).await?;
+        let operation: Option<Value> = operation.map(|it| parse(&it.into_body().into(), name)).transpose()?;
         let status = operation.as_ref().map(|it| text(it, "/status").to_lowercase()).unwrap_or_default();
         let can_retry =
             operation.as_ref().is_some_and(|it| text(it, "/error/code").contains("FailedCanRetry"));
@@ -205,6 +146,10 @@ impl AzureClient {
             (None, None) => return Ok(None),
         };
         let version = certificate_version(&body);
+        if version.is_none() && operation.is_none() {
+            // Nothing is issued and nothing is on its way, as after the removal of a failed operation.
+            return Ok(None);
+        }
         if let (None, "failed" | "cancelled", Some(operation), false) =
             (&version, status.as_str(), &operation, can_retry)
         {
@@ -228,25 +173,39 @@ impl AzureClient {
         }))
     }
 
+    /// A certificate on its way. The error of a failed operation is told once: a later call requests the certificate again.
+    async fn observe_certificate(&self, name: &str) -> Result<Option<VaultCertificate>, CloudError> {
+        match self.vault_certificate(name).await {
+            Err(error @ CloudError::Invalid { .. }) => {
+                self.forget_operation(name).await?;
+                Err(error)
+            }
+            found => found,
+        }
+    }
+
+    /// Removes a failed operation, with the certificate when it has no version.
+    async fn forget_operation(&self, name: &str) -> Result<(), CloudError> {
+        let what = format!("operation of certificate {name}");
+        let delete = || self.inner.vault.certificates.delete_certificate_operation(name, None);
+        deleted_is_done(self.vault_call("DELETE", &what, delete).await)
+    }
+
     /// Starts the issuing of a version. Sent once.
     async fn create_certificate(&self, name: &str, policy: &Value) -> Result<(), CloudError> {
         let what = format!("certificate {name}");
         match self.post_certificate(name, policy).await {
             Err(CloudError::Conflict { why, .. }) if is_recoverable(&why) => {
-                match self.inner.vault.certificates.purge_deleted_certificate(name, None).await {
-                    Ok(_) => {}
-                    Err(error) => match self.vault_error("DELETE", &what, error) {
-                        CloudError::NotFound { .. } => {}
-                        CloudError::Denied { .. } => {
-                            let recovered =
-                                self.inner.vault.certificates.recover_deleted_certificate(name, None).await;
-                            recovered.map_err(|error| {
-                                self.vault_error("POST", &format!("recovery of {what}"), error)
-                            })?;
-                            return Err(recovering(&what, why));
-                        }
-                        error => return Err(error),
-                    },
+                let purge = || self.inner.vault.certificates.purge_deleted_certificate(name, None);
+                match self.vault_call("DELETE", &what, purge).await {
+                    Ok(_) | Err(CloudError::NotFound { .. }) => {}
+                    Err(CloudError::Denied { .. }) => {
+                        let recover =
+                            || self.inner.vault.certificates.recover_deleted_certificate(name, None);
+                        self.vault_call("POST", &format!("recovery of {what}"), recover).await?;
+                        return Err(recovering(&what, why));
+                    }
+                    Err(error) => return Err(error),
                 }
                 // Purging takes a moment; until then the name is still taken.
                 self.post_certificate(name, policy).await.map_err(|error| match error {
@@ -261,91 +220,53 @@ impl AzureClient {
 
     async fn post_certificate(&self, name: &str, policy: &Value) -> Result<(), CloudError> {
         let body = Bytes::from(json!({ "policy": policy }).to_string());
-        let parameters: RequestContent<CreateCertificateParameters> = body.into();
-        let started = match self.inner.vault.certificates.begin_create_certificate(name, parameters, None) {
-            Ok(mut poller) => poller.try_next().await.map(drop),
-            Err(error) => Err(error),
+        let start = || async {
+            let parameters: RequestContent<CreateCertificateParameters> = body.clone().into();
+            let mut poller =
+                self.inner.vault.certificates.begin_create_certificate(name, parameters, None)?;
+            poller.try_next().await
         };
-        started.map_err(|error| self.vault_error("POST", &format!("certificate {name}"), error))
+        self.vault_call("POST", &format!("certificate {name}"), start).await.map(drop)
     }
 
     async fn set_secret(&self, name: &str, body: &Value) -> Result<Value, CloudError> {
-        let parameters: RequestContent<SetSecretParameters> = Bytes::from(body.to_string()).into();
-        let written = self.inner.vault.secrets.set_secret(name, parameters, None).await;
-        let written = written.map_err(|error| self.vault_error("PUT", &format!("secret {name}"), error))?;
+        let body = Bytes::from(body.to_string());
+        let set = || async {
+            let parameters: RequestContent<SetSecretParameters> = body.clone().into();
+            self.inner.vault.secrets.set_secret(name, parameters, None).await
+        };
+        let written = self.vault_call("PUT", &format!("secret {name}"), set).await?;
         parse(&written.into_body().into(), name)
     }
 
     async fn read_secret(&self, name: &str, version: Option<String>) -> Result<Option<Value>, CloudError> {
-        let options = SecretClientGetSecretOptions {
-            secret_version: version,
-            ..SecretClientGetSecretOptions::default()
+        let read = || async {
+            let options = SecretClientGetSecretOptions {
+                secret_version: version.clone(),
+                ..SecretClientGetSecretOptions::default()
+            };
+            self.inner.vault.secrets.get_secret(name, Some(options)).await
         };
-        match self.inner.vault.secrets.get_secret(name, Some(options)).await {
-            Ok(response) => parse(&response.into_body().into(), name).map(Some),
-            Err(error) => match self.vault_error("GET", &format!("secret {name}"), error) {
-                CloudError::NotFound { .. } => Ok(None),
-                error => Err(error),
-            },
-        }
-    }
-
-    /// The error of a vault call, from the raw response.
-    pub(crate) fn vault_error(&self, method: &str, what: &str, error: Error) -> CloudError {
-        let principal = self.inner.credentials.principal();
-        let subject = format!("{what} in {}", self.inner.settings.vault);
-        match error.kind() {
-            ErrorKind::HttpResponse { status, raw_response, .. } => {
-                let body = raw_response.as_ref().map(|it| it.body().as_ref().to_vec()).unwrap_or_default();
-                let mut service = ServiceError::parse(u16::from(*status), &body);
-                service.retry_after =
-                    raw_response.as_ref().and_then(|it| crate::arm::retry_after(it.headers()));
-                if let Some(detail) = service.details.first() {
-                    service.message = format!("{detail}: {}", service.message);
-                }
-                service.into_cloud_error(CallName { method, subject: &subject, principal })
-            }
-            ErrorKind::DataConversion => CloudError::UnexpectedResponse {
-                what: format!("{method} {subject}"),
-                source: Some(Box::new(error)),
-            },
-            ErrorKind::Connection | ErrorKind::Io => {
-                CloudError::Unavailable { what: format!("{method} {subject}"), source: Some(Box::new(error)) }
-            }
-            _ if error.to_string().contains("challenge") => CloudError::Configuration {
-                setting: "vault".to_owned(),
-                why: format!(
-                    "'{}' is not in the domain that its challenge names: {error}",
-                    self.inner.settings.vault
-                ),
-            },
-            _ => self.inner.credentials.token_error(error, principal),
-        }
+        let found = self.vault_find(&format!("secret {name}"), read).await?;
+        found.map(|it| parse(&it.into_body().into(), name)).transpose()
     }
 }
 
-fn parse(body: &Bytes, name: &str) -> Result<Value, CloudError> {
-    serde_json::from_slice(body).map_err(|error| CloudError::UnexpectedResponse {
-        what: format!("the vault's response about {name}: {}", ServiceError::parse(200, body).message),
-        source: Some(Box::new(error)),
-    })
-}
-
-fn absent_is_done(error: CloudError) -> Result<(), CloudError> {
-    if error.is_not_found() { Ok(()) } else { Err(error) }
+/// An object that is absent or on its way out is deleted.
+fn deleted_is_done<T>(outcome: Result<T, CloudError>) -> Result<(), CloudError> {
+    match outcome {
+        Ok(_) | Err(CloudError::NotFound { .. }) => Ok(()),
+        Err(CloudError::Busy { code, .. }) if code == BEING_DELETED => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_recoverable(why: &str) -> bool {
-    why.contains("ObjectIsDeletedButRecoverable")
+    why.contains(RECOVERABLE)
 }
 
 fn recovering(what: &str, why: String) -> CloudError {
-    CloudError::Busy {
-        what: what.to_owned(),
-        code: "ObjectIsDeletedButRecoverable".to_owned(),
-        why,
-        after: None,
-    }
+    busy(what, RECOVERABLE, why)
 }
 
 /// The issued version of a certificate; a version without content is still being issued.
