@@ -202,7 +202,7 @@ fn writable(cx: &CallContext<'_>, vault: &VaultScope, name: &str) -> Result<Vaul
     check_not_deleted(cx, vault, KIND, name)?;
     check_not_deleted(cx, vault, ObjectKind::Secret, name)?;
     if objects::present(cx, vault, ObjectKind::Secret, name)?.is_some() {
-        let message = format!("A secret with the name {name} exists, so that no certificate can have it.");
+        let message = format!("The name {name} belongs to a secret, so that no certificate can have it.");
         return Err(VaultError::conflict(message).into());
     }
     let object = current(cx, vault, name)?.unwrap_or_else(|| VaultObject::new(name));

@@ -1,8 +1,10 @@
 //! The client of Azure on the emulator: every verb for every kind of resource, repeated, and under every fault.
 
+mod blobs;
 mod faults;
 mod resources;
 mod roles;
+mod vault;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
