@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::endpoints::Endpoints;
+use crate::entra::VerifiedTokens;
 use crate::seed;
 
 /// One transaction at one time.
@@ -18,6 +19,7 @@ pub(crate) struct CallContext<'a> {
     pub(crate) pace: f64,
     pub(crate) effects: FaultEffects,
     pub(crate) endpoints: &'a Endpoints,
+    pub(crate) tokens: &'a VerifiedTokens,
 }
 
 /// Changes that injected faults make to the effect of a call, rather than preventing it.

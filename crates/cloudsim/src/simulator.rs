@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::call_context::{CallContext, FaultEffects};
 use crate::endpoints::Endpoints;
+use crate::entra::VerifiedTokens;
 use crate::failure::Failure;
 use crate::faults::CloudFault;
 use crate::faults::Faults;
@@ -46,6 +47,7 @@ pub(crate) struct Simulator {
     _lock: Option<File>,
     /// The addresses of the listeners. Vaults are added as they are created.
     endpoints: RwLock<Arc<Endpoints>>,
+    tokens: VerifiedTokens,
     /// Bound listeners of vaults that must be served, with the names of the vaults.
     vaults: mpsc::UnboundedSender<(String, std::net::TcpListener)>,
 }
@@ -85,6 +87,7 @@ impl Simulator {
             stops: Mutex::default(),
             _lock: lock,
             endpoints: RwLock::new(Arc::new(endpoints)),
+            tokens: VerifiedTokens::default(),
             vaults,
         }
     }
@@ -135,6 +138,7 @@ impl Simulator {
             pace: self.pace,
             effects,
             endpoints: &endpoints,
+            tokens: &self.tokens,
         };
         arm::sweep(&transaction, cx.now)?;
         let done = work(&cx)?;

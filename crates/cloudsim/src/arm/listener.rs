@@ -168,19 +168,22 @@ fn perform(
     base: &str,
     parsed: Result<Target, ArmError>,
 ) -> Result<ArmResponse, Failure> {
-    let caller = simulator.within(FaultEffects::default(), |cx| access::authenticate(cx, headers))?;
-    let target = parsed?;
-    path::check_api_version(query)?;
-    if let (&Method::PUT, Target::Resource { id, type_name }) = (method, &target)
+    let target = parsed.and_then(|target| path::check_api_version(query).map(|()| target));
+    if let (&Method::PUT, Ok(Target::Resource { id, type_name })) = (method, &target)
         && type_name.eq_ignore_ascii_case(super::own::VAULT_TYPE)
         && super::own::is_vault_name(id.name())
     {
+        simulator.within(FaultEffects::default(), |cx| access::authenticate(cx, headers))?;
         // Its address is a part of the response.
         simulator.ensure_vault(id.name())?;
     }
-    let path = uri.path();
-    let request = ArmRequest { method, path, query, headers, body, base, caller: &caller };
-    let response = simulator.within(effects, |cx| dispatch::handle(cx, &request, &target))?;
+    let (target, response) = simulator.within(effects, |cx| {
+        let caller = access::authenticate(cx, headers)?;
+        let (target, path) = (target?, uri.path());
+        let request = ArmRequest { method, path, query, headers, body, base, caller: &caller };
+        let response = dispatch::handle(cx, &request, &target)?;
+        Ok((target, response))
+    })?;
     let changed = match (method, &target) {
         (
             &Method::PUT | &Method::PATCH | &Method::DELETE,

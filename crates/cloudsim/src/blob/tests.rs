@@ -13,6 +13,7 @@ use crate::arm::{find_kind, groups, resources, store, type_of};
 use crate::call_context::{CallContext, FaultEffects};
 use crate::database;
 use crate::endpoints::Endpoints;
+use crate::entra::VerifiedTokens;
 
 const MEBIBYTE: usize = 1024 * 1024;
 
@@ -20,6 +21,7 @@ const MEBIBYTE: usize = 1024 * 1024;
 struct Fixture {
     db: Connection,
     endpoints: Endpoints,
+    tokens: VerifiedTokens,
     now: Timestamp,
     account: ResourceId,
 }
@@ -35,6 +37,7 @@ impl Fixture {
         let fixture = Fixture {
             db: database::open(None).unwrap(),
             endpoints: Endpoints { blob: "https://127.0.0.1:9".to_owned(), ..Endpoints::default() },
+            tokens: VerifiedTokens::default(),
             now: Timestamp::from_second(1_700_000_000).unwrap(),
             account: group.sibling("Microsoft.Storage", "storageAccounts", "acct"),
         };
@@ -54,6 +57,7 @@ impl Fixture {
             pace: 1.0,
             effects: FaultEffects::default(),
             endpoints: &self.endpoints,
+            tokens: &self.tokens,
         }
     }
 

@@ -1,5 +1,8 @@
 //! JSON Web Tokens: our own are signed with ES256; assertions of others are read and verified with RS256.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use base64::Engine as _;
 use base64::engine::GeneralPurposeConfig;
 use base64::engine::general_purpose::{GeneralPurpose, URL_SAFE_NO_PAD};
@@ -89,8 +92,49 @@ pub(super) fn sign(cx: &CallContext<'_>, claims: &Value) -> Result<String, Failu
     Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref())))
 }
 
+/// The claims of tokens whose signature was verified: a client sends the same token for an hour.
+#[derive(Default)]
+pub(crate) struct VerifiedTokens {
+    claims: Mutex<HashMap<String, Arc<Value>>>,
+}
+
+impl VerifiedTokens {
+    /// More principals than these are not at work at a time; when there are, every one is verified again.
+    const COUNT_MAX: usize = 1000;
+
+    fn find(&self, token: &str) -> Option<Arc<Value>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+    }
+
+    fn add(&self, token: &str, claims: Arc<Value>) {
+        let mut known = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= VerifiedTokens::COUNT_MAX {
+            known.clear();
+        }
+        known.insert(token.to_owned(), claims);
+    }
+}
+
 /// The claims of a token of ours.
-pub(super) fn verify(cx: &CallContext<'_>, token: &str) -> Result<Result<Value, VerifyError>, Failure> {
+pub(super) fn verify(cx: &CallContext<'_>, token: &str) -> Result<Result<Arc<Value>, VerifyError>, Failure> {
+    let claims = match cx.tokens.find(token) {
+        Some(claims) => claims,
+        None => match verify_signature(cx, token)? {
+            Ok(claims) => {
+                let claims = Arc::new(claims);
+                cx.tokens.add(token, claims.clone());
+                claims
+            }
+            Err(error) => return Ok(Err(error)),
+        },
+    };
+    match seconds(&claims["exp"]) {
+        Some(expires) if cx.now.as_second() < expires => Ok(Ok(claims)),
+        _ => Ok(Err(VerifyError::Expired)),
+    }
+}
+
+fn verify_signature(cx: &CallContext<'_>, token: &str) -> Result<Result<Value, VerifyError>, Failure> {
     let Some(parsed) = Jwt::parse(token) else { return Ok(Err(VerifyError::Invalid("it is no JWT"))) };
     let key = signing_key(cx)?;
     let point = decode_base64(&key.public).unwrap_or_default();
@@ -99,13 +143,20 @@ pub(super) fn verify(cx: &CallContext<'_>, token: &str) -> Result<Result<Value, 
         && UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
             .verify(parsed.signed.as_bytes(), &parsed.signature)
             .is_ok();
-    if !is_ours {
-        return Ok(Err(VerifyError::Invalid("its signature is not of this authority")));
-    }
-    match parsed.seconds("exp") {
-        Some(expires) if cx.now.as_second() < expires => Ok(Ok(parsed.claims)),
-        _ => Ok(Err(VerifyError::Expired)),
-    }
+    Ok(match is_ours {
+        true => Ok(parsed.claims),
+        false => Err(VerifyError::Invalid("its signature is not of this authority")),
+    })
+}
+
+/// A time in seconds; SDKs write some as fractions.
+fn seconds(value: &Value) -> Option<i64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a fraction of a second does not matter, and the cast saturates"
+    )]
+    let whole = |it: f64| it as i64;
+    value.as_i64().or_else(|| value.as_f64().map(whole))
 }
 
 /// A token in its parts.
@@ -133,15 +184,9 @@ impl<'a> Jwt<'a> {
         })
     }
 
-    /// A time among the claims, in seconds; SDKs write some as fractions.
+    /// A time among the claims, in seconds.
     pub(super) fn seconds(&self, name: &str) -> Option<i64> {
-        let value = &self.claims[name];
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a fraction of a second does not matter, and the cast saturates"
-        )]
-        let whole = |it: f64| it as i64;
-        value.as_i64().or_else(|| value.as_f64().map(whole))
+        seconds(&self.claims[name])
     }
 
     pub(super) fn text(&self, name: &str) -> &str {

@@ -34,7 +34,7 @@ use crate::simulator::Simulator;
 pub(crate) use error::EntraError;
 pub(crate) use graph::graph_routes;
 pub(crate) use identity_service::identity_routes;
-pub(crate) use jwt::{VerifyError, decode_base64};
+pub(crate) use jwt::{VerifiedTokens, VerifyError, decode_base64};
 pub(crate) use principals::{
     find_identity, register_certificate, register_federation, register_issuer_keys, set_secret_expiry,
     set_token_lifetime,

@@ -158,6 +158,7 @@ mod tests {
     use crate::call_context::FaultEffects;
     use crate::database;
     use crate::endpoints::Endpoints;
+    use crate::entra::VerifiedTokens;
 
     fn write(cx: &CallContext<'_>, id: &ResourceId, body: &Value) {
         let kind = find_kind(&type_of(id).unwrap()).unwrap();
@@ -175,6 +176,7 @@ mod tests {
             pace: 0.0,
             effects: FaultEffects::default(),
             endpoints: &endpoints,
+            tokens: &VerifiedTokens::default(),
         };
         let place = json!({ "location": "westeurope" }).as_object().unwrap().clone();
         let subnet = &request.masters.subnet;

@@ -11,6 +11,7 @@ use super::{VaultRequest, VaultResponse, certificates, handle_deleted, secrets};
 use crate::call_context::{CallContext, FaultEffects};
 use crate::database;
 use crate::endpoints::Endpoints;
+use crate::entra::VerifiedTokens;
 
 const DAY: i64 = 86_400;
 
@@ -44,6 +45,7 @@ impl Fixture {
             pace: 1.0,
             effects: self.effects.clone(),
             endpoints: &self.endpoints,
+            tokens: &VerifiedTokens::default(),
         };
         let vault =
             VaultScope { name: "v".to_owned(), url: "https://127.0.0.1:9".to_owned(), retention_days: 7 };

@@ -10,12 +10,14 @@ use crate::arm::{ActionOutcome, ArmResource, find_kind, groups, resources, store
 use crate::call_context::{CallContext, FaultEffects};
 use crate::database;
 use crate::endpoints::Endpoints;
+use crate::entra::VerifiedTokens;
 use crate::failure::Failure;
 
 /// A cloud in memory with one group.
 struct Fixture {
     db: Connection,
     endpoints: Endpoints,
+    tokens: VerifiedTokens,
     now: Timestamp,
     pace: f64,
 }
@@ -27,8 +29,13 @@ fn object(value: Value) -> Map<String, Value> {
 impl Fixture {
     fn new() -> Fixture {
         let endpoints = Endpoints { blob: "https://127.0.0.1:9".to_owned(), ..Endpoints::default() };
-        let fixture =
-            Fixture { db: database::open(None).unwrap(), endpoints, now: Timestamp::UNIX_EPOCH, pace: 0.0 };
+        let fixture = Fixture {
+            db: database::open(None).unwrap(),
+            endpoints,
+            tokens: VerifiedTokens::default(),
+            now: Timestamp::UNIX_EPOCH,
+            pace: 0.0,
+        };
         groups::write(&fixture.cx(), &group(), &object(json!({ "location": "westeurope" }))).unwrap();
         fixture
     }
@@ -41,6 +48,7 @@ impl Fixture {
             pace: self.pace,
             effects: FaultEffects::default(),
             endpoints: &self.endpoints,
+            tokens: &self.tokens,
         }
     }
 
