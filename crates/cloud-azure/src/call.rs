@@ -65,7 +65,7 @@ pub(crate) struct Answer {
 
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Bodies hold passwords that are told once.
+        // Bodies hold passwords that are returned once.
         f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
     }
 }

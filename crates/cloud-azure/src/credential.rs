@@ -60,7 +60,7 @@ struct Newest {
 /// A token of the service.
 pub(crate) struct ServiceToken {
     pub(crate) text: String,
-    /// The generation of its source, by which a rejected token is told from its successor.
+    /// The generation of its source, by which a rejected token is distinguished from its successor.
     pub(crate) generation: u64,
 }
 

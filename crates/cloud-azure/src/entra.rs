@@ -269,7 +269,7 @@ impl EntraError {
                 ),
             },
             429 => CloudError::Throttled { after: *retry_after },
-            // 404 and 410 are told while the service is updated.
+            // 404 and 410 are returned while the service is updated.
             404 | 408 | 410 | 500..=599 => CloudError::Unavailable {
                 what: format!("the token request to the metadata service ({status}: {message})"),
                 source: None,

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_a_request_are_told_once() {
+    fn ids_of_a_request_are_reported_once() {
         let read = |request: &str, correlation: &str| {
             let headers =
                 headers(&[("x-ms-request-id", request), ("x-ms-correlation-request-id", correlation)]);

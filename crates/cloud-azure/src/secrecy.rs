@@ -68,7 +68,7 @@ async fn no_log_holds_a_secret_or_a_token() {
     let logged = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
     // The calls are there, and nothing that must not be.
     assert!(logged.contains("Azure rejected GET") && logged.contains("Azure answered PUT"));
-    for secret in [SECRET, "token-1", "token-2", "told-once"] {
+    for secret in [SECRET, "token-1", "token-2", "issued-once"] {
         let line = logged.lines().find(|it| it.contains(secret));
         assert_eq!(line, None, "{secret} is logged");
     }

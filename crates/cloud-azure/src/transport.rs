@@ -216,7 +216,7 @@ impl Transport {
         })?;
         let (parts, body) = response.into_parts();
         let too_large = || Error::new(ErrorKind::DataConversion, Abandoned::TooLarge);
-        // A length that is told beforehand is not read first.
+        // A length that is stated beforehand is not read first.
         if body.size_hint().lower() > RESPONSE_BYTES_MAX as u64 {
             return Err(too_large());
         }

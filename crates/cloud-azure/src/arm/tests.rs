@@ -298,13 +298,13 @@ async fn a_page_of_a_proxy_is_one_sentence() {
 
 #[tokio::test]
 async fn neither_tokens_nor_bodies_show() {
-    let service = ScriptedService::new([Reply::json(200, json!({"value": "told-once"}))]);
+    let service = ScriptedService::new([Reply::json(200, json!({"value": "issued-once"}))]);
     let client = service.client();
     let body = json!({"password": SECRET});
     let call = Call { token: Some("token-x"), body: Some(&body), ..Call::new(Method::Put, ID, "v") };
     let answer = client.inner.arm.send(call).await.unwrap();
     let shown = format!("{call:?} {answer:?} {client:?} {:?} {:?}", client.inner.arm, settings());
-    for secret in ["token-x", "token-1", SECRET, "told-once"] {
+    for secret in ["token-x", "token-1", SECRET, "issued-once"] {
         assert!(!shown.contains(secret), "{shown}");
     }
 }

@@ -205,7 +205,7 @@ async fn a_token_is_used_to_its_end_while_no_new_one_can_be_had() {
     let credentials = &client.inner.credentials;
     assert_eq!(credentials.token("a/.default").await.unwrap(), "old");
     assert_eq!(credentials.token("a/.default").await.unwrap(), "old");
-    // A credential that is no longer accepted is told at once.
+    // A credential that is no longer accepted is reported at once.
     assert!(matches!(credentials.token("a/.default").await, Err(CloudError::Credential { .. })));
     assert_eq!(credentials.token("a/.default").await.unwrap(), "ended");
     assert!(matches!(credentials.token("a/.default").await, Err(CloudError::Unavailable { .. })));

@@ -50,12 +50,12 @@ async fn a_password_is_asked_for_once() {
         let error = service.client().issue_password("t").await.unwrap_err();
         assert!(matches!(error, CloudError::Unavailable { .. }), "{error}");
     }
-    let issued = json!({"username": "t", "passwords": [{"name": "password2", "value": "told-once", "expiry": "2027-01-01T00:00:00Z"}]});
+    let issued = json!({"username": "t", "passwords": [{"name": "password2", "value": "issued-once", "expiry": "2027-01-01T00:00:00Z"}]});
     let service = ScriptedService::new([token(), Reply::json(200, issued)]);
     let found = service.client().issue_password("t").await.unwrap();
-    assert_eq!(found.password.expose(), "told-once");
+    assert_eq!(found.password.expose(), "issued-once");
     assert_eq!(found.token.expires, "2027-01-01T00:00:00Z".parse().ok());
-    assert!(!format!("{found:?}").contains("told-once"));
+    assert!(!format!("{found:?}").contains("issued-once"));
     let sent = service.sent()[1].json();
     assert_eq!(sent["name"], "password2");
     assert!(sent["tokenId"].as_str().unwrap().ends_with("/tokens/t"));

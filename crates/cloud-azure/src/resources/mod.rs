@@ -126,7 +126,7 @@ pub(crate) fn target(
         let present = self::tags(kind, &body);
         for (name, value) in &request.tags {
             if let Some(owner) = present.get(name).filter(|it| is_claim(kind) && *it != value) {
-                // Whoever came first keeps the name.
+                // The first client keeps the name.
                 let why = format!("it exists already, and its {name} is {owner}");
                 return Err(CloudError::Conflict { what: request.id.to_string(), why });
             }

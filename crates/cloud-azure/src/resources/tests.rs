@@ -234,7 +234,7 @@ fn a_subnet_loses_its_security_group_and_nothing_else() {
     let mut expect = present.clone();
     expect["properties"].as_object_mut().unwrap().remove("networkSecurityGroup");
     assert_eq!(changed, expect);
-    // An endpoint that has failed is neither told nor kept as it is.
+    // An endpoint that has failed is neither reported nor kept as it is.
     present["properties"]["serviceEndpoints"] = json!([{"service": "microsoft.storage", "provisioningState": "Failed"}, {"service": "x", "provisioningState": "Succeeded"}]);
     let Some(Properties::Subnet { service_endpoints, .. }) =
         decode(&request.id, ResourceKind::Subnet, &present)

@@ -56,7 +56,7 @@ impl MemoryCloud {
             }
             "DELETE" => Reply::json(if resources.remove(&key).is_some() { 200 } else { 204 }, Value::Null),
             "POST" => {
-                let password = json!({"name": "password1", "value": "told-once"});
+                let password = json!({"name": "password1", "value": "issued-once"});
                 Reply::json(200, json!({"username": "t", "passwords": [password]}))
             }
             _ => match resources.get(&key) {

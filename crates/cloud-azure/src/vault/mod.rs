@@ -173,7 +173,7 @@ impl AzureClient {
         }))
     }
 
-    /// A certificate on its way. The error of a failed operation is told once: a later call requests the certificate again.
+    /// A certificate on its way. The error of a failed operation is returned once: a later call requests the certificate again.
     async fn observe_certificate(&self, name: &str) -> Result<Option<VaultCertificate>, CloudError> {
         match self.vault_certificate(name).await {
             Err(error @ CloudError::Invalid { .. }) => {

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn children_collections_and_actions_are_told_apart_by_their_number_of_segments() {
+    fn children_collections_and_actions_are_distinguished_by_their_number_of_segments() {
         let group = "/subscriptions/s/resourceGroups/g";
         let id: ResourceId = format!("{group}/providers/N.x/ts/a").parse().unwrap();
         let parsed = |tail: &str| parse(&format!("{group}/providers/N.x/{tail}")).unwrap();

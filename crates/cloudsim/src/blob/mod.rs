@@ -230,8 +230,8 @@ async fn respond(simulator: &Simulator, request: &BlobRequest<'_>) -> Response {
 fn render(method: &Method, response: BlobResponse) -> Response {
     let BlobResponse { status, mut headers, body } = response;
     if *method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
-        let is_told = headers.contains_key(CONTENT_LENGTH) || status == StatusCode::NOT_MODIFIED;
-        if !is_told {
+        let has_length = headers.contains_key(CONTENT_LENGTH) || status == StatusCode::NOT_MODIFIED;
+        if !has_length {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         }
         let mut rendered = Response::new(Body::empty());

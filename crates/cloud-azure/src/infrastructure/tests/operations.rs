@@ -119,7 +119,7 @@ async fn a_failed_resource_has_the_reason_of_its_operation_and_is_put_again() {
 }
 
 #[tokio::test]
-async fn a_deletion_is_started_once_and_its_failure_is_told() {
+async fn a_deletion_is_started_once_and_its_failure_is_reported() {
     let id = id(ResourceKind::SecurityGroup);
     let accepted =
         || Reply::json(202, Value::Null).with("azure-asyncoperation", OPERATION).with("location", OPERATION);

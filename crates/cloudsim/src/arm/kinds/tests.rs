@@ -506,7 +506,7 @@ fn federated_credentials_are_unique_and_written_one_at_a_time() {
 }
 
 #[test]
-fn the_password_of_a_token_is_told_once_and_replaced_by_name() {
+fn the_password_of_a_token_is_returned_once_and_replaced_by_name() {
     let mut fixture = Fixture::new();
     let id = group().sibling("Microsoft.ContainerRegistry", "registries", "images");
     fixture.put(&id, json!({ "sku": { "name": "Premium" } }));

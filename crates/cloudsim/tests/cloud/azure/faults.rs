@@ -210,7 +210,7 @@ async fn an_operation_that_fails_tells_why_and_is_tried_again() {
         let request = request_of(kind);
         environment.inject(FaultRule::new(fault()).on("put").about(request.id.name()).times(1));
         azure.put(request.clone()).await.unwrap();
-        let failure = eventually("the failure is told", async || {
+        let failure = eventually("the failure is reported", async || {
             match azure.get(&request.id).await.unwrap().map(|it| it.state) {
                 Some(ResourceState::Failed { failure }) => Some(failure),
                 _ => None,
@@ -223,11 +223,11 @@ async fn an_operation_that_fails_tells_why_and_is_tried_again() {
         );
         environment.ready(&request).await;
     }
-    // A deletion that fails is told once; the next attempt may succeed.
+    // A deletion that fails is reported once; the next attempt may succeed.
     let address = request_of(ResourceKind::PublicIp);
     environment.inject(FaultRule::new(fault()).on("delete").about(address.id.name()).times(1));
     azure.delete(&address.id).await.unwrap();
-    let error = eventually("the failure is told", async || azure.delete(&address.id).await.err()).await;
+    let error = eventually("the failure is reported", async || azure.delete(&address.id).await.err()).await;
     assert!(error.to_string().contains("room"), "{error}");
     environment.gone(&address.id).await;
 }

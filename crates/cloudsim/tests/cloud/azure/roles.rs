@@ -325,7 +325,7 @@ async fn a_registry_token_keeps_its_newer_password() {
     }
     passwords.dedup();
     assert_eq!(passwords.len(), 3);
-    // A lost answer is an error: the password is told once, and a repetition of the call would replace it.
+    // A lost answer is an error: the password is returned once, and a repetition of the call would replace it.
     environment
         .inject(FaultRule::new(CloudFault::Reset { when: FaultTiming::After }).on("issuePassword").times(1));
     let error = azure.issue_password("token-x").await.unwrap_err();
