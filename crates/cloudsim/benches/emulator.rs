@@ -142,7 +142,7 @@ impl Connection {
             self.stream.read_line(&mut line).await?;
             match line.trim_end().split_once(": ") {
                 Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                    length = value.parse()?
+                    length = value.parse()?;
                 }
                 Some(_) => {}
                 None => break,
