@@ -2,6 +2,7 @@
 //!
 //! A provider implements the roles that it has: [`Infrastructure`] (resources of a cluster, sizes, quotas), [`Machines`], [`Vault`],
 //! [`Registry`], [`Blobs`] and [`Identities`]. [`Cloud`] bundles the roles of one provider; each service takes the roles that it needs.
+//! Controllers inside a cluster use one role, [`InstanceProvider`], with the cluster's own credential.
 //!
 //! Most of what a cluster needs are *resources*: objects with an id, desired properties and a state that follows slowly. They share
 //! four verbs (put, get, list, delete); a new kind is a variant of [`Properties`].
@@ -14,6 +15,7 @@ pub mod capacity;
 mod error;
 mod identities;
 mod infrastructure;
+mod instances;
 mod machines;
 mod provider;
 mod registry;
@@ -26,6 +28,10 @@ pub use blobs::{BlobAddress, Blobs};
 pub use error::{CloudError, ResourceFailure};
 pub use identities::{Credential, Identities, Permission, Principal, RoleAssignment, RoleDefinition};
 pub use infrastructure::Infrastructure;
+pub use instances::{
+    AddressKind, Instance, InstanceAddress, InstanceError, InstanceProvider, InstanceRequest, SecretRef,
+    SecretRefs,
+};
 pub use machines::{Machine, Machines};
 pub use provider::Cloud;
 pub use registry::{IssuedPullToken, PullToken, Registry};

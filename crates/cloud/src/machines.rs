@@ -1,4 +1,5 @@
-//! The machines role: instances as the controllers inside a cluster see them.
+//! The machines role: the instances of a cluster as the service outside sees them. Controllers inside a cluster use
+//! [`InstanceProvider`](crate::InstanceProvider).
 
 use async_trait::async_trait;
 
