@@ -81,4 +81,4 @@ mod sizes;
 pub use client::{SimClient, SimClientError, SimInstaller};
 pub use endpoints::Endpoints;
 pub use faults::{CloudFault, FaultRule, FaultTiming, Faults, UnknownVerb};
-pub use service::{OpenError, Options, ServeError, Service};
+pub use service::{OpenError, Options, Runtimes, ServeError, Service};

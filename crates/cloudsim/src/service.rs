@@ -12,6 +12,8 @@ use std::time::Duration;
 use api::clock::{SharedClock, SystemClock};
 use api::secret::Secret;
 use axum::Router;
+use kubesim::SimulatedCluster;
+use kubesim::kubelet::ContainerRuntime;
 use serve::{Listener, SharedService};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -36,7 +38,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How a simulated cloud is made.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// Where everything is kept; without it, everything is gone when the service ends.
     pub directory: Option<PathBuf>,
@@ -48,6 +50,22 @@ pub struct Options {
     pub seed: u64,
     /// How long things take: 1 is as in a real cloud, 0.02 makes a cluster within a minute, 0 is at once.
     pub pace: f64,
+    /// What runs the containers of some images of the simulated clusters in this process.
+    pub runtimes: Option<Runtimes>,
+}
+
+/// Makes the container runtime of a simulated cluster.
+pub type Runtimes = Arc<dyn Fn(&Arc<SimulatedCluster>) -> Arc<dyn ContainerRuntime> + Send + Sync>;
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("directory", &self.directory)
+            .field("listen", &self.listen)
+            .field("seed", &self.seed)
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Options {
@@ -59,6 +77,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             seed: 0,
             pace: 0.0,
+            runtimes: None,
         }
     }
 }
@@ -129,7 +148,7 @@ struct EmulatedListeners {
 impl Service {
     /// Opens the database and a port. Waits for a moment for another service that is leaving the directory.
     pub async fn open(options: Options) -> Result<Service, OpenError> {
-        let Options { directory, listen, clock, seed, pace } = options;
+        let Options { directory, listen, clock, seed, pace, runtimes } = options;
         if !listen.ip().is_loopback() {
             return Err(OpenError::Exposed(listen));
         }
@@ -187,8 +206,18 @@ impl Service {
         tell(&endpoints.ca_file, &tls.authority)?;
         let (sender, runs) = mpsc::unbounded_channel();
         let (vaults, new_vaults) = mpsc::unbounded_channel();
-        let simulator =
-            Simulator::new(Parts { db, clock, seed, pace, directory, runs: sender, lock, endpoints, vaults });
+        let simulator = Simulator::new(Parts {
+            db,
+            clock,
+            seed,
+            pace,
+            directory,
+            runs: sender,
+            lock,
+            endpoints,
+            vaults,
+            runtimes,
+        });
         simulator.within(FaultEffects::default(), arm::prepare).map_err(unusable)?;
         for vault in simulator.within(FaultEffects::default(), arm::vault_names).map_err(unusable)? {
             simulator.ensure_vault(&vault).map_err(unusable)?;

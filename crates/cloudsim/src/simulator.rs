@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::faults::CloudFault;
 use crate::faults::Faults;
 use crate::protocol::InstallCall;
+use crate::service::Runtimes;
 use crate::settings::Setting;
 use crate::{arm, entra, identities, install, listeners, metadata, sizes};
 
@@ -50,6 +51,8 @@ pub(crate) struct Simulator {
     tokens: VerifiedTokens,
     /// Bound listeners of vaults that must be served, with the names of the vaults.
     vaults: mpsc::UnboundedSender<(String, std::net::TcpListener)>,
+    /// What runs containers of the simulated clusters.
+    pub(crate) runtimes: Option<Runtimes>,
 }
 
 impl std::fmt::Debug for Simulator {
@@ -69,11 +72,12 @@ pub(crate) struct Parts {
     pub(crate) lock: Option<File>,
     pub(crate) endpoints: Endpoints,
     pub(crate) vaults: mpsc::UnboundedSender<(String, std::net::TcpListener)>,
+    pub(crate) runtimes: Option<Runtimes>,
 }
 
 impl Simulator {
     pub(crate) fn new(parts: Parts) -> Simulator {
-        let Parts { db, clock, seed, pace, directory, runs, lock, endpoints, vaults } = parts;
+        let Parts { db, clock, seed, pace, directory, runs, lock, endpoints, vaults, runtimes } = parts;
         Simulator {
             db: Mutex::new(db),
             clock,
@@ -89,6 +93,7 @@ impl Simulator {
             endpoints: RwLock::new(Arc::new(endpoints)),
             tokens: VerifiedTokens::default(),
             vaults,
+            runtimes,
         }
     }
 

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
-use kubesim::kubelet::Kubelets;
+use kubesim::kubelet::{KubeletOptions, Kubelets};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -314,7 +314,9 @@ async fn start(simulator: &Simulator, request: &InstallRequest) -> Result<Up, St
             access.customer_kubeconfig = customer_kubeconfig;
         }
     })?;
-    Ok(Up { client: cluster.client(), _kubelets: Kubelets::for_cluster(&cluster, Vec::new()) })
+    let runtime = simulator.runtimes.as_ref().map(|runtime_of| runtime_of(&cluster));
+    let options = KubeletOptions { runtime, ..KubeletOptions::default() };
+    Ok(Up { client: cluster.client(), _kubelets: Kubelets::with_options(&cluster, options) })
 }
 
 fn kubeadmin_password() -> Result<String, Failure> {

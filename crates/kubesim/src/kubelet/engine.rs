@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::containers::{self, Containers, Directive, Exit};
 use super::node::{self, LastWrites, NodeStep};
 use super::pod::{self, Delays, PodStep};
 use super::views::{NodeView, PodView, RawNode, RawPod};
@@ -43,6 +44,8 @@ enum QueueKey {
 struct TrackedPod {
     view: PodView,
     since: Timestamp,
+    /// How its containers ended, until that is written.
+    exit: Option<Exit>,
 }
 
 struct TrackedNode {
@@ -63,6 +66,7 @@ struct Engine {
     scheduled: HashMap<QueueKey, Timestamp>,
     busy: HashMap<QueueKey, bool>,
     writes: JoinSet<(QueueKey, Option<WriteOutcome>)>,
+    containers: Containers,
 }
 
 /// What was written, so that it is not written again before the watch reports it.
@@ -81,6 +85,7 @@ pub(super) async fn run(client: Client, options: KubeletOptions, stop: Cancellat
         scheduled: HashMap::new(),
         busy: HashMap::new(),
         writes: JoinSet::new(),
+        containers: Containers::new(options.runtime.clone(), options.server.clone()),
         options,
         client,
     };
@@ -135,9 +140,11 @@ impl Engine {
                         self.on_written(key, done);
                     }
                 }
+                (uid, exit) = self.containers.next_exit() => self.on_exit(&uid, exit),
                 () = tokio::time::sleep(rest), if !full => {}
             }
         }
+        self.containers.shutdown().await;
         while self.writes.join_next().await.is_some() {}
     }
 
@@ -168,10 +175,12 @@ impl Engine {
                         affected.map(|(uid, _)| QueueKey::Pod(uid.clone())).collect();
                     affected.into_iter().for_each(|key| self.plan(key));
                 }
+                self.direct_containers_of(&name);
             }
             Ok(watcher::Event::Delete(node)) => {
                 if let Some(name) = node.metadata.name {
                     self.nodes.remove(&name);
+                    self.direct_containers_of(&name);
                     self.plan(QueueKey::Node(name));
                 }
             }
@@ -185,18 +194,26 @@ impl Engine {
     fn on_pod_event(&mut self, event: Result<watcher::Event<RawPod>, watcher::Error>) {
         match event {
             Ok(watcher::Event::Apply(pod) | watcher::Event::InitApply(pod)) => {
-                let Some(view) = PodView::from_object(&pod) else { return };
+                let Some(view) = PodView::from_object(&pod, |image| self.containers.runs(image)) else {
+                    return;
+                };
                 let (uid, now) = (view.uid.clone(), self.options.clock.now());
                 match self.pods.get_mut(&uid) {
                     Some(tracked) if tracked.view == view => return,
-                    Some(tracked) => *tracked = TrackedPod { view, since: now },
-                    None => drop(self.pods.insert(uid.clone(), TrackedPod { view, since: now })),
+                    // A container that has ended since stays so until that is written.
+                    Some(tracked) => {
+                        let exit = tracked.exit.take().filter(|_| view.ready && view.phase == "Running");
+                        *tracked = TrackedPod { view, since: now, exit };
+                    }
+                    None => drop(self.pods.insert(uid.clone(), TrackedPod { view, since: now, exit: None })),
                 }
+                self.direct_containers(&uid);
                 self.plan(QueueKey::Pod(uid));
             }
             Ok(watcher::Event::Delete(pod)) => {
                 if let Some(uid) = pod.metadata.uid {
                     self.pods.remove(&uid);
+                    self.containers.kill(&uid);
                     self.plan(QueueKey::Pod(uid));
                 }
             }
@@ -205,6 +222,34 @@ impl Engine {
                 tracing::debug!(error = &error as &dyn std::error::Error, "Watch of pods failed; retrying");
             }
         }
+    }
+
+    /// Starts or ends the containers of a pod as its state demands.
+    fn direct_containers(&mut self, uid: &str) {
+        let Some(tracked) = self.pods.get(uid).filter(|it| !it.view.runnable.is_empty()) else { return };
+        let node = self.nodes.get(&tracked.view.node).map(|it| &it.view);
+        let directive = containers::decide(&tracked.view, node, tracked.exit.is_some());
+        self.containers.carry_out(directive, uid, &tracked.view.runnable);
+    }
+
+    fn direct_containers_of(&mut self, node: &str) {
+        let affected =
+            self.pods.iter().filter(|(_, pod)| pod.view.node == node && !pod.view.runnable.is_empty());
+        let affected: Vec<String> = affected.map(|(uid, _)| uid.clone()).collect();
+        affected.iter().for_each(|uid| self.direct_containers(uid));
+    }
+
+    fn on_exit(&mut self, uid: &str, exit: Exit) {
+        let Some(tracked) = self.pods.get_mut(uid) else { return };
+        if let Exit::Failure(message) = &exit {
+            let view = &tracked.view;
+            tracing::info!("Pod {}/{} of a simulated cluster ended: {message}", view.namespace, view.name);
+            for container in &view.runnable {
+                self.options.server.append_log(uid, &container.name, &format!("error: {message}"));
+            }
+        }
+        tracked.exit = Some(exit);
+        self.plan(QueueKey::Pod(uid.to_owned()));
     }
 
     /// Schedules the next step of a node or pod, replacing an earlier schedule.
@@ -240,7 +285,22 @@ impl Engine {
         let tracked = self.pods.get(uid)?;
         let node = self.nodes.get(&tracked.view.node)?;
         let delays = Delays { seed: self.options.seed, factor: self.options.delay_factor };
-        pod::next(&tracked.view, &node.view, tracked.since, delays)
+        let next = pod::next(&tracked.view, &node.view, tracked.since, delays);
+        match (&tracked.exit, tracked.view.deletion) {
+            // The pod is removed when its containers have ended, at the latest after its grace period.
+            (_, Some((latest, _))) if self.containers.is_running(uid) => {
+                next.map(|(at, step)| (at.max(latest), step))
+            }
+            (Some(exit), None) if tracked.view.phase == "Running" && tracked.view.ready => {
+                let step = match exit {
+                    _ if tracked.view.restarts_forever => PodStep::Crash,
+                    Exit::Success => PodStep::Complete,
+                    Exit::Failure(_) => PodStep::Fail,
+                };
+                Some((self.options.clock.now(), step))
+            }
+            _ => next,
+        }
     }
 
     fn start_due_writes(&mut self, now: Timestamp) {
@@ -331,6 +391,11 @@ impl Engine {
 
     fn start_pod_write(&mut self, uid: String, now: Timestamp) {
         let Some((_, step)) = self.pod_step(&uid) else { return };
+        let Some(tracked) = self.pods.get_mut(&uid) else { return };
+        if step == PodStep::Run {
+            tracked.exit = None;
+            self.containers.carry_out(Directive::Run, &uid, &tracked.view.runnable);
+        }
         let Some(tracked) = self.pods.get(&uid) else { return };
         for (container, _) in &tracked.view.containers {
             for line in pod::log_lines(&tracked.view, step, now) {

@@ -5,6 +5,7 @@
 //! from a seed and a clock that the caller provides.
 
 pub mod annotations;
+mod containers;
 mod engine;
 mod node;
 mod pod;
@@ -19,6 +20,8 @@ use kube::Client;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+pub use containers::{Container, ContainerLog, ContainerRuntime};
 
 use crate::cluster::{ClusterInner, SimulatedCluster};
 use crate::http::User;
@@ -72,6 +75,8 @@ pub struct KubeletOptions {
     pub delay_factor: f64,
     /// Direct access to the API server, if it runs in this process.
     pub server: Arc<dyn InProcessServer>,
+    /// What runs the containers of some images in this process.
+    pub runtime: Option<Arc<dyn ContainerRuntime>>,
 }
 
 impl Default for KubeletOptions {
@@ -83,6 +88,7 @@ impl Default for KubeletOptions {
             heartbeat: Duration::from_secs(10),
             delay_factor: 1.0,
             server: Arc::new(()),
+            runtime: None,
         }
     }
 }
@@ -149,13 +155,17 @@ impl Kubelets {
         nodes: Vec<NodeTemplate>,
         delay_factor: f64,
     ) -> Kubelets {
+        let options = KubeletOptions { nodes, delay_factor, ..KubeletOptions::default() };
+        Kubelets::with_options(cluster, options)
+    }
+
+    /// Like [`Kubelets::for_cluster`], with other options; clock, seed and server are the cluster's.
+    pub fn with_options(cluster: &SimulatedCluster, options: KubeletOptions) -> Kubelets {
         let options = KubeletOptions {
-            nodes,
             seed: cluster.seed(),
             clock: cluster.clock(),
             server: cluster.shared(),
-            delay_factor,
-            ..KubeletOptions::default()
+            ..options
         };
         Kubelets::start(cluster.client(), options)
     }

@@ -144,6 +144,8 @@ pub(super) fn log_lines(pod: &PodView, step: PodStep, now: Timestamp) -> Vec<Str
             let own = pod.log.iter().flat_map(|text| text.lines().map(str::to_owned));
             std::iter::once(started).chain(own).collect()
         }
+        // What really ran has logged its end itself.
+        PodStep::Complete | PodStep::Fail | PodStep::Crash if !pod.runnable.is_empty() => Vec::new(),
         PodStep::Complete => vec![line("done")],
         PodStep::Fail | PodStep::Crash => vec![line("failed, as its annotation requests")],
         PodStep::Remove => Vec::new(),
@@ -161,22 +163,7 @@ mod tests {
     }
 
     fn pod(phase: &str, outcome: PodOutcome) -> PodView {
-        PodView {
-            namespace: "ns".to_owned(),
-            name: "web-1".to_owned(),
-            uid: "u".to_owned(),
-            node: "n".to_owned(),
-            phase: phase.to_owned(),
-            ready: phase == "Running",
-            restarts: 0,
-            restarts_forever: true,
-            containers: vec![("main".to_owned(), "image".to_owned())],
-            outcome,
-            after: None,
-            stop: None,
-            log: None,
-            deletion: None,
-        }
+        PodView { phase: phase.to_owned(), ready: phase == "Running", outcome, ..PodView::example() }
     }
 
     fn node() -> NodeView {

@@ -7,6 +7,7 @@ use kube::core::Object;
 use serde::{Deserialize, Serialize};
 
 use super::annotations;
+use super::containers::Container;
 
 /// A pod as the server returns it, without the fields that are not read.
 pub(super) type RawPod = Object<RawPodSpec, RawPodStatus>;
@@ -18,6 +19,7 @@ pub(super) type RawNode = Object<RawNodeSpec, RawNodeStatus>;
 pub(super) struct RawPodSpec {
     node_name: String,
     restart_policy: String,
+    service_account_name: String,
     containers: Vec<RawContainer>,
 }
 
@@ -26,6 +28,29 @@ pub(super) struct RawPodSpec {
 pub(super) struct RawContainer {
     name: String,
     image: String,
+    command: Vec<String>,
+    args: Vec<String>,
+    env: Vec<RawVariable>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawVariable {
+    name: String,
+    value: String,
+    value_from: Option<RawVariableSource>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawVariableSource {
+    field_ref: Option<RawFieldRef>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawFieldRef {
+    field_path: String,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -80,6 +105,8 @@ pub(super) struct PodView {
     pub(super) restarts: u32,
     pub(super) restarts_forever: bool,
     pub(super) containers: Vec<(String, String)>,
+    /// The containers that really run, if there are any.
+    pub(super) runnable: Vec<Container>,
     pub(super) outcome: PodOutcome,
     /// Seconds of running until the outcome, if set.
     pub(super) after: Option<u32>,
@@ -91,8 +118,8 @@ pub(super) struct PodView {
 }
 
 impl PodView {
-    /// `None` for a pod that is not bound to a node.
-    pub(super) fn from_object(pod: &RawPod) -> Option<PodView> {
+    /// `None` for a pod that is not bound to a node. `runs` tells which images really run.
+    pub(super) fn from_object(pod: &RawPod, runs: impl Fn(&str) -> bool) -> Option<PodView> {
         let spec = &pod.spec;
         if spec.node_name.is_empty() {
             return None;
@@ -123,12 +150,48 @@ impl PodView {
             restarts: containers.iter().map(|it| it.restart_count).max().unwrap_or(0),
             restarts_forever: spec.restart_policy != "Never",
             containers: spec.containers.iter().map(|it| (it.name.clone(), it.image.clone())).collect(),
+            runnable: spec
+                .containers
+                .iter()
+                .filter(|it| runs(&it.image))
+                .map(|it| runnable(pod, it))
+                .collect(),
             outcome,
             after: seconds(annotations::OUTCOME_AFTER_SECONDS),
             stop: seconds(annotations::STOP_SECONDS),
             log: values.get(annotations::LOG).cloned(),
             deletion: metadata.deletion_timestamp.as_ref().map(|time| (time.0, grace)),
         })
+    }
+}
+
+fn runnable(pod: &RawPod, container: &RawContainer) -> Container {
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    let field = |path: &str| match path {
+        "metadata.name" => Some(text(&pod.metadata.name)),
+        "metadata.namespace" => Some(text(&pod.metadata.namespace)),
+        "metadata.uid" => Some(text(&pod.metadata.uid)),
+        "spec.nodeName" => Some(pod.spec.node_name.clone()),
+        "spec.serviceAccountName" => Some(pod.spec.service_account_name.clone()),
+        _ => None,
+    };
+    let variable = |it: &RawVariable| {
+        let value = match &it.value_from {
+            None => it.value.clone(),
+            Some(source) => field(&source.field_ref.as_ref()?.field_path)?,
+        };
+        Some((it.name.clone(), value))
+    };
+    Container {
+        namespace: text(&pod.metadata.namespace),
+        pod: text(&pod.metadata.name),
+        pod_uid: text(&pod.metadata.uid),
+        name: container.name.clone(),
+        image: container.image.clone(),
+        command: container.command.iter().chain(&container.args).cloned().collect(),
+        env: container.env.iter().filter_map(variable).collect(),
+        node: pod.spec.node_name.clone(),
+        service_account: pod.spec.service_account_name.clone(),
     }
 }
 
@@ -170,5 +233,55 @@ impl NodeView {
             refuses_drain: annotation(annotations::DRAIN) == Some("refuse"),
             ready: conditions.iter().find(|it| it.r#type == "Ready").map(|it| it.status == "True"),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    impl PodView {
+        /// A pod that waits for its start.
+        pub(in crate::kubelet) fn example() -> PodView {
+            let pod = json!({
+                "metadata": { "namespace": "ns", "name": "web-1", "uid": "u" },
+                "spec": { "nodeName": "n", "containers": [{ "name": "main", "image": "image" }] },
+                "status": { "phase": "Pending" }
+            });
+            PodView::from_object(&serde_json::from_value(pod).unwrap(), |_| false).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_container_that_runs_has_its_command_and_variables() {
+        let pod: RawPod = serde_json::from_value(json!({
+            "metadata": { "namespace": "ns", "name": "roles-1", "uid": "u" },
+            "spec": {
+                "nodeName": "worker-1", "serviceAccountName": "roles",
+                "containers": [
+                    { "name": "other", "image": "other" },
+                    {
+                        "name": "main", "image": "ours", "command": ["shipshape"], "args": ["machines", "controllers"],
+                        "env": [
+                            { "name": "PLAIN", "value": "1" },
+                            { "name": "NODE_NAME", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
+                            { "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
+                            { "name": "SECRET", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }
+                        ]
+                    }
+                ]
+            }
+        }))
+        .unwrap();
+        let view = PodView::from_object(&pod, |image| image == "ours").unwrap();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(view.runnable.len(), 1);
+        let found = &view.runnable[0];
+        assert_eq!(found.command, ["shipshape", "machines", "controllers"]);
+        assert_eq!(found.env, [pair("PLAIN", "1"), pair("NODE_NAME", "worker-1"), pair("POD", "roles-1")]);
+        assert_eq!((found.service_account.as_str(), found.node.as_str()), ("roles", "worker-1"));
+        assert_eq!(PodView::from_object(&pod, |_| false).unwrap().runnable, []);
     }
 }

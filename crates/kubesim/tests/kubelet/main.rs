@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod containers;
+
 use std::sync::Arc;
 use std::time::Duration;
 

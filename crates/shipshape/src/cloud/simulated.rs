@@ -39,6 +39,7 @@ pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::
         clock: Arc::new(SystemClock),
         seed: 0,
         pace: process.config.cloud.pace,
+        runtimes: None,
     };
     let service = Service::open(options).await.context("the simulated cloud")?;
     let cloud = service.client()?;
