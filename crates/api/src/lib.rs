@@ -8,6 +8,7 @@ pub mod audit;
 pub mod calendar;
 pub mod cidr;
 pub mod clock;
+pub mod crd;
 pub mod doc;
 pub mod domain;
 pub mod duration;
