@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // What reaches outside: a database, a cluster, a cloud, a socket. They do not know each other.
     ("store", &["api"]),
     ("kubelink", &["api"]),
+    ("controller", &["api"]),
     ("cloud", &["api"]),
     ("cloud-azure", &["api", "cloud"]),
     ("serve", &[]),
