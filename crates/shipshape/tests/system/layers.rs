@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("backend", &["api", "store", "kubelink", "cloud", "steps"]),
     ("maintenance", &["api", "store", "kubelink", "cloud", "steps", "planner"]),
     ("portal", &["api", "client", "serve"]),
+    ("machines", &[]),
     // Simulators.
     ("kubesim", &["api", "serve"]),
     ("cloudsim", &["api", "cloud", "cloud-azure", "kubesim", "serve"]),
