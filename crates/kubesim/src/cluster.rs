@@ -10,12 +10,13 @@ use hyper::{Request, Response};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::{Access, AccessError};
+use crate::access::token::{BoundClaims, Claims, ISSUER, ObjectClaim};
+use crate::access::{Access, AccessError, User};
 use crate::controllers;
 use crate::faults::Faults;
-use crate::http::{self, Credentials, Server, ServerError, User};
+use crate::http::{self, Credentials, Server, ServerError};
 use crate::logs::Logs;
-use crate::objects::{JournalError, Objects};
+use crate::objects::{JournalError, Objects, object_key};
 use crate::registry::Registry;
 use crate::state::State;
 use crate::status::StatusError;
@@ -68,6 +69,17 @@ pub enum StartError {
     /// Another cluster has this name.
     #[error("a cluster named {0} already exists")]
     NameTaken(String),
+}
+
+/// No token of a ServiceAccount can be given out.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceAccountError {
+    /// There is no such ServiceAccount.
+    #[error("no ServiceAccount {0} exists")]
+    NotFound(String),
+    /// The token cannot be signed.
+    #[error("failed to sign a token: {0}")]
+    Sign(String),
 }
 
 /// The parts of a cluster that its server, controllers and kubelets share.
@@ -180,20 +192,57 @@ impl SimulatedCluster {
 
     /// A client of the administrator that does not use the network.
     pub fn client(&self) -> kube::Client {
+        self.client_with(Credentials::User(User::admin()), "default")
+    }
+
+    /// A client with the rights of a ServiceAccount that does not use the network, for a program that runs in this
+    /// process instead of a pod. Its requests get 401 while the ServiceAccount does not exist.
+    pub fn client_for_service_account(&self, namespace: &str, name: &str) -> kube::Client {
+        let credentials =
+            Credentials::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() };
+        self.client_with(credentials, namespace)
+    }
+
+    /// A kubeconfig with a token of an existing ServiceAccount, with everything inline. The token is valid for `seconds`,
+    /// at the longest until the ServiceAccount is deleted.
+    pub fn service_account_kubeconfig(
+        &self,
+        namespace: &str,
+        name: &str,
+        seconds: i64,
+    ) -> Result<String, ServiceAccountError> {
+        let state = self.shared.read();
+        let account = state.objects.get("/serviceaccounts", &object_key(namespace, name));
+        let uid = account.map(|account| account.uid().to_string());
+        drop(state);
+        let uid = uid.ok_or_else(|| ServiceAccountError::NotFound(object_key(namespace, name)))?;
+        let bound = BoundClaims {
+            namespace: namespace.to_owned(),
+            serviceaccount: ObjectClaim { name: name.to_owned(), uid },
+            pod: None,
+            secret: None,
+            node: None,
+        };
+        let claims = Claims::new(bound, vec![ISSUER.to_owned()], self.shared.clock.now(), seconds);
+        let access = &self.shared.access;
+        let token = access.sign(&claims).map_err(ServiceAccountError::Sign)?;
+        Ok(access.token_kubeconfig(name, &token, &self.shared.name, &self.url()))
+    }
+
+    fn client_with(&self, credentials: Credentials, namespace: &str) -> kube::Client {
         let shared = self.shared.clone();
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-            let shared = shared.clone();
+            let (shared, credentials) = (shared.clone(), credentials.clone());
             async move {
                 if shared.stopped.is_cancelled() {
                     return Err(http::ConnectionReset);
                 }
-                let credentials = Credentials { certificate: Some(User::admin()) };
                 let response: Result<Response<http::Body>, http::ConnectionReset> =
                     http::handle(shared, credentials, request).await;
                 response
             }
         });
-        kube::Client::new(service, "default")
+        kube::Client::new(service, namespace)
     }
 
     /// Faults of the API server.

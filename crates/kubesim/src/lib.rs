@@ -15,6 +15,7 @@ pub mod names;
 pub mod objects;
 pub mod patch;
 mod random;
+pub mod rbac;
 pub mod registry;
 pub mod schema;
 pub mod selector;
@@ -22,4 +23,6 @@ pub mod state;
 pub mod status;
 pub mod verbs;
 
-pub use cluster::{ClusterInner, ClusterOptions, SimulatedCluster, SimulatedClusters, StartError};
+pub use cluster::{
+    ClusterInner, ClusterOptions, ServiceAccountError, SimulatedCluster, SimulatedClusters, StartError,
+};

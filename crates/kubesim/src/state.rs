@@ -1,13 +1,14 @@
 //! The state of one cluster: its objects and the kinds it serves. A writer holds the lock from its first read to its
 //! last write, and never waits in between.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kinds::Kind;
 use crate::objects::{Change, Object, Objects, object_key};
+use crate::rbac::{self, Policy};
 use crate::registry::{DEFINITIONS, Registry};
 use crate::status::{ApiResult, StatusError};
 
@@ -18,13 +19,15 @@ pub struct State {
     pub objects: Objects,
     /// The kinds.
     pub kinds: Arc<Registry>,
+    /// The roles and bindings, read when they are first needed after a change.
+    policy: OnceLock<Policy>,
 }
 
 impl State {
     /// The state with these objects.
     pub fn new(objects: Objects) -> State {
         let kinds = Arc::new(Registry::from_objects(&objects));
-        State { objects, kinds }
+        State { objects, kinds, policy: OnceLock::new() }
     }
 
     /// The object of this kind and name.
@@ -39,11 +42,20 @@ impl State {
         Some(value)
     }
 
-    /// Commits changes and updates the kinds.
+    /// The roles and bindings.
+    pub(crate) fn policy(&self) -> &Policy {
+        self.policy.get_or_init(|| Policy::new(&self.objects))
+    }
+
+    /// Commits changes and updates what follows from them.
     pub fn commit(&mut self, changes: Vec<Change>) -> ApiResult<Vec<Arc<Object>>> {
-        let defines = changes.iter().any(|change| match change {
-            Change::Put(table, _) | Change::Remove(table, _) => &**table == DEFINITIONS,
-        });
+        let touches = |is_meant: fn(&str) -> bool| {
+            changes.iter().any(|change| match change {
+                Change::Put(table, _) | Change::Remove(table, _) => is_meant(table),
+            })
+        };
+        let defines = touches(|table| table == DEFINITIONS);
+        let changes_policy = touches(|table| table.starts_with(rbac::TABLES));
         let objects = self.objects.commit(changes).map_err(|error| {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -51,6 +63,9 @@ impl State {
             );
             StatusError::internal(&error)
         })?;
+        if changes_policy {
+            self.policy = OnceLock::new();
+        }
         if defines {
             self.kinds = Arc::new(Registry::from_objects(&self.objects));
         }

@@ -1,7 +1,11 @@
-//! Access to a cluster: a certificate authority, certificates of the server and of the administrator, and the tokens
-//! of the administrator and of the customer. They are generated once and stored beside the journal.
+//! Access to a cluster: a certificate authority, certificates of the server and of the administrator, the tokens of
+//! the administrator and of the customer, and the key that signs those of ServiceAccounts. They are generated once
+//! and stored beside the journal.
 
+pub(crate) mod service_account;
 mod subject;
+pub(crate) mod token;
+mod user;
 
 use std::fs;
 use std::io;
@@ -15,8 +19,12 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use serve::pki::{CertificateAuthority, CertificateRequest, PkiError, Purpose, Validity};
 use serve::tls::{self, ClientAuthority, ClientCertificates, TlsError};
 use serve::write_private_unsynced;
+use sha2::{Digest, Sha256};
 
-use crate::http::User;
+use token::{Claims, TokenKey};
+
+pub use user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};
+pub(crate) use user::{service_account_groups, service_account_of};
 
 /// The keys and certificates of a cluster cannot be generated, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +67,7 @@ struct KeyMaterial {
 pub struct Access {
     keys: KeyMaterial,
     customer: String,
+    tokens: TokenKey,
     clients: ClientAuthority,
     tls: Arc<ServerConfig>,
 }
@@ -83,8 +92,9 @@ impl Access {
         let clients = ClientAuthority::from_pem(&keys.authority)?;
         let certificate = tls::fixed_certificate(&keys.server, &keys.server_key)?;
         let tls = tls::server_config(certificate, ClientCertificates::SignedBy(&clients))?;
-        let customer = customer_token(directory)?;
-        Ok(Access { keys, customer, clients, tls })
+        let customer = read_or_generate(directory, CUSTOMER_FILE, generate_token)?;
+        let tokens = TokenKey::open(directory)?;
+        Ok(Access { keys, customer, tokens, clients, tls })
     }
 
     /// The TLS configuration of the server.
@@ -95,16 +105,31 @@ impl Access {
     /// The user of a client certificate, if it is valid.
     pub fn authenticate_certificate(&self, chain: &[CertificateDer<'_>]) -> Option<User> {
         self.clients.verify(chain, UnixTime::now()).ok()?;
-        subject::user(chain.first()?)
+        let certificate = chain.first()?;
+        let digest: String = Sha256::digest(certificate).iter().map(|byte| format!("{byte:02x}")).collect();
+        let credential = format!("X509SHA256={digest}");
+        Some(
+            subject::user(certificate)?.with_extra("authentication.kubernetes.io/credential-id", &credential),
+        )
     }
 
-    /// The user of a token, if it is valid.
+    /// The user of a token that is not that of a ServiceAccount, if it is valid.
     pub fn authenticate_token(&self, token: &str) -> Option<User> {
         match token {
             _ if token == self.keys.token => Some(User::admin()),
             _ if token == self.customer => Some(User::customer()),
             _ => None,
         }
+    }
+
+    /// What a token of a ServiceAccount says, if this cluster has signed it.
+    pub(crate) fn claims(&self, token: &str) -> Option<Arc<Claims>> {
+        self.tokens.verify(token)
+    }
+
+    /// Signs a token of a ServiceAccount.
+    pub(crate) fn sign(&self, claims: &Claims) -> Result<String, String> {
+        self.tokens.sign(claims)
     }
 
     /// The certificate of the certificate authority, in PEM.
@@ -121,7 +146,12 @@ impl Access {
 
     /// A kubeconfig for the customer who owns the cluster, with everything inline.
     pub fn customer_kubeconfig(&self, cluster: &str, url: &str) -> String {
-        self.render_kubeconfig("customer-admin", &format!("token: {}", self.customer), cluster, url)
+        self.token_kubeconfig("customer-admin", &self.customer, cluster, url)
+    }
+
+    /// A kubeconfig with a token, with everything inline.
+    pub(crate) fn token_kubeconfig(&self, user: &str, token: &str, cluster: &str, url: &str) -> String {
+        self.render_kubeconfig(user, &format!("token: {token}"), cluster, url)
     }
 
     fn render_kubeconfig(&self, user: &str, credentials: &str, cluster: &str, url: &str) -> String {
@@ -203,16 +233,20 @@ fn generate_token() -> Result<String, AccessError> {
     Ok(URL_SAFE_NO_PAD.encode(token))
 }
 
-/// Reads or generates the customer's token.
-fn customer_token(directory: Option<&Path>) -> Result<String, AccessError> {
-    let Some(path) = directory.map(|it| it.join(CUSTOMER_FILE)) else { return generate_token() };
+/// Reads what is stored in a file, or generates and stores it.
+fn read_or_generate(
+    directory: Option<&Path>,
+    file: &str,
+    generate: impl FnOnce() -> Result<String, AccessError>,
+) -> Result<String, AccessError> {
+    let Some(path) = directory.map(|it| it.join(file)) else { return generate() };
     match fs::read_to_string(&path) {
-        Ok(token) => Ok(token),
+        Ok(text) => Ok(text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let token = generate_token()?;
-            let written = write_private_unsynced(&path, &token);
+            let text = generate()?;
+            let written = write_private_unsynced(&path, &text);
             written.map_err(|source| AccessError::Io { path, operation: "write", source })?;
-            Ok(token)
+            Ok(text)
         }
         Err(source) => Err(AccessError::Io { path, operation: "read", source }),
     }

@@ -1,6 +1,6 @@
 //! The subject of a certificate: its common name is the user, its organizations are the groups.
 
-use crate::http::User;
+use super::user::{AUTHENTICATED, User};
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
@@ -41,8 +41,8 @@ pub(super) fn user(certificate: &[u8]) -> Option<User> {
         }
         subject = rest;
     }
-    groups.push("system:authenticated".to_owned());
-    Some(User { name: name?.into(), groups: groups.into() })
+    groups.push(AUTHENTICATED.to_owned());
+    Some(User::new(&name?, groups))
 }
 
 /// The tag, the contents and the rest after the first element in DER.
@@ -76,7 +76,9 @@ mod tests {
     fn the_administrators_certificate_authenticates_the_administrator() {
         let access = Access::open(None).unwrap();
         let certificate = CertificateDer::from_pem_slice(access.keys.admin.as_bytes()).unwrap();
-        assert_eq!(access.authenticate_certificate(&[certificate]), Some(User::admin()));
+        let user = access.authenticate_certificate(&[certificate]).unwrap();
+        assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("X509SHA256="));
+        assert_eq!(User { extra: Default::default(), ..user }, User::admin());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::work_items::WorkItem;
+use crate::access::{AUTHENTICATED, MASTERS, User};
 use crate::cluster::ClusterInner;
 use crate::kinds::{self, Kind};
 use crate::objects::{Object, object_key};
@@ -44,12 +45,9 @@ impl<'a> ControllerContext<'a> {
         false
     }
 
-    fn caller(&self) -> Caller {
-        Caller {
-            user: "system:kube-controller-manager".into(),
-            groups: vec!["system:authenticated".to_owned()].into(),
-            now: self.now,
-        }
+    pub(super) fn caller(&self) -> Caller {
+        // Controllers are part of the cluster: nothing is forbidden to them.
+        Caller { user: User::new("system:kube-controller-manager", [MASTERS, AUTHENTICATED]), now: self.now }
     }
 
     /// Finds a built-in kind.
@@ -155,7 +153,7 @@ fn options() -> WriteOptions {
     WriteOptions { manager: MANAGER.to_owned(), ..WriteOptions::default() }
 }
 
-fn target(kind: &Arc<Kind>, namespace: &str, name: &str, subresource: &str) -> Target {
+pub(super) fn target(kind: &Arc<Kind>, namespace: &str, name: &str, subresource: &str) -> Target {
     Target {
         kind: kind.clone(),
         namespace: namespace.to_owned(),

@@ -3,6 +3,7 @@
 //! missing.
 
 mod bootstrap;
+mod cluster_role;
 mod context;
 mod daemon_set;
 mod deployment;
@@ -100,6 +101,7 @@ fn process(cluster: &Arc<ClusterInner>, item: &WorkItem) -> BTreeMap<WorkItem, T
         WorkItem::Bootstrap(namespace) => bootstrap::namespace(&mut context, namespace),
         WorkItem::Namespace(name) => namespace::reconcile(&mut context, name),
         WorkItem::GarbageCollect(table, key) => garbage_collector::reconcile(&mut context, table, key),
+        WorkItem::ClusterRoles => cluster_role::reconcile(&mut context),
         WorkItem::Node(name) => node::reconcile(&mut context, name),
         WorkItem::ReplicaSet(key) => replica_set::reconcile(&mut context, key),
         WorkItem::Deployment(key) => deployment::reconcile(&mut context, key),

@@ -16,6 +16,8 @@ pub(super) enum WorkItem {
     Namespace(Arc<str>),
     /// An object may have lost its owners, or wait for its dependents.
     GarbageCollect(Arc<str>, Arc<str>),
+    /// Aggregated cluster roles may lack rules.
+    ClusterRoles,
     /// A node's taints may not match its conditions.
     Node(Arc<str>),
     /// A deployment.
@@ -47,7 +49,7 @@ const WORKLOADS: [Workload; 5] = [
 
 /// Items for the whole state.
 pub(super) fn all_items(state: &State) -> BTreeSet<WorkItem> {
-    let mut queue = BTreeSet::from([WorkItem::Schedule]);
+    let mut queue = BTreeSet::from([WorkItem::Schedule, WorkItem::ClusterRoles]);
     for (name, _) in state.objects.range("/namespaces", "", "") {
         queue.extend([WorkItem::Bootstrap(name.clone()), WorkItem::Namespace(name.clone())]);
     }
@@ -94,6 +96,9 @@ pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSe
         }
         "/serviceaccounts" | "/configmaps" if is_deleted => {
             queue.insert(WorkItem::Bootstrap(event.object.namespace().into()));
+        }
+        "rbac.authorization.k8s.io/clusterroles" => {
+            queue.insert(WorkItem::ClusterRoles);
         }
         "policy/poddisruptionbudgets" => {
             queue.insert(WorkItem::Budget(key.clone()));

@@ -7,13 +7,20 @@ use futures_util::FutureExt;
 use hyper::body::{Body as HttpBody, Bytes};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::query::Query;
+use super::request_info::RequestInfo;
 use super::route::Route;
-use super::{Body, Credentials, User, auth, decode, discovery, list, logs, negotiate, openapi, watch, write};
+use super::{
+    Body, Credentials, auth, decode, discovery, impersonate, list, logs, negotiate, openapi, reviews, watch,
+    write,
+};
+use crate::access::User;
 use crate::cluster::ClusterInner;
 use crate::faults::FaultAction;
+use crate::rbac;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{Caller, Target};
 
@@ -58,17 +65,24 @@ where
         FaultAction::Respond(failure) => return Ok(error_response(&failure)),
     }
     let (parts, body) = request.into_parts();
-    let Some(user) = authenticate(&cluster, &credentials, &parts.headers) else {
-        return Ok(error_response(&StatusError::unauthorized()));
+    let now = cluster.clock.now();
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+    let mut body = Box::pin(body);
+    let user = match admitted_user(&cluster, &credentials, &parts.headers, &info, now) {
+        Ok(user) => user,
+        Err(refusal) => {
+            decode::drain(body.as_mut()).await;
+            return Ok(error_response(&refusal));
+        }
     };
     let request = ApiRequest {
         method: parts.method,
-        query: Query::parse(parts.uri.query().unwrap_or_default()),
-        caller: Caller { user: user.name, groups: user.groups, now: cluster.clock.now() },
+        query,
+        caller: Caller { user, now },
         headers: parts.headers,
         cluster: &cluster,
     };
-    let mut body = Box::pin(body);
     // A panic in one request becomes a 500 response; the connection and its other requests continue. The state is
     // unchanged: a verb writes its changes in one call at its very end.
     let result = AssertUnwindSafe(respond(&request, parts.uri.path(), body.as_mut())).catch_unwind().await;
@@ -91,11 +105,21 @@ where
     Ok(response.unwrap_or_else(|failure| error_response(&failure)))
 }
 
-fn authenticate(cluster: &ClusterInner, credentials: &Credentials, headers: &HeaderMap) -> Option<User> {
-    match auth::bearer(headers) {
-        Some(token) => cluster.access.authenticate_token(token),
-        None => credentials.certificate.clone(),
-    }
+/// The user of a request, or as whom it is sent, if he may do what it asks for.
+fn admitted_user(
+    cluster: &ClusterInner,
+    credentials: &Credentials,
+    headers: &HeaderMap,
+    info: &RequestInfo,
+    now: Timestamp,
+) -> ApiResult<User> {
+    let user =
+        auth::authenticate(cluster, credentials, headers, now).ok_or_else(StatusError::unauthorized)?;
+    let attributes = info.attributes();
+    let state = cluster.read();
+    let user = impersonate::impersonate(&state, &user, headers, &attributes)?.unwrap_or(user);
+    rbac::expect(&state, &user, &attributes)?;
+    Ok(user)
 }
 
 async fn respond<B>(request: &ApiRequest<'_>, path: &str, body: B) -> ApiResult<Response<Body>>
@@ -153,7 +177,11 @@ where
         "watch" => watch::watch(request, target),
         "create" | "update" | "patch" | "delete" | "deletecollection" => {
             let body = decode::collect(body).await?;
-            write::write(request, target, verb, &body)
+            match target.subresource.as_str() {
+                _ if reviews::is_review(target) => reviews::review(request, target, &body),
+                "token" => reviews::token(request, target, &body),
+                _ => write::write(request, target, verb, &body),
+            }
         }
         _ => Err(StatusError::method_not_allowed()),
     }
@@ -260,7 +288,7 @@ mod tests {
             });
             let body = StreamBody::new(first.chain(last));
             let request = Request::builder().method("POST").uri(path).body(body).unwrap();
-            let credentials = Credentials { certificate: Some(User::admin()) };
+            let credentials = Credentials::User(User::admin());
             let response = handle(cluster.shared(), credentials, request).await.unwrap();
             assert!(response.status().is_client_error(), "{path}: {}", response.status());
             end.await.unwrap();

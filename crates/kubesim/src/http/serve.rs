@@ -99,8 +99,11 @@ impl ConnectionHandler for ClusterConnections {
     }
 
     fn service(&self, peer: Peer) -> RequestService {
-        let credentials =
-            Credentials { certificate: self.0.access.authenticate_certificate(&peer.certificates) };
+        let credentials = match self.0.access.authenticate_certificate(&peer.certificates) {
+            Some(user) => Credentials::User(user),
+            None if peer.certificates.is_empty() => Credentials::None,
+            None => Credentials::InvalidCertificate,
+        };
         RequestService { cluster: self.0.clone(), credentials }
     }
 }

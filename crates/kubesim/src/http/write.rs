@@ -42,9 +42,6 @@ fn create(request: &ApiRequest<'_>, target: &Target, body: &[u8]) -> ApiResult<R
             }),
         ));
     }
-    if target.kind.group() == "authorization.k8s.io" {
-        return Ok(value(StatusCode::CREATED, &verbs::review(&target.kind, object, &options)?));
-    }
     let written = verbs::create(&mut state, target, object, &options, &request.caller)?;
     drop(state);
     write_response(request, target, form, &written)

@@ -12,6 +12,11 @@ const POD: &[Subresource] = &[
 ];
 const NAMESPACE: &[Subresource] =
     &[Subresource { name: "finalize", sends: None, verbs: &["update"] }, STATUS];
+const SERVICE_ACCOUNT: &[Subresource] = &[Subresource {
+    name: "token",
+    sends: Some(("authentication.k8s.io", "v1", "TokenRequest")),
+    verbs: &["create"],
+}];
 /// Namespaces have no `deletecollection`.
 const NAMESPACE_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
 
@@ -105,6 +110,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         short: &["sa"],
+        subresources: SERVICE_ACCOUNT,
         returns_deleted: true,
         columns: columns::NAME_AND_AGE,
         ..Row::namespaced("", "ServiceAccount", "serviceaccounts", "serviceaccount")

@@ -32,6 +32,28 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         verbs: CREATE_ONLY,
         ..Row::cluster_scoped(
+            "authentication.k8s.io",
+            "SelfSubjectReview",
+            "selfsubjectreviews",
+            "selfsubjectreview",
+        )
+    },
+    Row {
+        verbs: CREATE_ONLY,
+        ..Row::cluster_scoped("authentication.k8s.io", "TokenReview", "tokenreviews", "tokenreview")
+    },
+    Row {
+        verbs: CREATE_ONLY,
+        ..Row::namespaced(
+            "authorization.k8s.io",
+            "LocalSubjectAccessReview",
+            "localsubjectaccessreviews",
+            "localsubjectaccessreview",
+        )
+    },
+    Row {
+        verbs: CREATE_ONLY,
+        ..Row::cluster_scoped(
             "authorization.k8s.io",
             "SelfSubjectAccessReview",
             "selfsubjectaccessreviews",
@@ -45,6 +67,15 @@ pub(super) const ROWS: &[Row] = &[
             "SelfSubjectRulesReview",
             "selfsubjectrulesreviews",
             "selfsubjectrulesreview",
+        )
+    },
+    Row {
+        verbs: CREATE_ONLY,
+        ..Row::cluster_scoped(
+            "authorization.k8s.io",
+            "SubjectAccessReview",
+            "subjectaccessreviews",
+            "subjectaccessreview",
         )
     },
     Row {
@@ -77,17 +108,24 @@ pub(super) const ROWS: &[Row] = &[
         names: NameRule::PathSegment,
         columns: columns::ROLE_BINDING,
         default: defaults::role_binding,
+        validate: rules::cluster_role_binding,
         ..Row::cluster_scoped(RBAC, "ClusterRoleBinding", "clusterrolebindings", "clusterrolebinding")
     },
     Row {
         names: NameRule::PathSegment,
+        validate: rules::cluster_role,
         ..Row::cluster_scoped(RBAC, "ClusterRole", "clusterroles", "clusterrole")
     },
     Row {
         names: NameRule::PathSegment,
         columns: columns::ROLE_BINDING,
         default: defaults::role_binding,
+        validate: rules::role_binding,
         ..Row::namespaced(RBAC, "RoleBinding", "rolebindings", "rolebinding")
     },
-    Row { names: NameRule::PathSegment, ..Row::namespaced(RBAC, "Role", "roles", "role") },
+    Row {
+        names: NameRule::PathSegment,
+        validate: rules::role,
+        ..Row::namespaced(RBAC, "Role", "roles", "role")
+    },
 ];

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use containers::{Container, ContainerLog, ContainerRuntime};
 
+use crate::access::User;
 use crate::cluster::{ClusterInner, SimulatedCluster};
-use crate::http::User;
 use crate::verbs::{self, Caller};
 
 /// What kubelets can do without a request where the API server runs in this process.
@@ -46,8 +46,7 @@ impl InProcessServer for ClusterInner {
         if !self.faults.is_clear() || self.stopped.is_cancelled() {
             return vec![false; leases.len()];
         }
-        let User { name: user, groups } = User::admin();
-        verbs::renew(&mut self.write(), leases, manager, &Caller { user, groups, now })
+        verbs::renew(&mut self.write(), leases, manager, &Caller { user: User::admin(), now })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::apply;
 use crate::fields;
 use crate::kinds::{self, StatusRule};
 use crate::objects::Object;
+use crate::rbac;
 use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 
@@ -66,6 +67,7 @@ pub(super) fn store_new(
     if kind.kind() == "Namespace" {
         (kind.row().default)(&mut value);
     }
+    rbac::confirm_grant(state, &caller.user, kind, &target.name, None, &value)?;
     // Nobody owns the fields that the server adds below.
     if tracking == Tracking::Update {
         apply::track_update(None, &mut value, &options.manager, None, kind.schema(), caller.now);
@@ -110,8 +112,15 @@ fn prepare_with_state(state: &State, target: &Target, value: &mut Value, caller:
         ("", "Service") => allocate::service(state, value),
         ("", "Pod") => expect_service_account(state, target, value),
         ("certificates.k8s.io", "CertificateSigningRequest") => {
-            fields::set(value, &["spec", "username"], json!(&*caller.user));
-            fields::set(value, &["spec", "groups"], json!(&*caller.groups));
+            let user = &caller.user;
+            fields::set(value, &["spec", "username"], json!(&*user.name));
+            fields::set(value, &["spec", "groups"], json!(&*user.groups));
+            if !user.uid.is_empty() {
+                fields::set(value, &["spec", "uid"], json!(&*user.uid));
+            }
+            if !user.extra.is_empty() {
+                fields::set(value, &["spec", "extra"], json!(&*user.extra));
+            }
             value["status"] = json!({});
             Ok(())
         }

@@ -132,26 +132,6 @@ pub fn approve(
     update::update(state, target, value, options, caller)
 }
 
-/// The response to an access review: everything is allowed.
-pub fn review(kind: &Kind, mut value: Value, options: &WriteOptions) -> ApiResult<Value> {
-    admit::expect_kind(kind, &mut value)?;
-    admit::normalize(kind, &mut value, options)?;
-    if value["metadata"].is_null() {
-        fields::set(&mut value, &["metadata"], json!({}));
-    }
-    let status = if kind.kind() == "SelfSubjectRulesReview" {
-        json!({
-            "incomplete": false,
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        })
-    } else {
-        json!({"allowed": true})
-    };
-    fields::set(&mut value, &["status"], status);
-    Ok(value)
-}
-
 /// Accepts the names of a definition or reports the conflict, and rejects an unusable schema.
 pub(super) fn establish(state: &State, value: &mut Value, caller: &Caller) -> ApiResult<()> {
     let mut causes = Vec::new();

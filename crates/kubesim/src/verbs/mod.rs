@@ -10,6 +10,7 @@ mod kind_verbs;
 mod metadata;
 mod patch;
 mod renew;
+mod review;
 mod scale;
 mod update;
 
@@ -18,8 +19,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::access::User;
 use crate::kinds::Kind;
 use crate::objects::Object;
+use crate::rbac::{self, Attributes, ResourceAttributes};
+use crate::state::State;
+use crate::status::ApiResult;
 
 pub(crate) use admit::check_types;
 pub use create::create;
@@ -27,9 +32,10 @@ pub use delete::{DeleteOptions, Propagation, delete, delete_collection, remove};
 pub(crate) use delete::{FOREGROUND, ORPHAN};
 pub use evict::evict;
 pub(crate) use kind_verbs::set_condition;
-pub use kind_verbs::{approve, bind, finalize, review};
+pub use kind_verbs::{approve, bind, finalize};
 pub use patch::{PatchType, patch};
 pub use renew::renew;
+pub(crate) use review::{prepare_review, prepare_token_request};
 pub use scale::{read_scale, update_scale};
 pub use update::update;
 
@@ -49,10 +55,8 @@ pub struct Target {
 /// The user and the time of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The user's name.
-    pub user: Arc<str>,
-    /// The user's groups.
-    pub groups: Arc<[String]>,
+    /// The user.
+    pub user: User,
     /// The current time.
     pub now: Timestamp,
 }
@@ -91,6 +95,18 @@ pub struct WriteResult {
     pub is_new: bool,
     /// Warnings for the client.
     pub warnings: Vec<String>,
+}
+
+/// An update or a patch that creates an object needs the permission to create it.
+fn expect_create(state: &State, target: &Target, caller: &Caller) -> ApiResult<()> {
+    let resource = ResourceAttributes {
+        namespace: &target.namespace,
+        group: target.kind.group(),
+        resource: target.kind.plural(),
+        subresource: &target.subresource,
+        name: &target.name,
+    };
+    rbac::expect(state, &caller.user, &Attributes::on("create", resource))
 }
 
 /// A value at a path of fields, or null.

@@ -59,6 +59,7 @@ pub fn patch(
             let sent = metadata::fields(&mut value)?;
             sent.insert("name".into(), target.name.clone().into());
             sent.remove("resourceVersion");
+            super::expect_create(state, target, caller)?;
             store_new(state, target, value, options, caller, tracking)?
         }
         Some(old) => {

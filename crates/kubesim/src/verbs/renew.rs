@@ -66,12 +66,13 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::access::User;
     use crate::objects::Objects;
     use crate::verbs::{PatchType, Target, WriteOptions, create, patch};
 
     fn at(second: i64) -> Caller {
         let now = Timestamp::from_second(second).unwrap();
-        Caller { user: "kubelet".into(), groups: Vec::new().into(), now }
+        Caller { user: User::new("kubelet", [""; 0]), now }
     }
 
     fn lease(name: &str, renewed: &str) -> Value {

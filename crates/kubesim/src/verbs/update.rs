@@ -10,6 +10,7 @@ use crate::apply;
 use crate::fields;
 use crate::kinds::{Kind, StatusRule};
 use crate::objects::Object;
+use crate::rbac;
 use crate::schema::FieldError;
 use crate::state::State;
 use crate::status::{ApiResult, StatusError};
@@ -48,6 +49,7 @@ pub(super) fn replace(
         if target.subresource.is_empty() && is_created_on_update(kind) {
             let mut value = value;
             metadata::fields(&mut value)?.remove("resourceVersion");
+            super::expect_create(state, target, caller)?;
             return store_new(state, target, value, options, caller, tracking);
         }
         return Err(StatusError::not_found(kind, &target.name));
@@ -61,6 +63,7 @@ pub(super) fn replace(
         apply::track_update(Some(&old), &mut new, &options.manager, subresource, kind.schema(), caller.now);
     }
     if target.subresource.is_empty() {
+        rbac::confirm_grant(state, &caller.user, kind, &target.name, Some(&old), &new)?;
         prepare_update(state, kind, &old, &mut new)?;
     }
     if kind.kind() == "CustomResourceDefinition" && target.subresource.is_empty() {
@@ -72,7 +75,29 @@ pub(super) fn replace(
     }
     admit::validate(kind, &new, Some(&old))?;
     refuse_new_finalizers(kind, &old, &new)?;
+    if kind.kind() == "CertificateSigningRequest" {
+        confirm_decision(state, target, caller, &old, &new)?;
+    }
     store(state, target, &old, new, options)
+}
+
+/// Who approves or signs a certificate signing request needs the permission to do so for its signer.
+fn confirm_decision(
+    state: &State,
+    target: &Target,
+    caller: &Caller,
+    old: &Value,
+    new: &Value,
+) -> ApiResult<()> {
+    let changed = |field: &str| old["status"][field] != new["status"][field];
+    let (verb, why) = match target.subresource.as_str() {
+        "approval" => ("approve", "user not permitted to approve requests with signerName"),
+        "status" if changed("certificate") || changed("conditions") => {
+            ("sign", "user not permitted to sign requests with signerName")
+        }
+        _ => return Ok(()),
+    };
+    rbac::confirm_signer(state, &caller.user, verb, old, why)
 }
 
 /// Writes a changed object, or removes one that only waited for its finalizers.

@@ -26,6 +26,7 @@ pub(crate) struct Request<'a> {
     hidden: Vec<&'static str>,
     only: Vec<&'static str>,
     until: Option<(&'static str, Value)>,
+    is_anonymous: bool,
 }
 
 enum Payload {
@@ -45,6 +46,7 @@ impl<'a> Request<'a> {
             hidden: Vec::new(),
             only: Vec::new(),
             until: None,
+            is_anonymous: false,
             script,
         }
     }
@@ -63,6 +65,23 @@ impl<'a> Request<'a> {
 
     pub(crate) fn accept(self, kind: &str) -> Request<'a> {
         self.header("accept", kind)
+    }
+
+    /// Sends the request as another user, as `kubectl --as` does.
+    pub(crate) fn by(self, user: &str) -> Request<'a> {
+        let user = self.script.names.expand(user);
+        self.header("impersonate-user", &user)
+    }
+
+    /// Sends the request without the administrator's certificate.
+    pub(crate) fn anonymous(mut self) -> Request<'a> {
+        self.is_anonymous = true;
+        self
+    }
+
+    /// Sends the request with this token alone.
+    pub(crate) fn token(self, token: &str) -> Request<'a> {
+        self.anonymous().header("authorization", &format!("Bearer {token}"))
     }
 
     /// Requests a table, as kubectl does.
@@ -130,6 +149,10 @@ impl<'a> Request<'a> {
         }
     }
 
+    fn client(&self) -> &kube::Client {
+        if self.is_anonymous { &self.script.anonymous } else { &self.script.client }
+    }
+
     async fn exchange(&self) -> (u16, Vec<(String, String)>, Value) {
         let names = &self.script.names;
         let mut request = http::Request::builder().method(self.method).uri(names.expand(&self.path));
@@ -145,7 +168,7 @@ impl<'a> Request<'a> {
             request = request.header(*name, value);
         }
         let request = request.body(Body::from(body)).expect("a request that can be sent");
-        let response = match self.script.client.send(request).await {
+        let response = match self.client().send(request).await {
             Ok(response) => response,
             Err(error) => panic!("{} {} was not answered: {error}", self.method, self.path),
         };

@@ -114,6 +114,7 @@ fn differences(path: &str, real: &Value, simulated: &Value, places: &mut Vec<Str
 /// The run of one case on one server.
 pub(crate) struct Script {
     pub(crate) client: Client,
+    pub(crate) anonymous: Client,
     pub(crate) names: Names,
     pub(crate) transcript: Transcript,
 }

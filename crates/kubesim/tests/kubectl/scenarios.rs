@@ -382,3 +382,35 @@ fn discovery_and_access_are_printed() {
         k.run("get --raw /readyz");
     });
 }
+
+#[test]
+fn roles_permit_and_other_users_are_asked_about() {
+    compare(|k| {
+        k.run("auth can-i list pods --as=robin");
+        k.run("get pods --as=robin");
+        k.run("create role reader --verb=get,list --resource=pods");
+        k.run("create rolebinding reader --role=reader --user=robin --serviceaccount={ns}:default");
+        k.until(&["auth", "can-i", "list", "pods", "--as=robin"], "yes");
+        k.run("auth can-i list pods --as=robin");
+        k.run("auth can-i delete pods --as=robin");
+        k.run("auth can-i list pods --as=system:serviceaccount:{ns}:default");
+        k.run("auth can-i get /healthz --as=system:anonymous");
+        k.run("get pods --as=robin");
+        k.run("get secrets --as=robin");
+        k.run("auth whoami --as=robin --as-group=team --as-uid=7");
+        k.run("describe role reader");
+        k.run("get rolebindings -o wide");
+        k.run("delete rolebinding reader");
+    });
+}
+
+#[test]
+fn a_token_is_created() {
+    compare(|k| {
+        let token = k.quiet("create token default --duration=20m");
+        assert_eq!(token.split('.').count(), 3, "{token}");
+        k.run("create token missing");
+        k.run("create token default --duration=1m");
+        k.run("create token default --bound-object-kind=Secret --bound-object-name=missing");
+    });
+}

@@ -140,6 +140,13 @@ impl Kubectl {
         line.split_whitespace().map(|word| word.replace("{ns}", &self.namespace)).collect()
     }
 
+    /// Runs a command line whose output differs with each run; returns its output.
+    pub(crate) fn quiet(&mut self, line: &str) -> String {
+        let (code, text) = self.call(&self.words(line), "");
+        self.said.push(format!("$ kubectl {line}\nexit {code}"));
+        text
+    }
+
     /// Repeats a command until its output contains a text, without recording it.
     pub(crate) fn until(&mut self, arguments: &[&str], expected: &str) {
         let begun = Instant::now();

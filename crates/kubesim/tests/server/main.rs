@@ -86,11 +86,53 @@ async fn unauthenticated_requests_are_rejected() {
     for user in &mut nobody.auth_infos {
         user.auth_info = Some(kube::config::AuthInfo::default());
     }
-    for kubeconfig in [stolen, nobody] {
+    for (kubeconfig, expect) in [(stolen, (401, "Unauthorized")), (nobody, (403, "Forbidden"))] {
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let (code, status) = get(&Client::try_from(config).unwrap(), "/api/v1/nodes").await;
-        assert_eq!((code, &status["reason"]), (401, &json!("Unauthorized")));
+        assert_eq!((code, status["reason"].as_str().unwrap()), expect);
     }
+}
+
+/// Gives the default ServiceAccount the right to read ConfigMaps.
+async fn permit_default_account(client: &Client) {
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "view"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default"}],
+    });
+    assert_eq!(send(client, "POST", path, "application/json", binding.to_string()).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_client_of_a_service_account_has_its_rights_while_it_exists() {
+    let cluster = cluster().await;
+    let account = cluster.client_for_service_account("default", "default");
+    let maps = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(get(&account, maps).await.0, 403);
+    permit_default_account(&cluster.client()).await;
+    assert_eq!(get(&account, maps).await.0, 200);
+    assert_eq!(send(&account, "POST", maps, "application/json", "{}").await.0, 403);
+    assert_eq!(get(&account, "/api/v1/namespaces/default/secrets").await.0, 403);
+    let missing = cluster.client_for_service_account("default", "missing");
+    assert_eq!(get(&missing, "/version").await.0, 401);
+}
+
+#[tokio::test]
+async fn a_token_is_valid_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = cluster_in(directory.path()).await;
+    let kubeconfig = before.service_account_kubeconfig("default", "default", 3_600).unwrap();
+    assert!(before.service_account_kubeconfig("default", "missing", 3_600).is_err());
+    permit_default_account(&before.client()).await;
+    before.stop().await;
+    drop(before);
+
+    let after = cluster_in(directory.path()).await;
+    let account = connect_with(&kubeconfig).await;
+    assert_eq!(get(&account, "/api/v1/namespaces/default/configmaps").await.0, 200);
+    assert_eq!(get(&account, "/api/v1/namespaces/default/secrets").await.0, 403);
+    drop(after);
 }
 
 #[tokio::test]

@@ -13,7 +13,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     // What reaches outside: a database, a cluster, a cloud, a socket. They do not know each other.
     ("store", &["api"]),
     ("kubelink", &["api"]),
-    ("controller", &["api"]),
     ("cloud", &["api"]),
     ("cloud-azure", &["api", "cloud"]),
     ("serve", &[]),
@@ -27,7 +26,6 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("backend", &["api", "store", "kubelink", "cloud", "steps"]),
     ("maintenance", &["api", "store", "kubelink", "cloud", "steps", "planner"]),
     ("portal", &["api", "client", "serve"]),
-    ("machines", &[]),
     // Simulators.
     ("kubesim", &["api", "serve"]),
     ("cloudsim", &["api", "cloud", "cloud-azure", "kubesim", "serve"]),
@@ -66,8 +64,18 @@ const FENCES: &[(&str, &[&str])] = &[
 ];
 
 /// External crates that mean I/O; `api` has none of them. It has `kube-core`, which is the traits of `kube` without a client.
-const IO: &[&str] =
-    &["tokio", "hyper", "hyper-util", "axum", "kube", "kube-client", "kube-runtime", "rusqlite", "tokio-postgres", "tokio-rustls"];
+const IO: &[&str] = &[
+    "tokio",
+    "hyper",
+    "hyper-util",
+    "axum",
+    "kube",
+    "kube-client",
+    "kube-runtime",
+    "rusqlite",
+    "tokio-postgres",
+    "tokio-rustls",
+];
 
 #[test]
 fn every_dependency_between_our_crates_is_in_the_picture_of_the_layers() {

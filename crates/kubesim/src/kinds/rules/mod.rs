@@ -1,6 +1,7 @@
 //! Fields that the server sets on creation, and the validation of built-in kinds as far as users meet it.
 
 mod objects;
+mod rbac;
 mod workload;
 
 use serde_json::Value;
@@ -10,6 +11,7 @@ pub(super) use objects::{
     prepare_namespace, prepare_node, prepare_persistent_volume_claim, prepare_pod_disruption_budget,
     prepare_service, secret, service,
 };
+pub(super) use rbac::{cluster_role, cluster_role_binding, role, role_binding};
 pub(super) use workload::{
     job, pod, prepare_daemon_set, prepare_empty_status, prepare_job, prepare_pod, prepare_replica_set,
     prepare_stateful_set, workload,

@@ -17,6 +17,42 @@ pub(crate) fn config_map(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "colour": "red" } })
 }
 
+pub(crate) const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles";
+pub(crate) const ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings";
+pub(crate) const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+pub(crate) const CLUSTER_ROLE_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+/// A `Role` or `ClusterRole` with these rules.
+pub(crate) fn role(kind: &str, name: &str, rules: Value) -> Value {
+    json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": name }, "rules": rules })
+}
+
+/// A binding of a role to a user; the kind of the binding is given, and that of the role.
+pub(crate) fn binding(kind: &str, name: &str, role: (&str, &str), user: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role.0, "name": role.1 },
+        "subjects": [{ "kind": "User", "name": user }]
+    })
+}
+
+/// Gives a user of the case these rights in its namespace, and waits until they are in force.
+pub(crate) async fn permit(s: &mut Script, user: &str, name: &str, rules: Value) {
+    s.post(ROLES, role("Role", name, rules.clone())).only("/kind").await;
+    s.post(ROLE_BINDINGS, binding("RoleBinding", name, ("Role", name), user)).only("/kind").await;
+    for rule in rules.as_array().into_iter().flatten() {
+        let resource = rule["resources"][0].as_str().unwrap_or_default();
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        s.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": { "user": user, "resourceAttributes": {
+                "namespace": "{ns}", "verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": resource,
+                "subresource": subresource, "name": rule["resourceNames"][0].as_str().unwrap_or_default()
+            } }
+        })).until("/status/allowed", true.into()).only("/kind").await;
+    }
+}
+
 pub(crate) fn labelled(name: &str, labels: Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "labels": labels } })
 }

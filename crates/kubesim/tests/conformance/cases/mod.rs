@@ -2,6 +2,7 @@
 
 use crate::script::Case;
 
+mod access;
 mod apply;
 mod crds;
 mod defaults;
@@ -14,12 +15,15 @@ mod garbage_collection;
 mod lists;
 mod objects;
 mod patches;
+mod rbac;
+mod reviews;
 mod subresources;
 mod tables;
 mod watches;
 
 pub(crate) fn all() -> Vec<Case> {
     [
+        access::all(),
         apply::all(),
         garbage_collection::all(),
         crds::all(),
@@ -30,6 +34,8 @@ pub(crate) fn all() -> Vec<Case> {
         lists::all(),
         objects::all(),
         patches::all(),
+        rbac::all(),
+        reviews::all(),
         errors::all(),
         subresources::all(),
         tables::all(),

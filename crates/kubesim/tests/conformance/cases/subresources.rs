@@ -79,7 +79,7 @@ cases! { "subresources";
             .only("/reason").only("/code").await;
     }
 
-    async fn access_reviews_allow_everything(s) {
+    async fn the_administrator_may_do_everything(s) {
         s.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": { "resourceAttributes": { "namespace": "{ns}", "verb": "delete", "resource": "pods" } }
