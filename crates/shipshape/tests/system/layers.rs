@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     // What reaches outside: a database, a cluster, a cloud, a socket. They do not know each other.
     ("store", &["api"]),
     ("kubelink", &["api"]),
+    ("controller", &["api"]),
     ("cloud", &["api"]),
     ("cloud-azure", &["api", "cloud"]),
     ("serve", &[]),
@@ -26,6 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("backend", &["api", "store", "kubelink", "cloud", "steps"]),
     ("maintenance", &["api", "store", "kubelink", "cloud", "steps", "planner"]),
     ("portal", &["api", "client", "serve"]),
+    ("machines", &[]),
     // Simulators.
     ("kubesim", &["api", "serve"]),
     ("cloudsim", &["api", "cloud", "cloud-azure", "kubesim", "serve"]),
