@@ -7,7 +7,6 @@ use super::handle::{ApiRequest, require_json, value, with_warnings};
 use super::negotiate::{self, Form};
 use super::{Body, decode, list, options, table};
 use crate::objects::Object;
-use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{self, PatchType, Target, WriteResult};
 
@@ -58,7 +57,8 @@ fn update(request: &ApiRequest<'_>, target: &Target, body: &[u8]) -> ApiResult<R
         "approval" => verbs::approve(&mut state, target, object, &options, &request.caller)?,
         _ => verbs::update(&mut state, target, object, &options, &request.caller)?,
     };
-    update_response(request, target, form, &written, &state)
+    drop(state);
+    update_response(request, target, form, &written)
 }
 
 fn patch(request: &ApiRequest<'_>, target: &Target, body: &[u8]) -> ApiResult<Response<Body>> {
@@ -87,7 +87,8 @@ fn patch(request: &ApiRequest<'_>, target: &Target, body: &[u8]) -> ApiResult<Re
     }
     let mut state = request.cluster.write();
     let written = verbs::patch(&mut state, target, patch_type, &change, &options, &request.caller)?;
-    update_response(request, target, form, &written, &state)
+    drop(state);
+    update_response(request, target, form, &written)
 }
 
 fn patch_body(body: &[u8]) -> ApiResult<Value> {
@@ -101,10 +102,9 @@ fn update_response(
     target: &Target,
     form: Form,
     written: &WriteResult,
-    state: &State,
 ) -> ApiResult<Response<Body>> {
     if target.subresource == "scale" {
-        let scale = verbs::read_scale(state, target)?;
+        let scale = verbs::scale_of(&target.kind, &written.object.value())?;
         return Ok(with_warnings(value(StatusCode::OK, &scale), &written.warnings));
     }
     write_response(request, target, form, written)

@@ -36,7 +36,7 @@ pub use kind_verbs::{approve, bind, finalize};
 pub use patch::{PatchType, patch};
 pub use renew::renew;
 pub(crate) use review::{prepare_review, prepare_token_request};
-pub use scale::{read_scale, update_scale};
+pub use scale::{read_scale, scale_of, update_scale};
 pub use update::update;
 
 /// The collection, object or subresource of a request.

@@ -5,16 +5,22 @@ use serde_json::{Value, json};
 use super::create::Tracking;
 use super::update::replace;
 use super::{Caller, Target, WriteOptions, WriteResult, admit};
+use crate::kinds::Kind;
 use crate::selector::LabelSelector;
 use crate::state::State;
 use crate::status::{ApiResult, StatusError};
 
-/// The `Scale` of an object.
+/// The `Scale` of a stored object.
 pub fn read_scale(state: &State, target: &Target) -> ApiResult<Value> {
     let kind = &target.kind;
     let object = state
         .read(kind, &target.namespace, &target.name)
         .ok_or_else(|| StatusError::not_found(kind, &target.name))?;
+    scale_of(kind, &object)
+}
+
+/// The `Scale` of an object.
+pub fn scale_of(kind: &Kind, object: &Value) -> ApiResult<Value> {
     let (desired, present, selector) = match kind.custom() {
         Some(custom) => {
             let scale = custom.scale.as_ref().ok_or_else(StatusError::no_such_resource)?;

@@ -32,6 +32,16 @@ cases! { "subresources";
         s.get("/apis/apps/v1/namespaces/{ns}/deployments/a").only("/spec/replicas").only("/metadata/generation").await;
     }
 
+    async fn a_dry_run_of_a_scale_returns_the_new_replicas(s) {
+        s.post(DEPLOYMENTS, deployment("a", 0)).only("/kind").await;
+        let dry_run = "/apis/apps/v1/namespaces/{ns}/deployments/a/scale?dryRun=All";
+        s.merge(dry_run, json!({ "spec": { "replicas": 2 } })).without("/status").await;
+        s.put(dry_run, json!({
+            "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": "a", "namespace": "{ns}" }, "spec": { "replicas": 3 }
+        })).without("/status").await;
+        s.get("/apis/apps/v1/namespaces/{ns}/deployments/a").only("/spec/replicas").only("/metadata/generation").await;
+    }
+
     async fn the_scale_is_replaced(s) {
         s.post(DEPLOYMENTS, deployment("a", 0)).only("/kind").await;
         s.put(SCALE, json!({
