@@ -50,9 +50,7 @@ pub(super) fn store_new(
     tracking: Tracking,
 ) -> ApiResult<WriteResult> {
     let kind = &target.kind;
-    if value["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
-        return Err(StatusError::new(500, "", "resourceVersion should not be set on objects to be created"));
-    }
+    let sent_version = value["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     metadata::fill_name(target, &mut value)?;
     expect_namespace(state, target, &value)?;
     if kind.status_rule() == StatusRule::Cleared
@@ -76,7 +74,14 @@ pub(super) fn store_new(
     (kind.row().prepare)(&mut value);
     prepare_with_state(state, target, &mut value, caller)?;
     admit::validate(kind, &value, None)?;
+    // The storage of the real server refuses a version, after everything else; a dry run does not reach the storage.
+    if !options.dry_run && sent_version.parse::<u64>().is_ok_and(|version| version != 0) {
+        return Err(StatusError::new(500, "", "resourceVersion should not be set on objects to be created"));
+    }
     ensure_free_name(state, target, &mut value)?;
+    if options.dry_run && !sent_version.is_empty() {
+        fields::set(&mut value, &["metadata", "resourceVersion"], json!(sent_version));
+    }
     metadata::remove_empty(&mut value);
     let object = if options.dry_run { Arc::new(Object::unsaved(value)) } else { state.put(kind, value)? };
     Ok(WriteResult { object, is_new: true, warnings: Vec::new() })

@@ -16,6 +16,24 @@ cases! { "objects";
         s.post(CONFIG_MAPS, config_map("a")).expect(409).await;
     }
 
+    async fn a_new_object_has_no_version(s) {
+        let mut object = config_map("a");
+        object["metadata"]["resourceVersion"] = "5".into();
+        s.post(CONFIG_MAPS, object.clone()).expect(500).await;
+        s.post("/api/v1/namespaces/{ns}/configmaps?dryRun=All", object.clone()).only("/metadata/name").only("/metadata/resourceVersion").await;
+        object["metadata"]["labels"] = json!({ "bad key!": "x" });
+        s.post(CONFIG_MAPS, object.clone()).expect(422).await;
+        s.post("/api/v1/namespaces/{ns}/configmaps?dryRun=All", object).expect(422).await;
+        s.post(CONFIG_MAPS, config_map("a")).only("/kind").await;
+        let mut again = config_map("a");
+        again["metadata"]["resourceVersion"] = "5".into();
+        s.post(CONFIG_MAPS, again.clone()).expect(500).await;
+        s.post("/api/v1/namespaces/{ns}/configmaps?dryRun=All", again).expect(409).await;
+        let mut zero = config_map("b");
+        zero["metadata"]["resourceVersion"] = "0".into();
+        s.post(CONFIG_MAPS, zero).only("/metadata/name").await;
+    }
+
     async fn a_name_is_generated_from_generate_name(s) {
         let created = s.post(CONFIG_MAPS, json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generateName": "drawn-" } }))
             .without("/metadata/name").await;
