@@ -78,7 +78,7 @@ impl Registry {
 }
 
 /// The order of versions: v2 before v1 before v1beta2 before v1alpha1 before anything else.
-fn precedence(version: &str) -> (u8, u32, u32) {
+pub(crate) fn precedence(version: &str) -> (u8, u32, u32) {
     let parse = || {
         let rest = version.strip_prefix('v')?;
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use hyper::body::{Body as HttpBody, Bytes};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING, WWW_AUTHENTICATE,
+};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,6 +23,7 @@ use crate::access::User;
 use crate::cluster::ClusterInner;
 use crate::faults::FaultAction;
 use crate::rbac;
+use crate::kinds::Kind;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{Caller, Target};
 
@@ -130,10 +133,17 @@ where
     let route = Route::parse(path, &request.cluster.kinds());
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
     match route {
-        Route::Objects(target) => return handle_objects(request, &target, body).await,
-        Route::Watch(target) if is_read => return watch::watch(request, &target),
+        Route::Objects(target) => {
+            let result = handle_objects(request, &target, body).await;
+            return with_deprecation(&target.kind, result);
+        }
+        Route::Watch(target) if is_read => {
+            return with_deprecation(&target.kind, watch::watch(request, &target));
+        }
         Route::UnknownResource => return Err(StatusError::no_such_resource()),
-        Route::UnknownSubresource(kind, name) => return Err(StatusError::not_found(&kind, &name)),
+        Route::UnknownSubresource(kind, name) => {
+            return with_deprecation(&kind, Err(StatusError::not_found(&kind, &name)));
+        }
         Route::Unknown => return Ok(text(StatusCode::NOT_FOUND, "404 page not found\n")),
         _ if !is_read => return Err(StatusError::method_not_allowed()),
         _ => {}
@@ -235,13 +245,28 @@ pub(super) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
 
 /// Adds a `Warning` header for each warning.
 pub(super) fn with_warnings(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
-    for warning in warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers_mut().append("Warning", header);
-        }
+    for header in warnings.iter().filter_map(|warning| warning_header(warning)) {
+        response.headers_mut().append(WARNING, header);
     }
     response
+}
+
+fn warning_header(warning: &str) -> Option<HeaderValue> {
+    let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::from_str(&format!("299 - \"{quoted}\"")).ok()
+}
+
+/// Adds the warning of a deprecated version before the other warnings; errors have it too.
+fn with_deprecation(kind: &Kind, result: ApiResult<Response<Body>>) -> ApiResult<Response<Body>> {
+    let warning = kind.custom().and_then(|custom| custom.deprecation.as_deref());
+    let Some(header) = warning.and_then(warning_header) else { return result };
+    let mut response = result.unwrap_or_else(|failure| error_response(&failure));
+    let others: Vec<HeaderValue> = response.headers().get_all(WARNING).iter().cloned().collect();
+    response.headers_mut().insert(WARNING, header);
+    for other in others {
+        response.headers_mut().append(WARNING, other);
+    }
+    Ok(response)
 }
 
 /// The response for an error.

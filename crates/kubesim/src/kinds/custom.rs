@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::row::{SCALE, STATUS, Subresource};
 use super::{Kind, Names, Row, columns};
+use crate::registry::precedence;
 use crate::schema;
 
 /// The settings of one version of a CustomResourceDefinition.
@@ -24,6 +25,8 @@ pub struct Custom {
     pub selectable: Vec<String>,
     /// Whether the schema has CEL rules, which are not enforced here.
     pub has_unenforced_rules: bool,
+    /// The warning for every request, if the version is deprecated.
+    pub deprecation: Option<String>,
     /// The schema of the definition, for OpenAPI.
     pub published: Value,
 }
@@ -150,10 +153,36 @@ impl Kind {
                     .map(|field| text(&field["jsonPath"]).trim_start_matches('.').to_owned())
                     .collect(),
                 has_unenforced_rules: has_rules(&published),
+                deprecation: deprecation(spec, version),
                 published,
             }),
         })
     }
+}
+
+/// The warning for requests to a deprecated version: that of the definition, or one that names the version to use.
+fn deprecation(spec: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(warning) = version["deprecationWarning"].as_str() {
+        return Some(warning.to_owned());
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, kind, name) = (text(&spec["group"]), text(&spec["names"]["kind"]), text(&version["name"]));
+    let newest = spec["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|other| other["served"] == true && other["deprecated"] != true)
+        .map(|other| text(&other["name"]))
+        .filter(|other| precedence(other) > precedence(&name))
+        .max_by_key(|other| precedence(other));
+    let mut warning = format!("{group}/{name} {kind} is deprecated");
+    if let Some(newest) = newest {
+        warning += &format!("; use {group}/{newest} {kind}");
+    }
+    Some(warning)
 }
 
 fn printer_columns(definitions: &Value) -> Vec<CustomColumn> {

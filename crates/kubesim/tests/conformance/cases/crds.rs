@@ -218,6 +218,31 @@ cases! { "crds";
         s.get("/apis/{id}.example.test").await;
     }
 
+    async fn a_deprecated_version_sends_a_warning(s) {
+        let mut definition = crd("Namespaced", schema());
+        definition["spec"]["versions"][0]["deprecated"] = true.into();
+        let mut second = definition["spec"]["versions"][0].clone();
+        second["name"] = "v2".into();
+        second["storage"] = false.into();
+        second["deprecated"] = false.into();
+        let mut third = second.clone();
+        third["name"] = "v3beta1".into();
+        third["deprecated"] = true.into();
+        third["deprecationWarning"] = "Ships of v3beta1 sink; use \"v2\"".into();
+        definition["spec"]["versions"].as_array_mut().unwrap().extend([second, third]);
+        served(s, definition).await;
+        s.get("/apis/{id}.example.test/v3beta1/namespaces/{ns}/ships").until("/kind", "ShipList".into()).only("/kind").await;
+        s.post("/apis/{id}.example.test/v1/namespaces/{ns}/ships?fieldValidation=Warn", ship("a", json!({ "name": "swan", "colour": "red" })))
+            .only("/kind").await;
+        s.get(SHIPS).only("/kind").await;
+        s.get(A).only("/kind").await;
+        s.get("/apis/{id}.example.test/v1/namespaces/{ns}/ships/none").expect(404).await;
+        s.get("/apis/{id}.example.test/v1/namespaces/{ns}/ships/a/colour").expect(404).await;
+        s.get("/apis/{id}.example.test/v2/namespaces/{ns}/ships/a").only("/kind").await;
+        s.get("/apis/{id}.example.test/v3beta1/namespaces/{ns}/ships/a").only("/kind").await;
+        s.delete(A).only("/status").await;
+    }
+
     async fn objects_are_deleted_with_their_definition(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan" }))).only("/kind").await;
