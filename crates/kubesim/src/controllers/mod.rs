@@ -4,6 +4,7 @@
 
 mod bootstrap;
 mod cluster_role;
+mod claim;
 mod context;
 mod daemon_set;
 mod deployment;
@@ -108,6 +109,7 @@ fn process(cluster: &Arc<ClusterInner>, item: &WorkItem) -> BTreeMap<WorkItem, T
         WorkItem::DaemonSet(key) => daemon_set::reconcile(&mut context, key),
         WorkItem::StatefulSet(key) => stateful_set::reconcile(&mut context, key),
         WorkItem::Job(key) => job::reconcile(&mut context, key),
+        WorkItem::Claim(key) => claim::reconcile(&mut context, key),
         WorkItem::Budget(key) => disruption::reconcile(&mut context, key),
         WorkItem::Schedule => scheduler::schedule_pods(&mut context),
     };

@@ -30,6 +30,8 @@ pub(super) enum WorkItem {
     StatefulSet(Arc<str>),
     /// A job.
     Job(Arc<str>),
+    /// A claim may wait for the last pod that uses it.
+    Claim(Arc<str>),
     /// Pods may be unscheduled.
     Schedule,
     /// A disruption budget.
@@ -58,6 +60,7 @@ pub(super) fn all_items(state: &State) -> BTreeSet<WorkItem> {
         queue.extend(state.objects.range(table, "", "").map(|(key, _)| item(key.clone())));
     }
     queue.extend(budgets(state, ""));
+    queue.extend(terminating_claims(state, ""));
     for kind in state.kinds.all() {
         for (key, object) in state.objects.range(kind.table(), "", "") {
             if !object.owners().is_empty() || object.summary().is_terminating {
@@ -93,6 +96,12 @@ pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSe
             if is_deleted || event.previous.is_none() {
                 queue.insert(WorkItem::Schedule);
             }
+            if is_deleted {
+                queue.extend(terminating_claims(state, &prefix));
+            }
+        }
+        "/persistentvolumeclaims" if !is_deleted && event.object.summary().is_terminating => {
+            queue.insert(WorkItem::Claim(key.clone()));
         }
         "/serviceaccounts" | "/configmaps" if is_deleted => {
             queue.insert(WorkItem::Bootstrap(event.object.namespace().into()));
@@ -136,6 +145,14 @@ fn budgets<'a>(state: &'a State, prefix: &'a str) -> impl Iterator<Item = WorkIt
         .objects
         .range("policy/poddisruptionbudgets", prefix, "")
         .map(|(key, _)| WorkItem::Budget(key.clone()))
+}
+
+fn terminating_claims<'a>(state: &'a State, prefix: &'a str) -> impl Iterator<Item = WorkItem> + 'a {
+    state
+        .objects
+        .range("/persistentvolumeclaims", prefix, "")
+        .filter(|(_, claim)| claim.summary().is_terminating)
+        .map(|(key, _)| WorkItem::Claim(key.clone()))
 }
 
 /// Enqueues the workloads that own an object.

@@ -31,6 +31,7 @@ const CONTROLLERS: &[&str] = &[
     "job",
     "namespace",
     "node-lifecycle",
+    "persistentvolumeclaim-protection",
     "pod-garbage-collector",
     "replicaset",
     "root-ca-certificate-publisher",

@@ -1,12 +1,21 @@
 //! Deletion: grace periods, finalizers, preconditions.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fixtures::{CONFIG_MAPS, PODS, config_map, create_node, labelled, pod};
 use crate::script::cases;
 
 const A: &str = "/api/v1/namespaces/{ns}/configmaps/a";
 const POD: &str = "/api/v1/namespaces/{ns}/pods/a";
+
+const CLAIMS: &str = "/api/v1/namespaces/{ns}/persistentvolumeclaims";
+
+fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } }
+    })
+}
 
 cases! { "deletion";
     async fn a_deleted_object_is_not_found(s) {
@@ -125,6 +134,33 @@ cases! { "deletion";
         s.post("/api/v1/namespaces/{id}/configmaps", config_map("b")).expect(403).await;
         s.get("/api/v1/namespaces/{id}/configmaps/a").until("/metadata/deletionGracePeriodSeconds", json!(0)).only("/metadata/finalizers").await;
         s.merge("/api/v1/namespaces/{id}/configmaps/a", json!({ "metadata": { "finalizers": null } })).only("/kind").await;
+        s.get("/api/v1/namespaces/{id}").expect(404).until("/reason", "NotFound".into()).await;
+    }
+
+    async fn a_claim_that_no_pod_uses_is_released(s) {
+        s.post(CLAIMS, claim("a")).only("/metadata/finalizers").await;
+        s.delete("/api/v1/namespaces/{ns}/persistentvolumeclaims/a").only("/metadata/finalizers").await;
+        s.get("/api/v1/namespaces/{ns}/persistentvolumeclaims/a").expect(404).until("/reason", "NotFound".into()).await;
+    }
+
+    async fn a_claim_waits_for_the_pod_that_uses_it(s) {
+        create_node(s).await;
+        s.post(CLAIMS, claim("a")).only("/kind").await;
+        let mut user = pod("a");
+        user["spec"]["nodeName"] = "somewhere-{id}".into();
+        user["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "a" } }]);
+        s.post(PODS, user).only("/kind").await;
+        s.delete("/api/v1/namespaces/{ns}/persistentvolumeclaims/a").only("/metadata/finalizers").await;
+        s.merge("/api/v1/namespaces/{ns}/persistentvolumeclaims/a", json!({ "metadata": { "labels": { "seen": "yes" } } }))
+            .only("/metadata/finalizers").only("/status/phase").await;
+        s.delete("/api/v1/namespaces/{ns}/pods/a?gracePeriodSeconds=0").only("/kind").await;
+        s.get("/api/v1/namespaces/{ns}/persistentvolumeclaims/a").expect(404).until("/reason", "NotFound".into()).await;
+    }
+
+    async fn a_namespace_is_deleted_with_its_claims(s) {
+        s.post("/api/v1/namespaces", json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "{id}" } })).only("/kind").await;
+        s.post("/api/v1/namespaces/{id}/persistentvolumeclaims", claim("a")).only("/kind").await;
+        s.delete("/api/v1/namespaces/{id}").only("/status/phase").await;
         s.get("/api/v1/namespaces/{id}").expect(404).until("/reason", "NotFound".into()).await;
     }
 
