@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use api::clock::{SharedClock, SystemClock};
 use hyper::{Request, Response};
@@ -33,12 +33,15 @@ pub struct ClusterOptions {
     pub clock: SharedClock,
     /// Seed of the random choices.
     pub seed: u64,
+    /// Whether the controllers and the scheduler run. Without them the cluster is for the test of other controllers:
+    /// it still has the initial objects, and each namespace its service account.
+    pub controllers: bool,
 }
 
 impl Default for ClusterOptions {
     /// A cluster in memory that uses the clock of this machine.
     fn default() -> ClusterOptions {
-        ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 0 }
+        ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 0, controllers: true }
     }
 }
 
@@ -96,6 +99,7 @@ pub struct ClusterInner {
     /// Logs of containers.
     pub logs: Logs,
     pub(crate) seed: u64,
+    pub(crate) has_controllers: bool,
     pub(crate) stopped: CancellationToken,
     unreachable: AtomicBool,
     state: RwLock<State>,
@@ -157,6 +161,7 @@ impl SimulatedCluster {
             faults: Faults::default(),
             logs: Logs::default(),
             seed: options.seed,
+            has_controllers: options.controllers,
             stopped: CancellationToken::new(),
             unreachable: AtomicBool::new(false),
             state: RwLock::new(State::new(objects)),
@@ -348,7 +353,7 @@ impl SimulatedClusters {
         }
     }
 
-    fn clusters(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<SimulatedCluster>>> {
+    fn clusters(&self) -> MutexGuard<'_, BTreeMap<String, Arc<SimulatedCluster>>> {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

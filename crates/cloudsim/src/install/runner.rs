@@ -301,6 +301,7 @@ async fn start(simulator: &Simulator, request: &InstallRequest) -> Result<Up, St
                 directory: directory(simulator, request.cluster),
                 clock: simulator.clock.clone(),
                 seed: seed::draw(simulator.seed, &[&name]),
+                controllers: true,
             };
             simulator.clusters.start(&name, options).await?
         }

@@ -61,6 +61,9 @@ pub(crate) async fn supervise(cluster: Arc<ClusterInner>) {
 async fn run(cluster: Arc<ClusterInner>) {
     let mut changed = cluster.read().objects.watch_all();
     let mut queue = work_items::all_items(&cluster.read());
+    if !cluster.has_controllers {
+        queue.retain(WorkItem::is_of_api_server);
+    }
     let mut cursor = cluster.read().objects.revision();
     let mut tick = tokio::time::interval(TICK);
     let mut later: BTreeMap<WorkItem, Timestamp> = BTreeMap::new();
@@ -137,6 +140,9 @@ fn enqueue_changes(cluster: &ClusterInner, cursor: u64, queue: &mut BTreeSet<Wor
         }
         // The log no longer reaches back to the cursor: process everything.
         None => queue.extend(work_items::all_items(&state)),
+    }
+    if !cluster.has_controllers {
+        queue.retain(WorkItem::is_of_api_server);
     }
     present
 }

@@ -63,6 +63,9 @@ fn wanted_taints(node: &Value, mut taints: Vec<Value>, now: &str) -> Vec<Value> 
 /// Checks what changes with time alone: leases expire, tolerations end, nodes stay missing.
 pub(super) fn check_by_time(cluster: &Arc<ClusterInner>) {
     cluster.write().objects.trim_log();
+    if !cluster.has_controllers {
+        return;
+    }
     if cluster.read().objects.count("/nodes") == 0 && cluster.read().objects.count("/pods") == 0 {
         return;
     }

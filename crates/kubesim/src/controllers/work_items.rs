@@ -38,6 +38,13 @@ pub(super) enum WorkItem {
     Budget(Arc<str>),
 }
 
+impl WorkItem {
+    /// Whether it is processed in a cluster without controllers too: what requests need to succeed.
+    pub(super) fn is_of_api_server(&self) -> bool {
+        matches!(self, WorkItem::Bootstrap(_))
+    }
+}
+
 /// A table of workloads, their kind, and the item that reconciles one of them.
 type Workload = (&'static str, &'static str, fn(Arc<str>) -> WorkItem);
 

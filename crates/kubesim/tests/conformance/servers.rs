@@ -52,8 +52,12 @@ impl Servers {
     pub(crate) fn sim(&self) -> &Clients {
         let start = || {
             self.runtime.block_on(async {
-                let options =
-                    kubesim::ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 1 };
+                let options = kubesim::ClusterOptions {
+                    directory: None,
+                    clock: Arc::new(SystemClock),
+                    seed: 1,
+                    controllers: true,
+                };
                 let cluster =
                     kubesim::SimulatedCluster::start("conformance", options).await.expect("a cluster");
                 Simulated { clients: connect(&cluster.kubeconfig()).await, _cluster: cluster }

@@ -48,7 +48,12 @@ fn start() -> Option<Servers> {
     let real = kube::private(kube::TestClusterOptions::default().with_controllers())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (lives, sim) = runtime.block_on(async {
-        let options = kubesim::ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 5 };
+        let options = kubesim::ClusterOptions {
+            directory: None,
+            clock: Arc::new(SystemClock),
+            seed: 5,
+            controllers: true,
+        };
         let sim = kubesim::SimulatedCluster::start("kubectl", options).await.unwrap();
         let config = ::kube::config::Kubeconfig::from_yaml(real.kubeconfig()).unwrap();
         let config = ::kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();

@@ -197,7 +197,8 @@ async fn kubelets_work_on_a_real_server() {
 
 #[tokio::test]
 async fn kubelets_work_on_a_simulated_server() {
-    let options = kubesim::ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 3 };
+    let options =
+        kubesim::ClusterOptions { directory: None, clock: Arc::new(SystemClock), seed: 3, controllers: true };
     let cluster = kubesim::SimulatedCluster::start("life", options).await.unwrap();
     kubelets_run_pods_and_report_nodes(cluster.client()).await;
     cluster.stop().await;

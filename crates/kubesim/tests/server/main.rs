@@ -28,8 +28,12 @@ async fn cluster() -> SimulatedCluster {
 }
 
 async fn cluster_in(directory: &Path) -> SimulatedCluster {
-    let options =
-        ClusterOptions { directory: Some(directory.to_owned()), clock: Arc::new(SystemClock), seed: 1 };
+    let options = ClusterOptions {
+        directory: Some(directory.to_owned()),
+        clock: Arc::new(SystemClock),
+        seed: 1,
+        controllers: true,
+    };
     SimulatedCluster::start("test", options).await.unwrap()
 }
 

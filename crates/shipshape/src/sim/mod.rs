@@ -35,9 +35,12 @@ pub(crate) struct SimCommand {
     /// Number of clusters
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=i64::from(CLUSTERS_MAX)))]
     clusters: u16,
-    /// Number of nodes of each cluster
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
+    /// Number of nodes of each cluster; with 0 there are no kubelets either, for tests of kubelets of your own
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=i64::from(NODES_MAX)))]
     nodes: u16,
+    /// Run the controllers and the scheduler; with false only the API server runs, for tests of controllers of your own
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    controllers: bool,
     /// The same seed gives the same delays
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
@@ -111,12 +114,15 @@ pub(crate) async fn run(mut process: Process, command: &SimCommand) -> anyhow::R
             directory: Some(cluster_directory.clone()),
             clock: Arc::new(SystemClock),
             seed: command.seed.wrapping_add(number.into()),
+            controllers: command.controllers,
         };
         let cluster = sim.start(&name, options).await.with_context(|| format!("cluster {name}"))?;
         let kubeconfig = cluster_directory.join("kubeconfig");
         private_file::write(&kubeconfig, &cluster.kubeconfig())?;
         kubeconfigs.push(kubeconfig);
-        kubelets.push(Kubelets::for_cluster(&cluster, nodes(command.nodes)));
+        if command.nodes > 0 {
+            kubelets.push(Kubelets::for_cluster(&cluster, nodes(command.nodes)));
+        }
     }
     // Separate from the cloud of an `up` with the same data directory, which may run at the same time.
     crate::cloud::simulated::start(&mut process, directory.join(crate::cloud::simulated::DIRECTORY)).await?;
