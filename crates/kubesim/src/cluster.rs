@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::token::{BoundClaims, Claims, ISSUER, ObjectClaim};
 use crate::access::{Access, AccessError, User};
 use crate::controllers;
+use crate::events::EventLimits;
 use crate::faults::Faults;
 use crate::http::{self, Credentials, Server, ServerError};
 use crate::logs::Logs;
@@ -102,6 +103,7 @@ pub struct ClusterInner {
     pub(crate) has_controllers: bool,
     pub(crate) stopped: CancellationToken,
     unreachable: AtomicBool,
+    events: Mutex<EventLimits>,
     state: RwLock<State>,
     address: std::net::SocketAddr,
 }
@@ -115,6 +117,11 @@ impl ClusterInner {
     /// Locks the state for writing.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the limits of recorded events. The state is locked first.
+    pub(crate) fn events(&self) -> MutexGuard<'_, EventLimits> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The kinds that are currently served.
@@ -164,6 +171,7 @@ impl SimulatedCluster {
             has_controllers: options.controllers,
             stopped: CancellationToken::new(),
             unreachable: AtomicBool::new(false),
+            events: Mutex::new(EventLimits::default()),
             state: RwLock::new(State::new(objects)),
             address: server.address(),
         });

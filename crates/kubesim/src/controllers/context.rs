@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::work_items::WorkItem;
 use crate::access::{AUTHENTICATED, MASTERS, User};
 use crate::cluster::ClusterInner;
+use crate::events::{self, EventReport, EventSource, Severity};
 use crate::kinds::{self, Kind};
 use crate::objects::{Object, object_key};
 use crate::state::State;
@@ -138,6 +139,52 @@ impl<'a> ControllerContext<'a> {
         }
     }
 
+    /// Records an event about an object, which has `kind` and `apiVersion`.
+    pub(super) fn record(
+        &mut self,
+        source: EventSource<'_>,
+        object: &Value,
+        severity: Severity,
+        reason: &str,
+        message: &str,
+    ) {
+        let report = EventReport { source, object, field_path: "", severity, reason, message };
+        events::record(&mut self.state, &mut self.cluster.events(), &report, self.now);
+    }
+
+    /// Creates a pod and records that its owner did.
+    pub(super) fn create_pod(
+        &mut self,
+        source: &'static str,
+        owner: &Value,
+        pod: Value,
+    ) -> ApiResult<Arc<Object>> {
+        let kind = ControllerContext::built_in_kind("", "Pod")?;
+        let namespace = owner["metadata"]["namespace"].as_str().unwrap_or_default();
+        let source = EventSource::Controller(source);
+        match self.create(kind, namespace, pod) {
+            Ok(pod) => {
+                let message = format!("Created pod: {}", pod.name());
+                self.record(source, owner, Severity::Normal, "SuccessfulCreate", &message);
+                Ok(pod)
+            }
+            Err(failure) => {
+                let message = format!("Error creating: {}", failure.message);
+                self.record(source, owner, Severity::Warning, "FailedCreate", &message);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Deletes a pod and records that its owner did.
+    pub(super) fn delete_pod(&mut self, source: &'static str, owner: &Value, key: &str) -> ApiResult<()> {
+        let kind = ControllerContext::built_in_kind("", "Pod")?;
+        self.delete(kind, key, Propagation::Background)?;
+        let message = format!("Deleted pod: {}", key.split_once('/').map_or(key, |(_, name)| name));
+        self.record(EventSource::Controller(source), owner, Severity::Normal, "SuccessfulDelete", &message);
+        Ok(())
+    }
+
     /// Binds a pod to a node.
     pub(super) fn bind(&mut self, pod: &Value, node: &str) -> ApiResult<()> {
         let kind = ControllerContext::built_in_kind("", "Pod")?;
@@ -145,7 +192,13 @@ impl<'a> ControllerContext<'a> {
         let target = target(kind, text("namespace"), text("name"), "binding");
         let binding = serde_json::json!({"target": {"kind": "Node", "name": node}});
         let caller = self.caller();
-        verbs::bind(&mut self.state, &target, &binding, &options(), &caller)
+        verbs::bind(&mut self.state, &target, &binding, &options(), &caller)?;
+        let mut object = pod.clone();
+        kind.set_type_meta(&mut object);
+        let message = format!("Successfully assigned {} to {node}", key(pod));
+        let source = EventSource::Scheduler { action: "Binding" };
+        self.record(source, &object, Severity::Normal, "Scheduled", &message);
+        Ok(())
     }
 }
 

@@ -7,9 +7,10 @@ use super::pods::{self, Rounding};
 use super::scheduler;
 use crate::fields;
 use crate::status::ApiResult;
-use crate::verbs::Propagation;
 
 const HASH: &str = "controller-revision-hash";
+/// The reporter of its events.
+const SOURCE: &str = "daemonset-controller";
 /// Taints that the pods of a daemon set tolerate, so that they stay whatever the state of their node.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -27,14 +28,13 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     );
     let Some(set) = context.read(kind, at) else { return Ok(()) };
     let uid = set["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let namespace = set["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
     if !set["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
     let hash = pods::template_hash(&set["spec"]["template"]);
+    let owned = context.controlled(pod_kind, &uid);
     let nodes: Vec<Value> =
         context.state.objects.range("/nodes", "", "").map(|(_, node)| node.value()).collect();
-    let mut owned = context.controlled(pod_kind, &uid);
     let (mut desired_nodes, mut misplaced) = (Vec::new(), 0_usize);
     for node in &nodes {
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
@@ -44,10 +44,10 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
             desired_nodes.push(name.to_owned());
             // A finished pod is deleted and replaced.
             for finished in on_node.iter().filter(|pod| pods::is_finished(pod)) {
-                context.delete(pod_kind, &key(finished), Propagation::Background)?;
+                context.delete_pod(SOURCE, &set, &key(finished))?;
             }
             if on_node.iter().all(|pod| pods::is_finished(pod)) {
-                let created = context.create(pod_kind, &namespace, pod)?.value();
+                let created = context.create_pod(SOURCE, &set, pod)?.value();
                 context.bind(&created, name)?;
             }
         } else {
@@ -55,13 +55,13 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
             // A taint with effect NoSchedule does not evict running pods.
             let evicted = on_node.iter().filter(|pod| !pods::is_terminating(pod) && is_evicted(pod, node));
             for pod in evicted {
-                context.delete(pod_kind, &key(pod), Propagation::Background)?;
+                context.delete_pod(SOURCE, &set, &key(pod))?;
             }
         }
     }
-    owned = context.controlled(pod_kind, &uid);
+    let owned = context.controlled(pod_kind, &uid);
     delete_outdated_pods(context, &set, &owned, &hash, desired_nodes.len())?;
-    owned = context.controlled(pod_kind, &uid);
+    let owned = context.controlled(pod_kind, &uid);
     let Some(mut set) = context.read(kind, at) else { return Ok(()) };
     set["status"] = status(&set, &owned, &desired_nodes, &hash, misplaced);
     context.update_status(kind, set)
@@ -114,7 +114,6 @@ fn delete_outdated_pods(
     if set["spec"]["updateStrategy"]["type"] == "OnDelete" {
         return Ok(());
     }
-    let kind = ControllerContext::built_in_kind("", "Pod")?;
     let total = i64::try_from(desired_nodes).unwrap_or(i64::MAX);
     let bound =
         pods::share(&set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], total, Rounding::Up)
@@ -126,10 +125,10 @@ fn delete_outdated_pods(
         owned.iter().filter(|pod| pod["metadata"]["labels"][HASH] != hash && !pods::is_terminating(pod))
     {
         if !pods::is_ready(pod) {
-            context.delete(kind, &key(pod), Propagation::Background)?;
+            context.delete_pod(SOURCE, set, &key(pod))?;
         } else if spare > 0 {
             spare -= 1;
-            context.delete(kind, &key(pod), Propagation::Background)?;
+            context.delete_pod(SOURCE, set, &key(pod))?;
         }
     }
     Ok(())

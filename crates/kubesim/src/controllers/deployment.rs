@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::context::{ControllerContext, key};
 use super::pods::{self, Rounding};
 use super::work_items::WorkItem;
+use crate::events::{EventSource, Severity};
 use crate::fields;
 use crate::state::time;
 use crate::status::ApiResult;
@@ -134,19 +135,19 @@ fn roll_out(
     let Some(new) = new else { return Ok(()) };
     if deployment["spec"]["strategy"]["type"] == "Recreate" {
         for set in old.iter().filter(|set| desired(set) > 0) {
-            scale(context, set, 0)?;
+            scale(context, deployment, set, 0)?;
         }
         let pod_kind = ControllerContext::built_in_kind("", "Pod")?;
         let busy = old.iter().any(|set| {
             let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
             context.controlled_objects(pod_kind, uid).iter().any(|pod| !pod.summary().is_finished)
         });
-        return if busy { Ok(()) } else { scale(context, new, bounds(deployment).0) };
+        return if busy { Ok(()) } else { scale(context, deployment, new, bounds(deployment).0) };
     }
     let step = step(bounds(deployment), new, old);
-    scale(context, new, step.new)?;
+    scale(context, deployment, new, step.new)?;
     for (set, replicas) in old.iter().zip(step.old) {
-        scale(context, set, replicas)?;
+        scale(context, deployment, set, replicas)?;
     }
     Ok(())
 }
@@ -184,14 +185,26 @@ fn step((replicas, surge, unavailable): (i64, i64, i64), new: &Value, old: &[Val
     Step { new: next, old: after }
 }
 
-fn scale(context: &mut ControllerContext<'_>, set: &Value, replicas: i64) -> ApiResult<()> {
+fn scale(
+    context: &mut ControllerContext<'_>,
+    deployment: &Value,
+    set: &Value,
+    replicas: i64,
+) -> ApiResult<()> {
     if desired(set) == replicas {
         return Ok(());
     }
     let kind = ControllerContext::built_in_kind("apps", "ReplicaSet")?;
     let Some(mut fresh) = context.read(kind, &key(set)) else { return Ok(()) };
+    let before = desired(&fresh);
     fields::set(&mut fresh, &["spec", "replicas"], json!(replicas));
-    context.update(kind, fresh)
+    context.update(kind, fresh)?;
+    let direction = if replicas > before { "up" } else { "down" };
+    let name = set["metadata"]["name"].as_str().unwrap_or_default();
+    let message = format!("Scaled {direction} replica set {name} from {before} to {replicas}");
+    let source = EventSource::Controller("deployment-controller");
+    context.record(source, deployment, Severity::Normal, "ScalingReplicaSet", &message);
+    Ok(())
 }
 
 /// Deletes empty replica sets beyond the revision history limit, the oldest first.

@@ -5,10 +5,14 @@ use serde_json::{Value, json};
 use super::context::{ControllerContext, key};
 use super::pods;
 use super::work_items::WorkItem;
+use crate::events::{EventSource, Severity};
 use crate::fields;
 use crate::state::time;
 use crate::status::ApiResult;
-use crate::verbs::{DeleteOptions, Propagation, set_condition};
+use crate::verbs::{Propagation, set_condition};
+
+/// The reporter of its events.
+const SOURCE: &str = "job-controller";
 
 pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiResult<()> {
     let (kind, pod_kind) =
@@ -27,7 +31,6 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
         return Ok(());
     }
     let uid = job["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let namespace = job["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
     let owned = context.controlled(pod_kind, &uid);
     let counts = PodCounts::new(&job, &owned);
     let limit = job["spec"]["activeDeadlineSeconds"].as_i64().filter(|_| job["spec"]["suspend"] != true);
@@ -44,24 +47,56 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     for _ in present..desired {
         let mut pod = pods::from_template(&job);
         fields::set(&mut pod, &["metadata", "labels", "batch.kubernetes.io/controller-uid"], json!(uid));
-        context.create(pod_kind, &namespace, pod)?;
+        context.create_pod(SOURCE, &job, pod)?;
     }
     for pod in active.iter().skip(usize::try_from(desired).unwrap_or(0)) {
-        let options =
-            DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-        context.delete_with(pod_kind, &key(pod), options)?;
+        context.delete_pod(SOURCE, &job, &key(pod))?;
     }
     let owned = context.controlled(pod_kind, &uid);
     let Some(job) = context.read(kind, at) else { return Ok(()) };
-    let new_status = with_status(job, &owned, &counts, outcome, &time(context.now));
-    context.update_status(kind, new_status)
+    let (was_suspended, was_finished) = (is_suspended(&job), finish_time(&job).is_some());
+    let changed = with_status(job, &owned, &counts, outcome, &time(context.now));
+    context.update_status(kind, changed.clone())?;
+    if is_suspended(&changed) && !was_suspended {
+        context.record(
+            EventSource::Controller(SOURCE),
+            &changed,
+            Severity::Normal,
+            "Suspended",
+            "Job suspended",
+        );
+    }
+    if !was_finished && finish_time(&changed).is_some() {
+        record_end(context, &changed);
+    }
+    Ok(())
+}
+
+fn is_suspended(job: &Value) -> bool {
+    pods::condition(job, "Suspended").is_some_and(|condition| condition["status"] == "True")
+}
+
+/// Records that a job has completed or failed.
+fn record_end(context: &mut ControllerContext<'_>, job: &Value) {
+    let source = EventSource::Controller(SOURCE);
+    match pods::condition(job, "Failed") {
+        Some(failure) => {
+            let text = |field: &str| failure[field].as_str().unwrap_or_default();
+            context.record(source, job, Severity::Warning, text("reason"), text("message"));
+        }
+        None => context.record(source, job, Severity::Normal, "Completed", "Job completed"),
+    }
 }
 
 /// When the job completed or failed, if it has.
 fn finish_time(job: &Value) -> Option<&Value> {
+    finished_condition(job).map(|condition| &condition["lastTransitionTime"])
+}
+
+/// The condition with which the job completed or failed, if it has.
+pub(super) fn finished_condition(job: &Value) -> Option<&Value> {
     let conditions = ["Complete", "Failed"].iter().filter_map(|kind| pods::condition(job, kind));
-    let mut ends = conditions.filter(|condition| condition["status"] == "True");
-    ends.next().map(|condition| &condition["lastTransitionTime"])
+    conditions.into_iter().find(|condition| condition["status"] == "True")
 }
 
 /// The result of a finished job.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::context::{ControllerContext, key};
 use super::{pods, scheduler};
 use crate::cluster::ClusterInner;
+use crate::events::{EventSource, Severity};
 use crate::state::time;
 use crate::status::ApiResult;
 use crate::verbs::{DeleteOptions, set_condition};
@@ -62,7 +63,11 @@ fn wanted_taints(node: &Value, mut taints: Vec<Value>, now: &str) -> Vec<Value> 
 
 /// Checks what changes with time alone: leases expire, tolerations end, nodes stay missing.
 pub(super) fn check_by_time(cluster: &Arc<ClusterInner>) {
-    cluster.write().objects.trim_log();
+    {
+        let mut state = cluster.write();
+        state.objects.trim_log();
+        cluster.events().trim(&mut state, cluster.clock.now());
+    }
     if !cluster.has_controllers {
         return;
     }
@@ -107,7 +112,10 @@ fn mark_unreachable_nodes(context: &mut ControllerContext<'_>) -> ApiResult<()> 
             "lastTransitionTime": now,
         });
         set_condition(&mut node, condition);
-        context.update_status(kind, node)?;
+        context.update_status(kind, node.clone())?;
+        let message = format!("Node {name} status is now: NodeNotReady");
+        let source = EventSource::Controller("node-controller");
+        context.record(source, &node, Severity::Normal, "NodeNotReady", &message);
     }
     Ok(())
 }
@@ -134,6 +142,11 @@ fn evict_pods(context: &mut ControllerContext<'_>) -> ApiResult<()> {
             }
             Some(node) if !pods::is_terminating(&pod) && is_toleration_expired(&pod, &node, context.now) => {
                 context.delete_with(pod_kind, &key(&pod), DeleteOptions::default())?;
+                let mut object = pod;
+                pod_kind.set_type_meta(&mut object);
+                let message = format!("Marking for deletion Pod {}", key(&object));
+                let source = EventSource::Controller("taint-eviction-controller");
+                context.record(source, &object, Severity::Normal, "TaintManagerEviction", &message);
             }
             Some(_) => {}
         }

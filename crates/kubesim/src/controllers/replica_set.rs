@@ -10,8 +10,9 @@ use crate::fields;
 use crate::objects::Object;
 use crate::selector::LabelSelector;
 use crate::status::ApiResult;
-use crate::verbs::Propagation;
 
+/// The reporter of its events.
+const SOURCE: &str = "replicaset-controller";
 /// Highest number of pods that one reconciliation creates; the next one continues.
 const BURST: usize = 500;
 
@@ -31,7 +32,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
             active.extend(adopt(context, &set, &namespace)?);
         }
         for _ in active.len()..desired.min(active.len() + BURST) {
-            let created = context.create(pod_kind, &namespace, pods::from_template(&set))?;
+            let created = context.create_pod(SOURCE, &set, pods::from_template(&set))?;
             active.push(created);
         }
         if active.len() > desired {
@@ -40,7 +41,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
             surplus.truncate(active.len() - desired);
             for pod in surplus {
                 active.retain(|one| pod["metadata"]["uid"] != **one.uid());
-                context.delete(pod_kind, &key(&pod), Propagation::Background)?;
+                context.delete_pod(SOURCE, &set, &key(&pod))?;
             }
         }
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::context::ControllerContext;
 use super::pods;
+use crate::events::{EventSource, Severity};
 use crate::state::time;
 use crate::status::ApiResult;
 use crate::verbs::set_condition;
@@ -48,12 +49,19 @@ pub(super) fn schedule_pods(context: &mut ControllerContext<'_>) -> ApiResult<()
             *taken.entry(node.to_owned()).or_default() += 1;
         } else {
             pod_kind.set_type_meta(&mut pod);
+            let message = explanation(&pod, &nodes, &taken);
+            let is_known = pods::condition(&pod, "PodScheduled").is_some_and(|one| one["message"] == message);
             let condition = json!({
                 "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastProbeTime": null,
-                "message": explanation(&pod, &nodes, &taken), "lastTransitionTime": time(context.now),
+                "message": message, "lastTransitionTime": time(context.now),
             });
             set_condition(&mut pod, condition);
-            context.update_status(pod_kind, pod)?;
+            context.update_status(pod_kind, pod.clone())?;
+            // The scheduler tries whenever a node or pod changes; it reports when the reason changes.
+            if !is_known {
+                let source = EventSource::Scheduler { action: "Scheduling" };
+                context.record(source, &pod, Severity::Warning, "FailedScheduling", &message);
+            }
         }
     }
     Ok(())

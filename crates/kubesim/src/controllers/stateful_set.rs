@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::context::{ControllerContext, key};
 use super::pods;
+use crate::events::{EventSource, Severity};
 use crate::fields;
 use crate::status::ApiResult;
 use crate::verbs::Propagation;
@@ -26,7 +27,11 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
                     create_pod(context, &set, number, &hash)?;
                 }
             }
-            Next::Delete(pod) => context.delete(pod_kind, &pod, Propagation::Background)?,
+            Next::Delete(pod) => {
+                context.delete(pod_kind, &pod, Propagation::Background)?;
+                let name = pod.split_once('/').map_or(&*pod, |(_, name)| name);
+                record(context, &set, "Delete", &format!("Pod {name}"), "successful");
+            }
             Next::Wait => {}
         }
     }
@@ -34,6 +39,14 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     let Some(mut set) = context.read(kind, at) else { return Ok(()) };
     set["status"] = status(&set, &owned);
     context.update_status(kind, set)
+}
+
+/// Records what was done to a pod or a claim.
+fn record(context: &mut ControllerContext<'_>, set: &Value, verb: &str, subject: &str, outcome: &str) {
+    let name = set["metadata"]["name"].as_str().unwrap_or_default();
+    let message = format!("{verb} {subject} in StatefulSet {name} {outcome}");
+    let source = EventSource::Controller("statefulset-controller");
+    context.record(source, set, Severity::Normal, &format!("Successful{verb}"), &message);
 }
 
 fn revision(set: &Value) -> String {
@@ -137,12 +150,15 @@ fn create_pod(context: &mut ControllerContext<'_>, set: &Value, number: i64, has
             let mut claim_object = json!({"metadata": template["metadata"], "spec": template["spec"]});
             fields::set(&mut claim_object, &["metadata", "name"], json!(claim));
             context.create(claim_kind, text("namespace"), claim_object)?;
+            record(context, set, "Create", &format!("Claim {claim} Pod {name}"), "success");
         }
         let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}}));
         fields::set(&mut pod, &["spec", "volumes"], Value::Array(volumes));
     }
-    context.create(kind, text("namespace"), pod).map(drop)
+    context.create(kind, text("namespace"), pod)?;
+    record(context, set, "Create", &format!("Pod {name}"), "successful");
+    Ok(())
 }
 
 fn status(set: &Value, owned: &[Value]) -> Value {

@@ -41,7 +41,7 @@ pub(super) enum WorkItem {
 impl WorkItem {
     /// Whether it is processed in a cluster without controllers too: what requests need to succeed.
     pub(super) fn is_of_api_server(&self) -> bool {
-        matches!(self, WorkItem::Bootstrap(_))
+        matches!(self, WorkItem::Bootstrap(_) | WorkItem::ClusterRoles)
     }
 }
 
