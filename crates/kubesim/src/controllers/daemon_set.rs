@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::context::{ControllerContext, key};
 use super::pods::{self, Rounding};
-use super::scheduler;
+use super::{revisions, scheduler};
 use crate::fields;
 use crate::status::ApiResult;
 
@@ -33,6 +33,10 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     }
     let hash = pods::template_hash(&set["spec"]["template"]);
     let owned = context.controlled(pod_kind, &uid);
+    let name = set["metadata"]["name"].as_str().unwrap_or_default();
+    let live = owned.iter().filter_map(|pod| pod["metadata"]["labels"][HASH].as_str());
+    let live = live.map(|hash| format!("{name}-{hash}")).collect();
+    revisions::ensure(context, &set, &hash, HASH, &live)?;
     let nodes: Vec<Value> =
         context.state.objects.range("/nodes", "", "").map(|(_, node)| node.value()).collect();
     let (mut desired_nodes, mut misplaced) = (Vec::new(), 0_usize);

@@ -15,6 +15,7 @@ mod namespace;
 mod node;
 mod pods;
 mod replica_set;
+mod revisions;
 mod scheduler;
 mod stateful_set;
 mod work_items;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::context::{ControllerContext, key};
-use super::pods;
+use super::{pods, revisions};
 use crate::events::{EventSource, Severity};
 use crate::fields;
 use crate::status::ApiResult;
@@ -21,6 +21,7 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     if set["metadata"]["deletionTimestamp"].is_null() {
         let owned = context.controlled(pod_kind, &uid);
         let hash = revision(&set);
+        ensure_revision(context, &set, &owned)?;
         match next(&set, &owned, &hash) {
             Next::Create(numbers) => {
                 for number in numbers {
@@ -39,6 +40,15 @@ pub(super) fn reconcile(context: &mut ControllerContext<'_>, at: &str) -> ApiRes
     let Some(mut set) = context.read(kind, at) else { return Ok(()) };
     set["status"] = status(&set, &owned);
     context.update_status(kind, set)
+}
+
+/// Ensures that the present template is the newest revision, for `kubectl rollout`.
+fn ensure_revision(context: &mut ControllerContext<'_>, set: &Value, owned: &[Value]) -> ApiResult<()> {
+    let hash = pods::template_hash(&set["spec"]["template"]);
+    let of_pods = owned.iter().map(|pod| &pod["metadata"]["labels"][HASH]);
+    let live = of_pods.chain([&set["status"]["currentRevision"]]).filter_map(Value::as_str);
+    let live = live.map(str::to_owned).collect();
+    revisions::ensure(context, set, &hash, "controller.kubernetes.io/hash", &live)
 }
 
 /// Records what was done to a pod or a claim.
