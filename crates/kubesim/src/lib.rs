@@ -5,6 +5,7 @@ pub mod access;
 pub mod apply;
 mod cluster;
 mod controllers;
+mod cron;
 mod events;
 pub mod faults;
 mod fields;

@@ -6,6 +6,7 @@ mod bootstrap;
 mod cluster_role;
 mod claim;
 mod context;
+mod cron_job;
 mod daemon_set;
 mod deployment;
 mod disruption;
@@ -112,6 +113,7 @@ fn process(cluster: &Arc<ClusterInner>, item: &WorkItem) -> BTreeMap<WorkItem, T
         WorkItem::Deployment(key) => deployment::reconcile(&mut context, key),
         WorkItem::DaemonSet(key) => daemon_set::reconcile(&mut context, key),
         WorkItem::StatefulSet(key) => stateful_set::reconcile(&mut context, key),
+        WorkItem::CronJob(key) => cron_job::reconcile(&mut context, key),
         WorkItem::Job(key) => job::reconcile(&mut context, key),
         WorkItem::Claim(key) => claim::reconcile(&mut context, key),
         WorkItem::Budget(key) => disruption::reconcile(&mut context, key),

@@ -28,6 +28,8 @@ pub(super) enum WorkItem {
     DaemonSet(Arc<str>),
     /// A stateful set.
     StatefulSet(Arc<str>),
+    /// A cron job.
+    CronJob(Arc<str>),
     /// A job.
     Job(Arc<str>),
     /// A claim may wait for the last pod that uses it.
@@ -48,11 +50,12 @@ impl WorkItem {
 /// A table of workloads, their kind, and the item that reconciles one of them.
 type Workload = (&'static str, &'static str, fn(Arc<str>) -> WorkItem);
 
-const WORKLOADS: [Workload; 5] = [
+const WORKLOADS: [Workload; 6] = [
     ("apps/deployments", "Deployment", WorkItem::Deployment),
     ("apps/replicasets", "ReplicaSet", WorkItem::ReplicaSet),
     ("apps/daemonsets", "DaemonSet", WorkItem::DaemonSet),
     ("apps/statefulsets", "StatefulSet", WorkItem::StatefulSet),
+    ("batch/cronjobs", "CronJob", WorkItem::CronJob),
     ("batch/jobs", "Job", WorkItem::Job),
 ];
 
@@ -125,7 +128,7 @@ pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSe
         }
     }
     // Workloads depend on these only. Leases change too often to search for their owners each time.
-    let is_part = matches!(&*event.table, "/pods" | "apps/replicasets");
+    let is_part = matches!(&*event.table, "/pods" | "apps/replicasets" | "batch/jobs");
     if is_part && !event.object.owners().is_empty() {
         enqueue_owners(&event.object, queue);
     }

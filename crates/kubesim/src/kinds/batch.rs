@@ -14,6 +14,7 @@ pub(super) const ROWS: &[Row] = &[
         columns: columns::CRON_JOB,
         default: defaults::cron_job,
         prepare: rules::prepare_empty_status,
+        validate: rules::cron_job,
         ..Row::namespaced("batch", "CronJob", "cronjobs", "cronjob")
     },
     Row {

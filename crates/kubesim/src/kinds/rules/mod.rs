@@ -13,8 +13,8 @@ pub(super) use objects::{
 };
 pub(super) use rbac::{cluster_role, cluster_role_binding, role, role_binding};
 pub(super) use workload::{
-    job, pod, prepare_daemon_set, prepare_empty_status, prepare_job, prepare_pod, prepare_replica_set,
-    prepare_stateful_set, workload,
+    cron_job, job, pod, prepare_daemon_set, prepare_empty_status, prepare_job, prepare_pod,
+    prepare_replica_set, prepare_stateful_set, workload,
 };
 
 use crate::schema::FieldError;

@@ -1,8 +1,10 @@
 //! Rules of pods and workloads.
 
+use api::calendar::Zone;
 use serde_json::{Value, json};
 
 use super::check_immutable;
+use crate::cron::CronSchedule;
 use crate::fields;
 use crate::names;
 use crate::schema::FieldError;
@@ -285,6 +287,35 @@ pub(in crate::kinds) fn workload(new: &Value, old: Option<&Value>) -> Vec<FieldE
     }
     if let Some(old) = old {
         check_immutable(&mut causes, "spec.selector", &spec["selector"], &old["spec"]["selector"]);
+    }
+    causes
+}
+
+/// The schedule and its time zone, without which a cron job could never run.
+pub(in crate::kinds) fn cron_job(new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut causes = Vec::new();
+    let spec = &new["spec"];
+    match spec["schedule"].as_str() {
+        None | Some("") => causes.push(FieldError::required("spec.schedule", "")),
+        Some(schedule) => {
+            if let Err(error) = CronSchedule::parse(schedule) {
+                causes.push(FieldError::invalid("spec.schedule", &spec["schedule"], &error));
+            }
+            if schedule.contains("TZ") {
+                let why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+                causes.push(FieldError::invalid("spec.schedule", &spec["schedule"], why));
+            }
+        }
+    }
+    let zone = &spec["timeZone"];
+    if let Some(name) = zone.as_str().filter(|_| old.is_none_or(|old| old["spec"]["timeZone"] != *zone))
+        && Zone::named(name).is_none()
+    {
+        let why = match name {
+            "" => "timeZone must be nil or non-empty string".to_owned(),
+            name => format!("unknown time zone {name}"),
+        };
+        causes.push(FieldError::invalid("spec.timeZone", zone, &why));
     }
     causes
 }
