@@ -20,7 +20,7 @@ use super::containers::{self, Containers, Directive, Exit};
 use super::node::{self, LastWrites, NodeStep};
 use super::pod::{self, Delays, PodStep};
 use super::views::{NodeView, PodView, RawNode, RawPod};
-use super::{KubeletOptions, NodeTemplate, annotations};
+use super::{KubeletOptions, NodeTemplate, annotations, events};
 
 /// Highest number of concurrent writes.
 const WRITES_MAX: usize = 16;
@@ -198,6 +198,7 @@ impl Engine {
                     return;
                 };
                 let (uid, now) = (view.uid.clone(), self.options.clock.now());
+                self.report_stop(&view, now);
                 match self.pods.get_mut(&uid) {
                     Some(tracked) if tracked.view == view => return,
                     // A container that has ended since stays so until that is written.
@@ -221,6 +222,16 @@ impl Engine {
             Err(error) => {
                 tracing::debug!(error = &error as &dyn std::error::Error, "Watch of pods failed; retrying");
             }
+        }
+    }
+
+    /// Reports that the containers of a pod are stopped, when its deletion is seen first.
+    fn report_stop(&self, view: &PodView, now: Timestamp) {
+        let was_deleted = self.pods.get(&view.uid).is_none_or(|tracked| tracked.view.deletion.is_some());
+        let stops =
+            self.nodes.get(&view.node).is_some_and(|node| pod::stops(view, &node.view)) && !was_deleted;
+        if stops {
+            self.options.server.record_events(&events::of_stop(view), now);
         }
     }
 
@@ -363,6 +374,9 @@ impl Engine {
         let uid = tracked.view.uid.clone();
         let status = match step {
             NodeStep::Report { ready } => {
+                if tracked.view.ready != Some(ready) {
+                    self.options.server.record_events(&[events::of_readiness(&name, ready)], now);
+                }
                 node::status(&name, tracked.number, tracked.pods, ready, &self.version, now)
             }
             NodeStep::Renew | NodeStep::Remove => Value::Null,
@@ -402,6 +416,7 @@ impl Engine {
                 self.options.server.append_log(&uid, container, &line);
             }
         }
+        self.options.server.record_events(&events::of_step(&tracked.view, step), now);
         let status = pod::status(&tracked.view, step, now);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &tracked.view.namespace);
         let (name, key) = (tracked.view.name.clone(), QueueKey::Pod(uid.clone()));

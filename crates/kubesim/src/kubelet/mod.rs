@@ -7,6 +7,7 @@
 pub mod annotations;
 mod containers;
 mod engine;
+mod events;
 mod node;
 mod pod;
 mod views;
@@ -22,9 +23,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use containers::{Container, ContainerLog, ContainerRuntime};
+pub use events::{KubeletEvent, PodName};
 
 use crate::access::User;
 use crate::cluster::{ClusterInner, SimulatedCluster};
+use crate::events::{EventReport, EventSource, Severity, record, reference};
+use crate::kinds;
 use crate::verbs::{self, Caller};
 
 /// What kubelets can do without a request where the API server runs in this process.
@@ -34,6 +38,9 @@ pub trait InProcessServer: Send + Sync + 'static {
 
     /// Renews leases in one batch and reports for each whether it was renewed. The caller renews the others by requests.
     fn renew_leases(&self, leases: &[Value], manager: &str, now: Timestamp) -> Vec<bool>;
+
+    /// Records events, within the limits of the server.
+    fn record_events(&self, events: &[KubeletEvent], now: Timestamp);
 }
 
 impl InProcessServer for ClusterInner {
@@ -48,15 +55,47 @@ impl InProcessServer for ClusterInner {
         }
         verbs::renew(&mut self.write(), leases, manager, &Caller { user: User::admin(), now })
     }
+
+    fn record_events(&self, events: &[KubeletEvent], now: Timestamp) {
+        // A kubelet that does not reach the API server loses its events.
+        if events.is_empty() || !self.faults.is_clear() || self.stopped.is_cancelled() {
+            return;
+        }
+        let mut state = self.write();
+        for event in events {
+            let (kind, namespace, name, uid) = match &event.pod {
+                Some(pod) => ("Pod", &*pod.namespace, &*pod.name, &*pod.uid),
+                // Events of a kubelet about its node have the node's name in place of the uid.
+                None => ("Node", "", &*event.node, &*event.node),
+            };
+            let Some(kind) = kinds::find("", kind) else { continue };
+            let field_path = match &*event.container {
+                "" => String::new(),
+                container => format!("spec.containers{{{container}}}"),
+            };
+            let report = EventReport {
+                source: EventSource::Kubelet { node: &event.node },
+                object: &reference(kind, namespace, name, uid),
+                field_path: &field_path,
+                severity: if event.is_warning { Severity::Warning } else { Severity::Normal },
+                reason: event.reason,
+                message: &event.message,
+            };
+            record(&mut state, &mut self.events(), &report, now);
+        }
+    }
 }
 
-/// A real API server: it reads logs from kubelets, which do not exist here, and accepts requests only.
+/// A real API server: it reads logs from kubelets, which do not exist here, and accepts requests only. Events would
+/// cost a request each and are not reported.
 impl InProcessServer for () {
     fn append_log(&self, _: &str, _: &str, _: &str) {}
 
     fn renew_leases(&self, leases: &[Value], _: &str, _: Timestamp) -> Vec<bool> {
         vec![false; leases.len()]
     }
+
+    fn record_events(&self, _: &[KubeletEvent], _: Timestamp) {}
 }
 
 /// Options of the kubelets of one cluster.

@@ -79,6 +79,11 @@ pub(super) fn next(
     }
 }
 
+/// Whether the kubelet of this node stops a pod that is deleted.
+pub(super) fn stops(pod: &PodView, node: &NodeView) -> bool {
+    pod.deletion.is_some() && node.state == NodeState::Ready && !node.refuses_drain
+}
+
 /// The status of a pod after a step; `None` for its removal.
 pub(super) fn status(pod: &PodView, step: PodStep, now: Timestamp) -> Option<Value> {
     let now = seconds(now);
