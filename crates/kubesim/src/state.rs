@@ -37,7 +37,7 @@ impl State {
 
     /// The object, parsed, with `kind` and `apiVersion`.
     pub fn read(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Value> {
-        let mut value = self.get(kind, namespace, name)?.value();
+        let mut value = kind.served(self.get(kind, namespace, name)?.value());
         kind.set_type_meta(&mut value);
         Some(value)
     }
@@ -74,7 +74,7 @@ impl State {
 
     /// Writes one object.
     pub fn put(&mut self, kind: &Kind, value: Value) -> ApiResult<Arc<Object>> {
-        let mut objects = self.commit(vec![Change::Put(kind.table().clone(), value)])?;
+        let mut objects = self.commit(vec![Change::Put(kind.table().clone(), kind.stored(value))])?;
         objects.pop().ok_or_else(|| StatusError::internal("nothing was written"))
     }
 }

@@ -58,7 +58,7 @@ impl<'a> ControllerContext<'a> {
 
     /// The object at a key, with `kind` and `apiVersion`.
     pub(super) fn read(&self, kind: &Kind, key: &str) -> Option<Value> {
-        let mut value = self.state.objects.get(kind.table(), key)?.value();
+        let mut value = kind.served(self.state.objects.get(kind.table(), key)?.value());
         kind.set_type_meta(&mut value);
         Some(value)
     }

@@ -36,8 +36,17 @@ pub(super) fn get(request: &ApiRequest<'_>, target: &Target) -> ApiResult<Respon
 /// The JSON of an object, with `kind` and `apiVersion`.
 pub(super) fn object_json(kind: &Kind, object: &Object) -> Bytes {
     let head = kind.json_prefix();
-    let rest = object.json().get(1..).unwrap_or_default();
+    let json = served_json(kind, object);
+    let rest = json.get(1..).unwrap_or_default();
     [head.as_bytes(), rest].concat().into()
+}
+
+/// The JSON of an object without `kind` and `apiVersion`.
+fn served_json(kind: &Kind, object: &Object) -> Bytes {
+    match kind.row().shared {
+        Some(_) => kind.served(object.value()).to_string().into(),
+        None => object.json().clone(),
+    }
 }
 
 /// Lists a collection, or a page of it.
@@ -127,7 +136,7 @@ fn list_text(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> VecDeque
                 parts.push_back(head.clone());
                 parts.push_back(object.json().slice(1..));
             }
-            None => parts.push_back(object.json().clone()),
+            None => parts.push_back(served_json(kind, object)),
         }
     }
     parts.push_back(Bytes::from_static(b"]}"));
@@ -197,6 +206,7 @@ impl Selection {
 /// The text that selectors compare with; the zero value for a missing field.
 fn field_of(object: &Value, field: &str, kind: &Kind) -> String {
     let path: Vec<&str> = match (kind.kind(), field) {
+        ("Event", "source") if object["source"]["component"].is_null() => vec!["reportingComponent"],
         ("Event", "source") => vec!["source", "component"],
         ("Job", "status.successful") => vec!["status", "succeeded"],
         _ => field.split('.').collect(),

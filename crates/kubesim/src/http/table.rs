@@ -26,7 +26,7 @@ pub(super) fn table(
             let shown = match include {
                 "None" => Value::Null,
                 "Object" => {
-                    let mut whole = value.clone();
+                    let mut whole = kind.served(value.clone());
                     kind.set_type_meta(&mut whole);
                     whole
                 }

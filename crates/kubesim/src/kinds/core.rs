@@ -44,6 +44,7 @@ pub(super) const ROWS: &[Row] = &[
             "source",
             "type",
         ],
+        validate: rules::core_event,
         ..Row::namespaced("", "Event", "events", "event")
     },
     Row {

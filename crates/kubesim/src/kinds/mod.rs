@@ -10,6 +10,7 @@ mod defaults;
 mod other;
 mod row;
 mod rules;
+mod shared;
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -23,6 +24,7 @@ use crate::schema::{Schema, Schemas};
 pub use columns::{Cell, Column};
 pub use custom::{Custom, CustomColumn, json_path};
 pub use row::{Row, StatusRule, Subresource};
+pub use shared::SharedTable;
 
 /// All verbs on objects, in the order of discovery.
 pub const VERBS: &[&str] =
@@ -64,7 +66,10 @@ impl Kind {
             categories: row.categories.iter().map(|name| (*name).into()).collect(),
         };
         Kind {
-            table: format!("{}/{}", row.group, row.plural).into(),
+            table: match row.shared {
+                Some(shared) => shared.table.into(),
+                None => format!("{}/{}", row.group, row.plural).into(),
+            },
             schema: Schemas::builtin().find(row.group, row.version, row.kind),
             row: *row,
             names,
@@ -75,6 +80,14 @@ impl Kind {
     /// The API group, empty for the core group.
     pub fn group(&self) -> &str {
         &self.names.group
+    }
+
+    /// The group in whose form objects are stored and validated.
+    pub fn internal_group(&self) -> &str {
+        match self.row.shared {
+            Some(shared) => shared.table.split_once('/').map_or("", |(group, _)| group),
+            None => self.group(),
+        }
     }
 
     /// The version, such as `v1`.
@@ -192,16 +205,32 @@ impl Kind {
         }
     }
 
+    /// The form of a stored object that this kind serves.
+    pub fn served(&self, mut stored: Value) -> Value {
+        if let Some(shared) = self.row.shared {
+            (shared.from_stored)(&mut stored);
+        }
+        stored
+    }
+
+    /// The form in which an object of this kind is stored.
+    pub fn stored(&self, mut served: Value) -> Value {
+        if let Some(shared) = self.row.shared {
+            (shared.to_stored)(&mut served);
+        }
+        served
+    }
+
     /// The start of an object's JSON: `{"kind":"Pod","apiVersion":"v1",`.
     pub fn json_prefix(&self) -> String {
         format!("{{\"kind\":{},\"apiVersion\":{},", Value::from(self.kind()), Value::from(self.api_version()))
     }
 
-    /// The name of the field, if objects of this kind can be selected by it.
+    /// The stored name of the field, if objects of this kind can be selected by it.
     pub fn selectable(&self, field: &str) -> Result<String, String> {
         let common = field == "metadata.name" || (field == "metadata.namespace" && self.is_namespaced());
         if common || self.row.fields.contains(&field) {
-            return Ok(field.to_owned());
+            return Ok(self.row.shared.map_or(field.to_owned(), |shared| (shared.stored_field)(field)));
         }
         if let Some(custom) = &self.custom
             && custom.selectable.iter().any(|path| path == field)

@@ -1,7 +1,7 @@
 //! The kinds of smaller groups.
 
 use super::row::{Row, STATUS, StatusRule, Subresource};
-use super::{columns, defaults, rules};
+use super::{columns, defaults, rules, shared};
 use crate::names::NameRule;
 
 const APPROVAL: Subresource =
@@ -94,6 +94,25 @@ pub(super) const ROWS: &[Row] = &[
         )
     },
     Row { columns: columns::LEASE, ..Row::namespaced("coordination.k8s.io", "Lease", "leases", "lease") },
+    Row {
+        short: &["ev"],
+        shared: Some(shared::EVENTS),
+        columns: columns::EVENT,
+        fields: &[
+            "reason",
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reportingController",
+            "type",
+        ],
+        validate: rules::event,
+        ..Row::namespaced("events.k8s.io", "Event", "events", "event")
+    },
     Row {
         short: &["pdb"],
         subresources: &[STATUS],

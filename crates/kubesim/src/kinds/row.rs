@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::columns::{self, Column};
+use super::shared::SharedTable;
 use super::{VERBS, rules};
 use crate::names::NameRule;
 use crate::schema::FieldError;
@@ -38,6 +39,8 @@ pub struct Row {
     pub generation: bool,
     /// Whether a deletion returns the object instead of a Status.
     pub returns_deleted: bool,
+    /// The table of another kind, if its objects are those of that kind.
+    pub shared: Option<SharedTable>,
     /// Fields, besides name and namespace, by which objects can be selected.
     pub fields: &'static [&'static str],
     /// The columns of `kubectl get`.
@@ -105,6 +108,7 @@ impl Row {
             status: StatusRule::Plain,
             generation: false,
             returns_deleted: false,
+            shared: None,
             fields: &[],
             columns: columns::PLAIN,
             default: rules::no_change,

@@ -137,5 +137,5 @@ pub(super) fn validate(kind: &Kind, value: &Value, old: Option<&Value>) -> ApiRe
         return Ok(());
     }
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
-    Err(StatusError::invalid(kind.group(), kind.kind(), name, &causes))
+    Err(StatusError::invalid(kind.internal_group(), kind.kind(), name, &causes))
 }

@@ -83,7 +83,11 @@ pub(super) fn store_new(
         fields::set(&mut value, &["metadata", "resourceVersion"], json!(sent_version));
     }
     metadata::remove_empty(&mut value);
-    let object = if options.dry_run { Arc::new(Object::unsaved(value)) } else { state.put(kind, value)? };
+    let object = if options.dry_run {
+        Arc::new(Object::unsaved(kind.stored(value)))
+    } else {
+        state.put(kind, value)?
+    };
     Ok(WriteResult { object, is_new: true, warnings: Vec::new() })
 }
 

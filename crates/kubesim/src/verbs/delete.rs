@@ -78,7 +78,7 @@ pub fn delete(
     let is_gone = is_removable(kind, &new);
     let object = match (options.dry_run, is_gone) {
         (true, true) => present,
-        (true, false) => Arc::new(Object::new(new, present.revision())),
+        (true, false) => Arc::new(Object::new(kind.stored(new), present.revision())),
         (false, true) => {
             // A kind with a grace period is marked before it is removed, so that watches see both.
             let last = if has_grace(kind) { state.put(kind, new)? } else { present };

@@ -113,13 +113,13 @@ fn store(
     let finished = delete::is_removable(kind, &new);
     let object = match present {
         Some(present) if new == *old && !finished => present,
-        Some(present) if options.dry_run => Arc::new(Object::new(new, present.revision())),
-        _ if options.dry_run => Arc::new(Object::unsaved(new)),
+        Some(present) if options.dry_run => Arc::new(Object::new(kind.stored(new), present.revision())),
+        _ if options.dry_run => Arc::new(Object::unsaved(kind.stored(new))),
         _ if finished => {
             let revision =
                 state.get(kind, &target.namespace, &target.name).map_or(0, |object| object.revision());
             delete::remove(state, kind, &target.namespace, &target.name)?;
-            Arc::new(Object::new(new, revision))
+            Arc::new(Object::new(kind.stored(new), revision))
         }
         _ => state.put(kind, new)?,
     };
@@ -130,7 +130,10 @@ fn store(
 fn is_created_on_update(kind: &Kind) -> bool {
     matches!(
         (kind.group(), kind.kind()),
-        ("coordination.k8s.io", "Lease") | ("", "Service" | "Event") | ("rbac.authorization.k8s.io", _)
+        ("coordination.k8s.io", "Lease")
+            | ("", "Service" | "Event")
+            | ("events.k8s.io", "Event")
+            | ("rbac.authorization.k8s.io", _)
     )
 }
 

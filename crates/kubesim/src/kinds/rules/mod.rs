@@ -1,11 +1,13 @@
 //! Fields that the server sets on creation, and the validation of built-in kinds as far as users meet it.
 
+mod events;
 mod objects;
 mod rbac;
 mod workload;
 
 use serde_json::Value;
 
+pub(super) use events::{core_event, event};
 pub(super) use objects::{
     certificate_signing_request, config_map, custom_resource_definition, pod_disruption_budget,
     prepare_namespace, prepare_node, prepare_persistent_volume_claim, prepare_pod_disruption_budget,

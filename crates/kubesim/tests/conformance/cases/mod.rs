@@ -9,6 +9,7 @@ mod defaults;
 mod deletion;
 mod discovery;
 mod errors;
+mod events;
 mod eviction;
 mod fixtures;
 mod garbage_collection;
@@ -37,6 +38,7 @@ pub(crate) fn all() -> Vec<Case> {
         rbac::all(),
         reviews::all(),
         errors::all(),
+        events::all(),
         subresources::all(),
         tables::all(),
         watches::all(),
