@@ -156,7 +156,7 @@ where
         Route::Groups => discovery::groups(&registry, &request.headers),
         Route::Group(group) => discovery::group(&registry, &group),
         Route::Resources(group, version) => discovery::resources(&registry, &group, &version),
-        Route::OpenApiV2 => Ok(openapi::v2()),
+        Route::OpenApiV2 => Ok(openapi::v2(&registry, &request.headers)),
         Route::OpenApiIndex => openapi::index(request.cluster, &registry),
         Route::OpenApi(group, version) => openapi::document(request.cluster, &registry, &group, &version),
         Route::Watch(_)

@@ -18,6 +18,7 @@ mod request_info;
 mod reviews;
 mod route;
 mod serve;
+mod swagger_protobuf;
 mod table;
 mod watch;
 mod write;

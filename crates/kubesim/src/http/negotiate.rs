@@ -25,6 +25,15 @@ pub(super) enum Discovery {
     Aggregated,
 }
 
+/// The forms of the OpenAPI v2 document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenApiForm {
+    /// JSON.
+    Json,
+    /// Protobuf, for Go clients.
+    Protobuf,
+}
+
 struct MediaRange<'a> {
     media: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -82,6 +91,17 @@ pub(super) fn discovery(headers: &HeaderMap) -> ApiResult<Discovery> {
         }
     }
     Err(not_acceptable())
+}
+
+/// The form of the OpenAPI v2 document that the client accepts.
+pub(super) fn open_api_v2(headers: &HeaderMap) -> Option<OpenApiForm> {
+    let text = accepted(headers);
+    let form = |range: MediaRange<'_>| match range.media {
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+        | "application/com.github.proto-openapi.spec.v2.v1.0+protobuf" => Some(OpenApiForm::Protobuf),
+        _ => range.is_json().then_some(OpenApiForm::Json),
+    };
+    text.split(',').map(MediaRange::parse).find_map(form)
 }
 
 /// Fails unless the client accepts JSON or text.

@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::Body;
 use super::handle::{json_body, text, value};
+use super::negotiate::{self, OpenApiForm};
+use super::{Body, swagger_protobuf};
 use crate::cluster::ClusterInner;
 use crate::kinds::Kind;
 use crate::registry::Registry;
-use crate::schema::{ResourceDoc, open_api_v3, open_api_v3_index};
+use crate::schema::{ResourceDoc, open_api_v2, open_api_v3, open_api_v3_index};
 use crate::status::ApiResult;
 
 /// Documents of built-in groups are large and the same for every cluster, so the process caches them once.
@@ -24,17 +26,32 @@ fn built_in_documents() -> &'static Documents {
     &DOCUMENTS
 }
 
-/// The media type in which kubectl reads `/openapi/v2`.
-const V2_MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// A document without kinds: `swagger` is "2.0", `info` has a title and a version, `paths` is empty.
-const V2_DOCUMENT: &[u8] = b"\x0a\x032.0\x12\x12\x0a\x07kubesim\x12\x07v1.37.1\x42\x00";
+/// The media type of the v2 document in protobuf.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// `/openapi/v2`. All kinds are in the v3 documents; kubectl reads this one only for kinds that it has not found
-/// there, to report that they do not exist.
-pub(super) fn v2() -> Response<Body> {
-    let mut response = Response::new(Body::whole(V2_DOCUMENT));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(V2_MEDIA_TYPE));
-    response
+/// `/openapi/v2`: all kinds in one document.
+pub(super) fn v2(kinds: &Registry, headers: &HeaderMap) -> Response<Body> {
+    let Some(form) = negotiate::open_api_v2(headers) else {
+        // Here the real server sends no Status.
+        let mut response = Response::new(Body::whole(""));
+        *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+        return response;
+    };
+    let documents: Vec<Value> = kinds
+        .groups()
+        .iter()
+        .flat_map(|(group, versions)| versions.iter().map(move |version| (*group, *version)))
+        .map(|(group, version)| build(&in_version(kinds, group, version).collect::<Vec<_>>(), group, version))
+        .collect();
+    let document = open_api_v2(&documents);
+    match form {
+        OpenApiForm::Json => value(StatusCode::OK, &document),
+        OpenApiForm::Protobuf => {
+            let mut response = Response::new(Body::whole(swagger_protobuf::document(&document)));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+            response
+        }
+    }
 }
 
 /// `/openapi/v3`.
@@ -89,11 +106,20 @@ pub(super) fn document(
     {
         return Ok(json_body(StatusCode::OK, Body::whole(document)));
     }
-    let parts: Vec<Vec<&str>> = found
+    let document = Bytes::from(build(&found, group, version).to_string());
+    if is_built_in {
+        built_in_documents().lock().unwrap_or_else(PoisonError::into_inner).insert(name, document.clone());
+    }
+    Ok(json_body(StatusCode::OK, Body::whole(document)))
+}
+
+/// The v3 document of these kinds of a group and version.
+fn build(kinds: &[&Arc<Kind>], group: &str, version: &str) -> Value {
+    let parts: Vec<Vec<&str>> = kinds
         .iter()
         .map(|kind| kind.subresources().iter().map(|subresource| subresource.name).collect())
         .collect();
-    let resources: Vec<ResourceDoc<'_>> = found
+    let resources: Vec<ResourceDoc<'_>> = kinds
         .iter()
         .zip(&parts)
         .map(|(kind, subresources)| ResourceDoc {
@@ -104,9 +130,5 @@ pub(super) fn document(
             crd_schema: kind.custom().map(|custom| &custom.published),
         })
         .collect();
-    let document = Bytes::from(open_api_v3(group, version, &resources).to_string());
-    if is_built_in {
-        built_in_documents().lock().unwrap_or_else(PoisonError::into_inner).insert(name, document.clone());
-    }
-    Ok(json_body(StatusCode::OK, Body::whole(document)))
+    open_api_v3(group, version, &resources)
 }

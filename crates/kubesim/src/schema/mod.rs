@@ -12,6 +12,7 @@ mod error;
 mod format;
 mod node;
 mod openapi;
+mod openapi_v2;
 mod prune;
 mod read;
 mod rules;
@@ -30,6 +31,7 @@ pub use decode::DecodeError;
 pub(crate) use decode::json_type;
 pub use error::{FieldError, Reason};
 pub use openapi::{ResourceDoc, open_api_v3, open_api_v3_index};
+pub use openapi_v2::open_api_v2;
 pub use structural::parse_crd;
 
 pub(crate) use error::{go_format, go_type_of, quoted};

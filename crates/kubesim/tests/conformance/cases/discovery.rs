@@ -94,7 +94,7 @@ cases! { "discovery";
     async fn the_list_of_groups(s) {
         let list = s.get("/apis").only("/kind").only("/apiVersion").await;
         let names: Vec<&str> = list["groups"].as_array().unwrap().iter().filter_map(|it| it["name"].as_str()).collect();
-        for name in ["apps", "batch", "policy", "rbac.authorization.k8s.io", "coordination.k8s.io", "certificates.k8s.io", "apiextensions.k8s.io"] {
+        for name in ["apps", "batch", "policy", "rbac.authorization.k8s.io", "coordination.k8s.io", "events.k8s.io", "certificates.k8s.io", "apiextensions.k8s.io"] {
             assert!(names.contains(&name), "{name} is not among {names:?}");
         }
     }
@@ -115,6 +115,22 @@ cases! { "discovery";
             }
             s.note(crate::script::Exchange { request: format!("our part of {path}, aggregated"), status: 200, headers: Vec::new(), body: resources.into() });
         }
+    }
+
+    async fn the_open_api_v2_document(s) {
+        s.get("/openapi/v2").only("/swagger").await;
+        s.get("/openapi/v2").accept("application/json").only("/swagger")
+            .only("/definitions/io.k8s.api.apps.v1.DeploymentSpec/properties/template/$ref")
+            .only("/definitions/io.k8s.api.apps.v1.DeploymentSpec/properties/replicas/type")
+            .only("/definitions/io.k8s.api.apps.v1.DeploymentSpec/required")
+            .only("/definitions/io.k8s.api.core.v1.PodSpec/properties/containers/items/$ref")
+            .only("/definitions/io.k8s.apimachinery.pkg.util.intstr.IntOrString/type")
+            .only("/definitions/io.k8s.apimachinery.pkg.api.resource.Quantity/type")
+            .await;
+        for media in ["application/com.github.proto-openapi.spec.v2.v1.0+protobuf", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"] {
+            s.get("/openapi/v2").accept(media).only("/swagger").await;
+        }
+        s.get("/openapi/v2").accept("application/xml").expect(406).only("/none").await;
     }
 
     async fn the_version(s) {
