@@ -21,6 +21,7 @@ use kubesim::faults::Fault;
 use kubesim::{ClusterOptions, SimulatedCluster};
 use serde_json::{Value, json};
 
+mod controllers;
 mod hostile;
 
 async fn cluster() -> SimulatedCluster {

@@ -82,6 +82,24 @@ cases! { "errors";
         s.get("/api/v1/namespaces/{ns}/pods/a").only("/metadata/name").only("/spec/nodeName").await;
     }
 
+    async fn a_cron_job_without_a_valid_schedule(s) {
+        let cron_job = |schedule: &str| json!({
+            "apiVersion": "batch/v1", "kind": "CronJob", "metadata": { "name": "a" },
+            "spec": { "schedule": schedule, "jobTemplate": { "spec": { "template": { "spec": {
+                "restartPolicy": "Never", "containers": [{ "name": "main", "image": "example.test/job:1" }] } } } } }
+        });
+        let path = "/apis/batch/v1/namespaces/{ns}/cronjobs";
+        for schedule in ["* * * *", "61 * * * *", "* * 0 * *", "*/0 * * * *", "a * * * *", "1-2-3 * * * *", "@never", "@every soon", "5-1 * * * *"] {
+            s.post(path, cron_job(schedule)).expect(422).await;
+        }
+        s.post(path, cron_job("TZ=UTC * * * * *")).expect(422).await;
+        let mut elsewhere = cron_job("0 0 1 1 *");
+        elsewhere["spec"]["timeZone"] = "Europe/Nowhere".into();
+        s.post(path, elsewhere).expect(422).await;
+        s.post(path, cron_job("0 0 1 jan ?")).only("/spec/schedule").await;
+        s.merge("/apis/batch/v1/namespaces/{ns}/cronjobs/a", json!({ "spec": { "schedule": "@hourly?" } })).expect(422).await;
+    }
+
     async fn an_access_review_of_wrong_type(s) {
         let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         s.post(reviews, json!([])).expect(400).only("/reason").await;
