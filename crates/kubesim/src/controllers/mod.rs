@@ -3,8 +3,8 @@
 //! missing.
 
 mod bootstrap;
-mod cluster_role;
 mod claim;
+mod cluster_role;
 mod context;
 mod cron_job;
 mod daemon_set;

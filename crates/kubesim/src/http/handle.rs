@@ -22,8 +22,8 @@ use super::{
 use crate::access::User;
 use crate::cluster::ClusterInner;
 use crate::faults::FaultAction;
-use crate::rbac;
 use crate::kinds::Kind;
+use crate::rbac;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{Caller, Target};
 

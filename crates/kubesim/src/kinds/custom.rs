@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::row::{SCALE, STATUS, Subresource};
 use super::{Kind, Names, Row, columns};
 use crate::registry::precedence;
-use crate::schema;
+use crate::schema::{self, Rules};
 
 /// The settings of one version of a CustomResourceDefinition.
 #[derive(Debug)]
@@ -23,8 +23,10 @@ pub struct Custom {
     pub columns: Vec<CustomColumn>,
     /// Fields by which objects can be selected, without the leading dot.
     pub selectable: Vec<String>,
-    /// Whether the schema has CEL rules, which are not enforced here.
-    pub has_unenforced_rules: bool,
+    /// The validation rules in CEL.
+    pub rules: Rules,
+    /// Warnings about rules that are not enforced here.
+    pub unenforced_rules: Vec<String>,
     /// The warning for every request, if the version is deprecated.
     pub deprecation: Option<String>,
     /// The schema of the definition, for OpenAPI.
@@ -109,6 +111,7 @@ impl Kind {
         let (group, plural) = (text(&spec["group"]), text(&names["plural"]));
         let published = version["schema"]["openAPIV3Schema"].clone();
         let schema = schema::parse_crd(&published).ok()?;
+        let rules = Rules::parse(&published);
         let subresources = &version["subresources"];
         let scale = subresources["scale"].is_object().then(|| Scale {
             spec_replicas: pointer(&text(&subresources["scale"]["specReplicasPath"])),
@@ -152,7 +155,14 @@ impl Kind {
                     .flatten()
                     .map(|field| text(&field["jsonPath"]).trim_start_matches('.').to_owned())
                     .collect(),
-                has_unenforced_rules: has_rules(&published),
+                unenforced_rules: rules
+                    .unenforced()
+                    .into_iter()
+                    .map(|rule| {
+                        format!("this simulated API server does not enforce the validation rule {rule}")
+                    })
+                    .collect(),
+                rules,
                 deprecation: deprecation(spec, version),
                 published,
             }),
@@ -213,17 +223,6 @@ fn printer_columns(definitions: &Value) -> Vec<CustomColumn> {
 /// `.spec.replicas` as a JSON pointer.
 fn pointer(path: &str) -> String {
     path.replace('.', "/")
-}
-
-/// Whether a schema contains validation rules in CEL.
-fn has_rules(schema: &Value) -> bool {
-    match schema {
-        Value::Object(fields) => {
-            fields.contains_key("x-kubernetes-validations") || fields.values().any(has_rules)
-        }
-        Value::Array(items) => items.iter().any(has_rules),
-        _ => false,
-    }
 }
 
 /// The values at a path of a printer column: fields, `['quoted']` fields, indexes, `[*]` and `[?(@.field=="value")]`.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Validation, WriteOptions, metadata};
 use crate::kinds::{self, Kind};
-use crate::schema::{Schemas, json_type};
+use crate::schema::{FieldError, Reason, Schemas, json_type};
 use crate::status::{ApiResult, StatusError};
 
 /// Checks that a body is an object of this kind.
@@ -105,11 +105,7 @@ pub(super) fn normalize(kind: &Kind, value: &mut Value, options: &WriteOptions) 
     }
     (kind.row().default)(value);
     metadata::remove_empty(value);
-    if kind.custom().is_some_and(|custom| custom.has_unenforced_rules) {
-        warnings.push(
-            "validation rules (CEL) of this kind are not enforced by this simulated API server".to_owned(),
-        );
-    }
+    warnings.extend(kind.custom().into_iter().flat_map(|custom| custom.unenforced_rules.iter().cloned()));
     Ok(warnings)
 }
 
@@ -124,13 +120,23 @@ pub(crate) fn check_types(group: &str, kind: &str, value: &Value) -> ApiResult<(
 /// Validates an object; all errors make one StatusError.
 pub(super) fn validate(kind: &Kind, value: &Value, old: Option<&Value>) -> ApiResult<()> {
     let mut causes = metadata::validate(kind, value);
-    if kind.custom().is_some()
+    if let Some(custom) = kind.custom()
         && let Some(schema) = kind.schema()
     {
         causes.extend(match old {
             Some(old) => schema.validate_update(value, old),
             None => schema.validate(value),
         });
+        let is_blocked = |cause: &FieldError| {
+            use Reason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            matches!(cause.reason, NotSupported | Required | TooLong | TooMany | TypeInvalid)
+        };
+        if causes.iter().any(is_blocked) && !custom.rules.is_empty() {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+            causes.push(FieldError::invalid("<nil>", &Value::Null, why));
+        } else {
+            causes.extend(custom.rules.validate(value, old));
+        }
     }
     causes.extend((kind.row().validate)(value, old));
     if causes.is_empty() {

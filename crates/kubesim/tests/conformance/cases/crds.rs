@@ -218,6 +218,32 @@ cases! { "crds";
         s.get("/apis/{id}.example.test").await;
     }
 
+    async fn validation_rules_are_enforced(s) {
+        let mut rules = schema();
+        rules["x-kubernetes-validations"] = json!([{ "rule": "self.metadata.name.startsWith('a')", "message": "the name must start with a" }]);
+        rules["properties"]["spec"]["x-kubernetes-validations"] = json!([
+            { "rule": "!has(self.notes) || self.notes.all(key, key.matches('^[a-z]+$'))" },
+            { "rule": "self.masts < 5 || self.rig == 'ketch'", "message": "five masts need a ketch", "reason": "FieldValueForbidden", "fieldPath": ".rig" },
+            { "rule": "!has(self.hidden) || self.hidden != self.name", "messageExpression": "'hidden must not be ' + self.name" },
+            { "rule": "self.masts >= oldSelf.masts", "message": "masts are not removed" }
+        ]);
+        rules["properties"]["spec"]["properties"]["name"]["x-kubernetes-validations"] = json!([{ "rule": "self == oldSelf", "message": "a ship keeps its name" }]);
+        rules["properties"]["spec"]["properties"]["sailors"]["items"]["x-kubernetes-validations"] = json!([
+            { "rule": "self.rank == 'captain' || oldSelf.rank != 'captain'", "message": "a captain stays one" }
+        ]);
+        served(s, crd("Namespaced", rules)).await;
+        s.post(SHIPS, ship("b", json!({ "name": "swan" }))).expect(422).await;
+        s.post(SHIPS, ship("a", json!({ "name": "swan", "notes": { "A1": "x" } }))).expect(422).await;
+        s.post(SHIPS, ship("a", json!({ "name": "swan", "masts": 5 }))).expect(422).await;
+        s.post(SHIPS, ship("a", json!({ "name": "swan", "hidden": "swan" }))).expect(422).await;
+        s.post(SHIPS, ship("b", json!({ "masts": 2 }))).expect(422).await;
+        s.post(SHIPS, ship("a", json!({ "name": "swan", "masts": 3, "sailors": [{ "name": "ann", "rank": "captain" }, { "name": "bob" }] }))).only("/spec").await;
+        s.merge(A, json!({ "spec": { "masts": 2 } })).expect(422).await;
+        s.merge(A, json!({ "spec": { "name": "heron" } })).expect(422).await;
+        s.merge(A, json!({ "spec": { "sailors": [{ "name": "bob", "rank": "captain" }, { "name": "ann", "rank": "cook" }] } })).expect(422).await;
+        s.merge(A, json!({ "spec": { "masts": 5, "rig": "ketch", "sailors": [{ "name": "bob", "rank": "captain" }] } })).only("/spec").await;
+    }
+
     async fn a_deprecated_version_sends_a_warning(s) {
         let mut definition = crd("Namespaced", schema());
         definition["spec"]["versions"][0]["deprecated"] = true.into();
