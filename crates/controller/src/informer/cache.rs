@@ -5,8 +5,8 @@
 //!
 //! - A watch event that is older than the cached object is ignored.
 //! - A listing replaces everything except what was written after it began and is newer.
-//! - An object that this process deleted stays hidden, by its uid, until the watch reports the deletion, or a listing that began later
-//!   lacks it.
+//! - An object that this process deleted stays hidden, with everything older under its name, until the watch reports the deletion or
+//!   something later, or a listing that began later is complete.
 //!
 //! What was written and is not confirmed by the watch has a time; the informer lists again when one is too old. This removes an object
 //! that the watch will never report, because it does not match the selection or was deleted before the watch began.
@@ -30,13 +30,20 @@ struct Unconfirmed {
     at: Instant,
 }
 
+/// An object that this process deleted, not confirmed by the watch.
+struct Deletion {
+    uid: String,
+    /// The version in which it was deleted: what is older, of this object or of earlier ones of its name, is past.
+    version: Option<u64>,
+    unconfirmed: Unconfirmed,
+}
+
 /// The cached objects of one informer.
 pub(super) struct Cache<K> {
     objects: BTreeMap<ObjectKey, Arc<K>>,
     /// The cached objects that were written and not confirmed.
     written: HashMap<ObjectKey, Unconfirmed>,
-    /// The uids of objects that were deleted, not confirmed.
-    deleted: HashMap<String, Unconfirmed>,
+    deleted: HashMap<ObjectKey, Deletion>,
     /// The objects of the listing in progress.
     listing: BTreeMap<ObjectKey, Arc<K>>,
     listings_begun: u64,
@@ -89,7 +96,7 @@ impl<K: Resource> Cache<K> {
     pub(super) fn finish_listing(&mut self) -> Vec<Change<K>> {
         let listed = mem::take(&mut self.listing);
         let current = self.listings_begun;
-        self.deleted.retain(|_, unconfirmed| unconfirmed.listing >= current);
+        self.deleted.retain(|_, deletion| deletion.unconfirmed.listing >= current);
         self.written.retain(|_, unconfirmed| unconfirmed.listing >= current);
 
         let is_gone = |key: &&ObjectKey| !listed.contains_key(*key) && !self.written.contains_key(*key);
@@ -99,7 +106,7 @@ impl<K: Resource> Cache<K> {
         for (key, object) in listed {
             let is_outdated = self.written.contains_key(&key)
                 && self.get(&key).is_some_and(|cached| is_older(object.meta(), cached.meta()));
-            if !is_outdated && !self.deleted.contains_key(uid(object.meta())) {
+            if !is_outdated && !self.is_deleted(&key, object.meta()) {
                 changes.extend(self.put(key, object));
             }
         }
@@ -110,16 +117,20 @@ impl<K: Resource> Cache<K> {
     pub(super) fn watched(&mut self, object: K) -> Option<Change<K>> {
         let key = ObjectKey::of(&object);
         let is_outdated = self.get(&key).is_some_and(|cached| is_older(object.meta(), cached.meta()));
-        if is_outdated || self.deleted.contains_key(uid(object.meta())) {
+        if is_outdated || self.is_deleted(&key, object.meta()) {
             return None;
         }
+        // The watch is past the deletion when it reports a later object of the name.
+        self.deleted.remove(&key);
         self.put(key, Arc::new(object))
     }
 
     /// The watch reports that an object was deleted.
     pub(super) fn watched_deletion(&mut self, object: &K) -> Option<Change<K>> {
-        self.deleted.remove(uid(object.meta()));
         let key = ObjectKey::of(object);
+        if self.deleted.get(&key).is_some_and(|deletion| deletion.uid == uid(object.meta())) {
+            self.deleted.remove(&key);
+        }
         let cached = self.get(&key)?;
         // A later object of the same name, which this process created.
         if uid(cached.meta()) != uid(object.meta()) && is_older(object.meta(), cached.meta()) {
@@ -135,7 +146,7 @@ impl<K: Resource> Cache<K> {
         let is_known = self.get(&key).is_some_and(|cached| {
             is_older(object.meta(), cached.meta()) || is_same_version(object.meta(), cached.meta())
         });
-        if is_known || self.deleted.contains_key(uid(object.meta())) {
+        if is_known || self.is_deleted(&key, object.meta()) {
             return None;
         }
         let change = self.put(key.clone(), object);
@@ -143,20 +154,34 @@ impl<K: Resource> Cache<K> {
         change
     }
 
-    /// This process deleted the object of this name and uid, and the API server responded that it is gone.
-    pub(super) fn deleted(&mut self, key: &ObjectKey, uid: &str, now: Instant) -> Option<Change<K>> {
-        let unconfirmed = Unconfirmed { listing: self.listings_begun, at: now };
-        self.deleted.insert(uid.to_owned(), unconfirmed);
-        if self.get(key).is_none_or(|cached| self::uid(cached.meta()) != uid) {
+    /// This process deleted the object with this metadata, and the API server responded that it is gone.
+    pub(super) fn deleted(&mut self, meta: &ObjectMeta, now: Instant) -> Option<Change<K>> {
+        let key = ObjectKey::of_meta(meta);
+        if !self.is_deleted(&key, meta) {
+            let unconfirmed = Unconfirmed { listing: self.listings_begun, at: now };
+            let deletion = Deletion { uid: uid(meta).to_owned(), version: version(meta), unconfirmed };
+            self.deleted.insert(key.clone(), deletion);
+        }
+        if self.get(&key).is_none_or(|cached| uid(cached.meta()) != uid(meta)) {
             return None;
         }
-        self.written.remove(key);
-        self.objects.remove(key).map(Change::deleted)
+        self.written.remove(&key);
+        self.objects.remove(&key).map(Change::deleted)
+    }
+
+    /// Whether an object is one that this process deleted, or an earlier one of its name.
+    fn is_deleted(&self, key: &ObjectKey, meta: &ObjectMeta) -> bool {
+        self.deleted.get(key).is_some_and(|deletion| {
+            let is_earlier =
+                matches!((version(meta), deletion.version), (Some(one), Some(other)) if one < other);
+            deletion.uid == uid(meta) || is_earlier
+        })
     }
 
     /// The time of the oldest write that the watch has not confirmed.
     pub(super) fn oldest_unconfirmed(&self) -> Option<Instant> {
-        self.written.values().chain(self.deleted.values()).map(|unconfirmed| unconfirmed.at).min()
+        let deleted = self.deleted.values().map(|deletion| &deletion.unconfirmed);
+        self.written.values().chain(deleted).map(|unconfirmed| unconfirmed.at).min()
     }
 
     /// Caches an object as confirmed.

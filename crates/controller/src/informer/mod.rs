@@ -22,10 +22,12 @@ use crate::lock;
 
 mod cache;
 mod index;
+#[cfg(test)]
+mod property;
 mod run;
 mod subscription;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use cache::Cache;
 pub use index::Index;
@@ -218,11 +220,11 @@ impl<K: Object> Informer<K> {
         written
     }
 
-    /// Removes an object that this process has just deleted from the cache, and keeps it out until the watch has reported the deletion.
+    /// Removes an object of this cache that this process has just deleted, and keeps it out until the watch has reported the deletion.
     /// Only when the API server responded that it is gone: an object with finalizers is returned by a delete, and is remembered.
     pub fn forget(&self, deleted: &K) {
-        let (key, uid) = (ObjectKey::of(deleted), deleted.meta().uid.as_deref().unwrap_or_default());
-        self.shared.update(|cache| cache.deleted(&key, uid, Instant::now()).into_iter().collect());
+        let meta = deleted.meta();
+        self.shared.update(|cache| cache.deleted(meta, Instant::now()).into_iter().collect());
     }
 }
 

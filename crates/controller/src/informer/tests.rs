@@ -13,7 +13,7 @@ use super::{Informer, Observability};
 use crate::change::Change;
 use crate::key::ObjectKey;
 
-fn object(name: &str, uid: &str, version: u64) -> ConfigMap {
+pub(crate) fn object(name: &str, uid: &str, version: u64) -> ConfigMap {
     let metadata = ObjectMeta {
         namespace: Some("ns".to_owned()),
         name: Some(name.to_owned()),
@@ -97,9 +97,8 @@ fn an_own_create_survives_a_listing_that_began_before_it_but_not_one_that_began_
 #[test]
 fn an_own_delete_hides_the_object_until_the_watch_reports_it() {
     let (mut cache, now) = (Cache::default(), Instant::now());
-    let key = ObjectKey::namespaced("ns", "a");
     list(&mut cache, &[object("a", "1", 1)]);
-    assert_eq!(described(cache.deleted(&key, "1", now)), "a 1→");
+    assert_eq!(described(cache.deleted(&object("a", "1", 1).metadata, now)), "a 1→");
     assert_eq!(described(cache.watched(object("a", "1", 2))), "", "an earlier change, late");
     assert_eq!(described(cache.written(Arc::new(object("a", "1", 2)), now)), "", "an earlier response, late");
     assert_eq!(described(cache.watched_deletion(&object("a", "1", 3))), "", "it is known already");
@@ -113,7 +112,7 @@ fn an_own_delete_survives_a_listing_that_began_before_it() {
     list(&mut cache, &[object("a", "1", 1)]);
     cache.begin_listing();
     cache.listed(object("a", "1", 1));
-    cache.deleted(&ObjectKey::namespaced("ns", "a"), "1", now);
+    cache.deleted(&object("a", "1", 1).metadata, now);
     assert!(cache.finish_listing().is_empty());
     assert!(cached(&cache).is_empty());
     assert_eq!(list(&mut cache, &[]), [""; 0]);
@@ -124,7 +123,7 @@ fn an_own_delete_survives_a_listing_that_began_before_it() {
 fn an_object_that_was_replaced_under_its_name_by_this_process_outlives_the_deletion_of_the_first() {
     let (mut cache, now) = (Cache::default(), Instant::now());
     list(&mut cache, &[object("a", "1", 1)]);
-    cache.deleted(&ObjectKey::namespaced("ns", "a"), "1", now);
+    cache.deleted(&object("a", "1", 1).metadata, now);
     assert_eq!(described(cache.written(Arc::new(object("a", "2", 9)), now)), "a →9");
     assert_eq!(described(cache.watched_deletion(&object("a", "1", 7))), "");
     assert_eq!(described(cache.watched(object("a", "2", 9))), "");
@@ -140,13 +139,16 @@ fn a_version_that_is_no_number_leaves_the_decision_to_the_watch() {
     assert_eq!(described(cache.watched(object("a", "1", 1))), "a abc→1");
 }
 
-fn informer() -> Informer<ConfigMap> {
+/// An informer without an API server: its cache has what it is made to remember.
+pub(crate) fn informer() -> Informer<ConfigMap> {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("no API server"))
     });
     let api = Api::all(kube::Client::new(service, "default"));
     let resource = kube::core::ApiResource::erase::<ConfigMap>(&());
-    Informer::new(api, resource, Observability::default()).0
+    let informer = Informer::new(api, resource, Observability::default()).0;
+    informer.shared.listed.send_replace(1);
+    informer
 }
 
 #[tokio::test]
