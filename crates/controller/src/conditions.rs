@@ -1,36 +1,19 @@
-//! Conditions in the status of an object: written only when they change, with the time of their last transition.
+//! Kubernetes' conditions in the status of an object: a change of the status is a transition. Those of the machine API, where every
+//! change is one, are set by `api::crd::machine::set_condition`.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// A condition of some API, by the rules of that API.
-pub trait StatusCondition: Clone {
-    /// Its type, of which an object has one condition.
-    fn condition_type(&self) -> &str;
-
-    /// Whether nothing but the time differs.
-    fn is_same(&self, other: &Self) -> bool;
-
-    /// Whether the change from `before` to this is a transition, which has a time of its own.
-    fn is_transition(&self, before: &Self) -> bool;
-
-    /// The time of the last transition.
-    fn transition_time(&self) -> Timestamp;
-
-    /// Sets the time of the last transition.
-    fn set_transition_time(&mut self, time: Timestamp);
-}
-
 /// Sets a condition in a list, which stays sorted by type. An unchanged one keeps its time; a transition gets `now`, in whole seconds,
 /// because that is what the API server keeps. Returns whether the list changed.
-pub fn set<C: StatusCondition>(conditions: &mut Vec<C>, mut condition: C, now: Timestamp) -> bool {
-    let found = conditions.iter().position(|it| it.condition_type() == condition.condition_type());
+pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition, now: Timestamp) -> bool {
+    let found = conditions.iter().position(|it| it.type_ == condition.type_);
     let time = match found.map(|at| &conditions[at]) {
-        Some(before) if before.is_same(&condition) => return sort(conditions),
-        Some(before) if !condition.is_transition(before) => before.transition_time(),
+        Some(before) if is_same(before, &condition) => return sort(conditions),
+        Some(before) if before.status == condition.status => before.last_transition_time.0,
         _ => Timestamp::from_second(now.as_second()).unwrap_or(now),
     };
-    condition.set_transition_time(time);
+    condition.last_transition_time = Time(time);
     match found {
         Some(at) => conditions[at] = condition,
         None => conditions.push(condition),
@@ -40,46 +23,28 @@ pub fn set<C: StatusCondition>(conditions: &mut Vec<C>, mut condition: C, now: T
 }
 
 /// Removes the condition of a type. Returns whether there was one.
-pub fn remove<C: StatusCondition>(conditions: &mut Vec<C>, condition_type: &str) -> bool {
+pub fn remove(conditions: &mut Vec<Condition>, condition_type: &str) -> bool {
     let before = conditions.len();
-    conditions.retain(|it| it.condition_type() != condition_type);
+    conditions.retain(|it| it.type_ != condition_type);
     conditions.len() != before
 }
 
 /// The condition of a type.
-pub fn get<'a, C: StatusCondition>(conditions: &'a [C], condition_type: &str) -> Option<&'a C> {
-    conditions.iter().find(|it| it.condition_type() == condition_type)
+pub fn get<'a>(conditions: &'a [Condition], condition_type: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|it| it.type_ == condition_type)
+}
+
+/// Whether nothing but the time differs.
+fn is_same(one: &Condition, other: &Condition) -> bool {
+    (&one.status, &one.reason, &one.message, one.observed_generation)
+        == (&other.status, &other.reason, &other.message, other.observed_generation)
 }
 
 /// Returns whether the list was not sorted.
-fn sort<C: StatusCondition>(conditions: &mut [C]) -> bool {
-    let was_sorted = conditions.is_sorted_by(|one, other| one.condition_type() <= other.condition_type());
-    conditions.sort_by(|one, other| one.condition_type().cmp(other.condition_type()));
+fn sort(conditions: &mut [Condition]) -> bool {
+    let was_sorted = conditions.is_sorted_by(|one, other| one.type_ <= other.type_);
+    conditions.sort_by(|one, other| one.type_.cmp(&other.type_));
     !was_sorted
-}
-
-/// Kubernetes' own: a transition is a change of the status alone.
-impl StatusCondition for Condition {
-    fn condition_type(&self) -> &str {
-        &self.type_
-    }
-
-    fn is_same(&self, other: &Condition) -> bool {
-        (&self.status, &self.reason, &self.message, self.observed_generation)
-            == (&other.status, &other.reason, &other.message, other.observed_generation)
-    }
-
-    fn is_transition(&self, before: &Condition) -> bool {
-        self.status != before.status
-    }
-
-    fn transition_time(&self) -> Timestamp {
-        self.last_transition_time.0
-    }
-
-    fn set_transition_time(&mut self, time: Timestamp) {
-        self.last_transition_time = Time(time);
-    }
 }
 
 #[cfg(test)]
@@ -124,7 +89,7 @@ mod tests {
         let mut list = vec![condition("Ready", "True", ""), condition("Degraded", "False", "")];
         assert!(set(&mut list, condition("Ready", "True", ""), at(0)), "sorting is a change");
         assert!(set(&mut list, condition("Available", "True", ""), at(0)));
-        let types: Vec<&str> = list.iter().map(StatusCondition::condition_type).collect();
+        let types: Vec<&str> = list.iter().map(|it| it.type_.as_str()).collect();
         assert_eq!(types, ["Available", "Degraded", "Ready"]);
         assert!(remove(&mut list, "Degraded"));
         assert!(!remove(&mut list, "Degraded"));

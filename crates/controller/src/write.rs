@@ -73,6 +73,41 @@ impl FieldManager {
         write(informer, "apply the status of", object, request).await
     }
 
+    /// Applies these conditions as this manager's part of the object's `status.conditions`; those of other managers stay. For kinds whose
+    /// list is merged by type. Without a difference nothing is written, and `None` is returned.
+    pub async fn apply_conditions<K, C>(
+        &self,
+        informer: &Informer<K>,
+        read: &K,
+        conditions: &[C],
+    ) -> Result<Option<Arc<K>>, RequestError>
+    where
+        K: Object + Serialize,
+        C: Serialize,
+    {
+        let failed =
+            |error| RequestError::new("serialize", informer.describe(read), kube::Error::SerdeError(error));
+        let wanted = serde_json::to_value(conditions).map_err(failed)?;
+        let found = to_json(informer, read)?;
+        let found = found.pointer("/status/conditions").and_then(Value::as_array);
+        let is_found = |wanted: &Value| found.is_some_and(|found| found.contains(wanted));
+        if wanted.as_array().is_none_or(|wanted| wanted.iter().all(is_found)) {
+            return Ok(None);
+        }
+        let meta = read.meta();
+        // With its uid the patch cannot create the object anew, nor reach a later one of the name.
+        let patch = json!({
+            "apiVersion": informer.api_version(),
+            "kind": informer.kind(),
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "status": {"conditions": wanted},
+        });
+        let (name, params, patch) =
+            (read.name_any(), PatchParams::apply(self.0).force(), Patch::Apply(patch));
+        let request = |request: Request| request.patch_subresource("status", &name, &params, &patch);
+        write(informer, "apply the conditions of", read, request).await.map(Some)
+    }
+
     /// Patches what differs between the object as it was read and as it shall be, except the status. Without a difference nothing is
     /// written, and `None` is returned.
     pub async fn patch<K>(
