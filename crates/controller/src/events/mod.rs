@@ -14,7 +14,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::error_chain;
@@ -30,6 +30,10 @@ const QUEUE_MAX: usize = 1000;
 
 /// Longest time in which the remaining events are written at the end.
 const FLUSH_MAX: Duration = Duration::from_secs(3);
+
+/// Interval of the heartbeat, and the time without one after which the writer hangs: longer than a request may take.
+const BEAT: Duration = Duration::from_secs(5);
+const HANGS_AFTER: Duration = Duration::from_secs(120);
 
 /// The API server accepts this many bytes.
 const MESSAGE_MAX: usize = 1024;
@@ -144,11 +148,19 @@ pub struct EventWriter {
 impl EventWriter {
     /// Writes events until `shutdown`, and then what is left for a moment. Also returns when all recorders are dropped.
     pub async fn run(mut self, shutdown: CancellationToken) {
+        let name = format!("events of {}", self.controller);
+        let beat = self.observability.health.heartbeat(&name, HANGS_AFTER);
+        let mut beats = interval(BEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.write_due().await;
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                () = self.write_due() => {}
+            }
             let next = self.series.next_write();
             tokio::select! {
                 () = shutdown.cancelled() => break,
+                _ = beats.tick() => beat.beat(),
                 recorded = self.recorded.recv() => match recorded {
                     Some((object, event)) => self.add(object, event),
                     None => break,
@@ -179,6 +191,7 @@ impl EventWriter {
     }
 
     async fn write_due(&mut self) {
+        // One request follows another only while events are due, and each series is due once in an interval.
         while let Some((key, write)) = self.series.take_due(Instant::now()) {
             let namespace = key.object.namespace().to_owned();
             let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
@@ -206,7 +219,6 @@ impl EventWriter {
                 // An event is no reason to try again: its cause is in the status of the object, and repeats.
                 Err(error) => {
                     self.observability.metrics.event(EventOutcome::Failed);
-                    self.series.failed(&key);
                     let (controller, reason) = (self.controller, &key.event.reason);
                     tracing::debug!(controller, "Cannot write the event {reason}: {}", error_chain(&error));
                 }

@@ -1,6 +1,6 @@
 //! Which events are written and when: repetitions are counted, floods are dropped. No I/O and no clock.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -92,13 +92,13 @@ struct Series {
     /// The written event.
     name: Option<String>,
     count: i32,
-    written_count: i32,
     first: Time,
     last: Time,
     used_at: Instant,
     /// No write before this time.
     not_before: Instant,
-    is_queued: bool,
+    /// Whether it waits in `fresh`.
+    is_fresh: bool,
 }
 
 /// The series of a controller.
@@ -107,6 +107,8 @@ pub(super) struct SeriesSet {
     series: HashMap<SeriesKey, Series>,
     /// First events, in the order in which they were recorded.
     fresh: VecDeque<SeriesKey>,
+    /// Series with repetitions that are not written yet.
+    repeated: HashSet<SeriesKey>,
     /// Tokens of objects, and when they were counted.
     tokens: HashMap<EventObject, (f64, Instant)>,
     is_flushing: bool,
@@ -120,6 +122,9 @@ impl SeriesSet {
             series.count = series.count.saturating_add(1);
             series.last = time;
             series.used_at = now;
+            if !series.is_fresh {
+                self.repeated.insert(key);
+            }
             return Added::Accepted;
         }
         if !self.take_token(&key.object, now) {
@@ -129,40 +134,35 @@ impl SeriesSet {
         let series = Series {
             name: None,
             count: 1,
-            written_count: 0,
             first: time.clone(),
             last: time,
             used_at: now,
             not_before: now,
-            is_queued: true,
+            is_fresh: true,
         };
         self.series.insert(key.clone(), series);
         self.fresh.push_back(key);
         Added::Accepted
     }
 
-    /// The next event to write. One of [`written`], [`expired`] and [`failed`] must follow.
-    ///
-    /// [`written`]: SeriesSet::written
-    /// [`expired`]: SeriesSet::expired
-    /// [`failed`]: SeriesSet::failed
+    /// The next event to write. It counts as written; a repetition writes it again, however that ended.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<(SeriesKey, Write)> {
         while let Some(key) = self.fresh.pop_front() {
-            if self.series.contains_key(&key) {
+            if self.series.get(&key).is_some_and(|series| series.is_fresh) {
                 return self.take(key, now);
             }
         }
-        let is_flushing = self.is_flushing;
-        let is_due = |series: &Series| series.has_news() && (is_flushing || series.not_before <= now);
-        let due = self.series.iter().find(|(_, series)| is_due(series)).map(|(key, _)| key.clone())?;
+        self.repeated.retain(|key| self.series.contains_key(key));
+        let is_due = |key: &&SeriesKey| self.is_flushing || self.series[*key].not_before <= now;
+        let due = self.repeated.iter().find(is_due)?.clone();
+        self.repeated.remove(&due);
         self.take(due, now)
     }
 
     fn take(&mut self, key: SeriesKey, now: Instant) -> Option<(SeriesKey, Write)> {
         let series = self.series.get_mut(&key)?;
         series.not_before = now + INTERVAL;
-        series.written_count = series.count;
-        series.is_queued = false;
+        series.is_fresh = false;
         let (count, last) = (series.count, series.last.clone());
         let write = match &series.name {
             Some(name) => Write::Count { name: name.clone(), count, last },
@@ -182,22 +182,15 @@ impl SeriesSet {
     pub(super) fn expired(&mut self, key: &SeriesKey) {
         if let Some(series) = self.series.get_mut(key) {
             series.name = None;
-            series.is_queued = true;
+            series.is_fresh = true;
+            self.repeated.remove(key);
             self.fresh.push_back(key.clone());
-        }
-    }
-
-    /// The write failed; the next repetition tries again after the interval.
-    pub(super) fn failed(&mut self, key: &SeriesKey) {
-        if let Some(series) = self.series.get_mut(key) {
-            series.written_count = series.count;
         }
     }
 
     /// The time of the next write, if nothing is recorded before.
     pub(super) fn next_write(&self) -> Option<Instant> {
-        let waiting = self.series.values().filter(|series| series.has_news());
-        waiting.map(|series| series.not_before).min()
+        self.repeated.iter().filter_map(|key| self.series.get(key)).map(|series| series.not_before).min()
     }
 
     /// From now on intervals do not count.
@@ -210,8 +203,11 @@ impl SeriesSet {
             let elapsed = now.saturating_duration_since(at).as_secs_f64();
             (tokens + elapsed / REFILL.as_secs_f64()).min(BURST)
         };
-        if self.tokens.len() >= SERIES_MAX {
+        if self.tokens.len() >= 2 * SERIES_MAX {
             self.tokens.retain(|_, tokens| accrued(*tokens) < BURST);
+            if self.tokens.len() >= SERIES_MAX {
+                self.tokens.clear();
+            }
         }
         let tokens = self.tokens.get(object).map_or(BURST, |tokens| accrued(*tokens));
         if tokens < 1.0 {
@@ -234,16 +230,99 @@ impl SeriesSet {
         if self.series.len() >= SERIES_MAX {
             self.series.clear();
         }
-        let live: std::collections::HashSet<EventObject> =
-            self.series.keys().map(|key| key.object.clone()).collect();
-        if self.tokens.len() >= 2 * SERIES_MAX {
-            self.tokens.retain(|object, _| live.contains(object));
-        }
     }
 }
 
-impl Series {
-    fn has_news(&self) -> bool {
-        !self.is_queued && self.count > self.written_count
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::super::EventType;
+    use super::*;
+
+    fn key(object: &str, message: &str) -> SeriesKey {
+        let object = ObjectReference { name: Some(object.to_owned()), ..ObjectReference::default() };
+        let event = RecordedEvent {
+            event_type: EventType::Normal,
+            reason: "Created".into(),
+            message: message.to_owned(),
+        };
+        SeriesKey { object: object.into(), event }
+    }
+
+    fn time(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    #[test]
+    fn repetitions_are_counted_up_with_one_write_per_interval() {
+        let (mut set, start) = (SeriesSet::default(), Instant::now());
+        let web = key("web", "a");
+        set.add(web.clone(), time(0), start);
+        let (found, write) = set.take_due(start).unwrap();
+        assert_eq!((&found, write), (&web, Write::Create { count: 1, first: time(0), last: time(0) }));
+        set.written(&web, "web.1".to_owned());
+        for second in 1..=9 {
+            set.add(web.clone(), time(second), start + Duration::from_secs(5));
+        }
+        assert_eq!(set.take_due(start + Duration::from_secs(59)), None);
+        assert_eq!(set.next_write(), Some(start + INTERVAL));
+        let (_, write) = set.take_due(start + INTERVAL).unwrap();
+        assert_eq!(write, Write::Count { name: "web.1".to_owned(), count: 10, last: time(9) });
+        assert_eq!(set.next_write(), None);
+    }
+
+    #[test]
+    fn an_event_that_the_api_server_has_deleted_is_written_anew_with_its_count() {
+        let (mut set, start) = (SeriesSet::default(), Instant::now());
+        let web = key("web", "a");
+        set.add(web.clone(), time(0), start);
+        set.take_due(start);
+        set.written(&web, "web.1".to_owned());
+        set.add(web.clone(), time(3), start);
+        set.take_due(start + INTERVAL);
+        set.expired(&web);
+        let (_, write) = set.take_due(start + INTERVAL).unwrap();
+        assert_eq!(write, Write::Create { count: 2, first: time(0), last: time(3) });
+    }
+
+    #[test]
+    fn what_is_left_at_the_end_is_written_without_waiting() {
+        let (mut set, start) = (SeriesSet::default(), Instant::now());
+        let web = key("web", "a");
+        set.add(web.clone(), time(0), start);
+        set.take_due(start);
+        set.written(&web, "web.1".to_owned());
+        set.add(web, time(1), start);
+        assert_eq!(set.take_due(start), None);
+        set.flush();
+        assert!(set.take_due(start).is_some());
+        assert_eq!(set.take_due(start), None);
+    }
+
+    #[test]
+    fn an_object_with_too_many_different_events_is_limited_and_others_are_not() {
+        let (mut set, start) = (SeriesSet::default(), Instant::now());
+        let added = |set: &mut SeriesSet, object: &str, now| {
+            (0..40)
+                .filter(|at| set.add(key(object, &at.to_string()), time(0), now) == Added::Accepted)
+                .count()
+        };
+        assert_eq!(added(&mut set, "web", start), 25);
+        assert_eq!(added(&mut set, "db", start), 25);
+        // Repetitions of those that were accepted, and one more by now.
+        assert_eq!(added(&mut set, "web", start + REFILL), 26);
+    }
+
+    #[test]
+    fn a_flood_of_objects_is_bounded() {
+        let (mut set, start) = (SeriesSet::default(), Instant::now());
+        for at in 0..3 * SERIES_MAX {
+            let now = start + Duration::from_millis(u64::try_from(at).unwrap());
+            set.add(key(&format!("object-{at}"), "a"), time(0), now);
+            set.take_due(now);
+        }
+        assert!(set.series.len() <= SERIES_MAX);
+        assert!(set.tokens.len() <= 2 * SERIES_MAX);
     }
 }
