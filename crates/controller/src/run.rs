@@ -23,6 +23,9 @@ use crate::metrics::Outcome;
 use crate::pause::Pause;
 use crate::queue::{Action, Backoff, Finished, Next, Queue, RetryRate};
 
+#[cfg(test)]
+mod tests;
+
 /// Interval of the heartbeat of the loop, and the time without one after which it hangs.
 const BEAT: Duration = Duration::from_secs(5);
 const HANGS_AFTER: Duration = Duration::from_secs(60);
@@ -39,6 +42,8 @@ type Synced = futures_util::future::BoxFuture<'static, ()>;
 /// Registers an observer that adds keys to the queue.
 type Watch = Box<dyn FnOnce(&Arc<Queue>) -> (Guard, Synced) + Send>;
 
+type Predicate<K> = Box<dyn Fn(&Change<K>) -> bool + Send + Sync>;
+
 /// Reconciles the objects of one kind.
 ///
 /// An object is reconciled when it changes, when something changes that a mapping connects with it, when its last reconcile asked for
@@ -49,7 +54,7 @@ pub struct Controller<K: Object> {
     name: &'static str,
     objects: Arc<Informer<K>>,
     watches: Vec<Watch>,
-    relevant: Box<dyn Fn(&Change<K>) -> bool + Send + Sync>,
+    relevant: Predicate<K>,
     workers: usize,
     backoff: Backoff,
     retry_rate: Option<RetryRate>,

@@ -1,0 +1,52 @@
+//! Controllers that start and stop as their custom resource definition comes and goes.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{informers, soon, world};
+
+#[tokio::test]
+async fn work_runs_while_its_definition_is_established_and_again_when_it_comes_back() {
+    let Some(world) = world("definition").await else { return };
+    let group = format!("{}.example.com", world.namespace);
+    let name = format!("samples.{group}");
+    let definition = json!({
+        "metadata": {"name": name},
+        "spec": {"group": group, "scope": "Namespaced", "names": {"kind": "Sample", "plural": "samples"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+    });
+    let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
+    let api: Api<CustomResourceDefinition> = Api::all(world.client.clone());
+    let running = informers(&world.client);
+    let (happened, mut seen) = mpsc::unbounded_channel();
+    let (shutdown, mut tasks) = (CancellationToken::new(), JoinSet::new());
+    let (informers, stop) = (running.informers.clone(), shutdown.clone());
+    tasks.spawn(async move {
+        let work = |cancel: CancellationToken| {
+            let happened = happened.clone();
+            async move {
+                happened.send("started").unwrap();
+                cancel.cancelled().await;
+                happened.send("cancelled").unwrap();
+            }
+        };
+        informers.run_while_served(&[&name], stop, work).await
+    });
+    for _ in 0..2 {
+        assert!(seen.try_recv().is_err(), "nothing runs without the definition");
+        api.create(&PostParams::default(), &definition).await.unwrap();
+        assert_eq!(soon("the start", seen.recv()).await, Some("started"));
+        api.delete(&definition.metadata.name.clone().unwrap(), &DeleteParams::default()).await.unwrap();
+        assert_eq!(soon("the end", seen.recv()).await, Some("cancelled"));
+        let gone = |definition: Option<&CustomResourceDefinition>| definition.is_none();
+        let name = definition.metadata.name.clone().unwrap();
+        soon("the deletion", kube::runtime::wait::await_condition(api.clone(), &name, gone)).await.unwrap();
+    }
+    shutdown.cancel();
+    assert_eq!(soon("the shutdown", tasks.join_next()).await.unwrap().unwrap(), None);
+}
