@@ -76,3 +76,36 @@ where
 fn is_stream(query: &str) -> bool {
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch" | "follow=true"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    type Pieces = futures_util::stream::BoxStream<'static, Result<Frame<Bytes>, io::Error>>;
+
+    /// The error of a request to a server that sends a first piece of the body and then nothing.
+    async fn stalled(query: &str) -> Option<String> {
+        let service = tower::service_fn(|_: Request<Body>| async {
+            let first = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b"{")))]);
+            let pieces: Pieces =
+                Box::pin(futures_util::StreamExt::chain(first, futures_util::stream::pending()));
+            Ok::<_, BoxError>(Response::new(StreamBody::new(pieces)))
+        });
+        let request = Request::get(format!("/api/v1/nodes?{query}")).body(Body::empty()).unwrap();
+        let limited = TimeLimit(Duration::from_secs(30)).layer(service);
+        limited.oneshot(request).await.err().map(|error| error.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_fails_unless_it_is_a_stream() {
+        let expected = "the API server did not respond within 30 s";
+        assert_eq!(stalled("limit=500").await.as_deref(), Some(expected));
+        assert_eq!(stalled("watch=true&timeoutSeconds=120").await, None);
+    }
+}

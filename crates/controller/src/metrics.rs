@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::runtime::watcher;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -23,7 +23,7 @@ pub struct Metrics {
 }
 
 /// How a reconcile ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
     Later,
@@ -31,8 +31,19 @@ pub(crate) enum Outcome {
     Panicked,
 }
 
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Later => "later",
+            Outcome::Failed => "failed",
+            Outcome::Panicked => "panicked",
+        }
+    }
+}
+
 /// Why a watch was started again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RestartReason {
     ListFailed,
     WatchFailed,
@@ -41,6 +52,15 @@ pub(crate) enum RestartReason {
 }
 
 impl RestartReason {
+    fn as_str(self) -> &'static str {
+        match self {
+            RestartReason::ListFailed => "list_failed",
+            RestartReason::WatchFailed => "watch_failed",
+            RestartReason::Expired => "expired",
+            RestartReason::Unconfirmed => "unconfirmed",
+        }
+    }
+
     pub(crate) fn of(error: &watcher::Error) -> RestartReason {
         match error {
             watcher::Error::InitialListFailed(_) => RestartReason::ListFailed,
@@ -54,7 +74,7 @@ impl RestartReason {
 }
 
 /// What happened to a recorded event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventOutcome {
     Written,
     Failed,
@@ -62,10 +82,21 @@ pub(crate) enum EventOutcome {
     DroppedRate,
 }
 
+impl EventOutcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            EventOutcome::Written => "written",
+            EventOutcome::Failed => "failed",
+            EventOutcome::DroppedQueueFull => "dropped_queue_full",
+            EventOutcome::DroppedRate => "dropped_rate",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReconcileLabels {
     controller: &'static str,
-    outcome: Outcome,
+    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -76,7 +107,7 @@ struct ControllerLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WatchLabels {
     kind: String,
-    reason: RestartReason,
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -86,7 +117,7 @@ struct LeaseLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EventLabels {
-    outcome: EventOutcome,
+    outcome: &'static str,
 }
 
 impl Default for Metrics {
@@ -132,6 +163,7 @@ impl Metrics {
     }
 
     pub(crate) fn reconciled(&self, controller: &'static str, outcome: Outcome, took: Duration) {
+        let outcome = outcome.as_str();
         self.reconciles.get_or_create(&ReconcileLabels { controller, outcome }).inc();
         self.durations.get_or_create(&ControllerLabels { controller }).observe(took.as_secs_f64());
     }
@@ -146,7 +178,8 @@ impl Metrics {
     }
 
     pub(crate) fn watch_restarted(&self, kind: &str, reason: RestartReason) {
-        self.watch_restarts.get_or_create(&WatchLabels { kind: kind.to_owned(), reason }).inc();
+        let labels = WatchLabels { kind: kind.to_owned(), reason: reason.as_str() };
+        self.watch_restarts.get_or_create(&labels).inc();
     }
 
     pub(crate) fn leading(&self, lease: &str, is_leader: bool) {
@@ -154,6 +187,33 @@ impl Metrics {
     }
 
     pub(crate) fn event(&self, outcome: EventOutcome) {
-        self.events.get_or_create(&EventLabels { outcome }).inc();
+        self.events.get_or_create(&EventLabels { outcome: outcome.as_str() }).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text;
+
+    use super::*;
+
+    #[test]
+    fn labels_are_words_of_enums() {
+        let (metrics, mut registry) = (Metrics::default(), Registry::default());
+        metrics.register(&mut registry);
+        metrics.reconciled("drain", Outcome::Failed, Duration::from_millis(7));
+        metrics.watch_restarted("Node", RestartReason::Expired);
+        metrics.leading("cluster-api-provider", true);
+        metrics.event(EventOutcome::DroppedRate);
+        let mut encoded = String::new();
+        text::encode(&mut encoded, &registry).unwrap();
+        for line in [
+            "reconciles_total{controller=\"drain\",outcome=\"failed\"} 1",
+            "watch_restarts_total{kind=\"Node\",reason=\"expired\"} 1",
+            "leader{lease=\"cluster-api-provider\"} 1",
+            "events_total{outcome=\"dropped_rate\"} 1",
+        ] {
+            assert!(encoded.lines().any(|it| it == line), "{line} is not in {encoded}");
+        }
     }
 }

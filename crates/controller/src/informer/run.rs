@@ -17,6 +17,9 @@ use crate::informer::{Selection, Shared};
 use crate::informers::Observability;
 use crate::metrics::RestartReason;
 
+#[cfg(test)]
+mod tests;
+
 /// Longest duration of one watch request; the next one continues where it ended. A dead connection is noticed by then.
 const WATCH_SECONDS: u32 = 120;
 

@@ -26,6 +26,16 @@ fn durations() -> LeaseDurations {
 enum Happened {
     Started(&'static str),
     Cancelled(&'static str),
+    Dropped(&'static str),
+}
+
+/// Reports that the work was dropped.
+struct ReportDrop(&'static str, mpsc::UnboundedSender<(Happened, Instant)>);
+
+impl Drop for ReportDrop {
+    fn drop(&mut self) {
+        self.1.send((Happened::Dropped(self.0), Instant::now())).unwrap();
+    }
 }
 
 struct Candidates {
@@ -145,4 +155,31 @@ async fn a_leader_survives_that_its_lease_is_deleted() {
     .unwrap();
     stop.cancel();
     assert_eq!(candidates.next().await.0, Happened::Cancelled("one"));
+}
+
+#[tokio::test]
+async fn work_that_ignores_its_cancellation_is_dropped_before_another_leader_starts() {
+    let Some(world) = world("ignores").await else { return };
+    let mut candidates = Candidates::new(&world);
+    let line = Line::new();
+    let client = line.client(&world.client);
+    let observability = Observability::default();
+    let election =
+        LeaderElection::new(client, &world.namespace, "work", "one", durations(), clock(), observability);
+    let happened = candidates.happened.clone();
+    candidates.tasks.spawn(async move {
+        let work = |_| {
+            let report = ReportDrop("one", happened.clone());
+            async move {
+                report.1.send((Happened::Started("one"), Instant::now())).unwrap();
+                std::future::pending::<()>().await;
+            }
+        };
+        election.run_as_leader(CancellationToken::new(), work).await;
+    });
+    assert_eq!(candidates.next().await.0, Happened::Started("one"));
+    candidates.start("two", world.client.clone(), clock());
+    line.set(Mode::Silent);
+    assert_eq!(candidates.next().await.0, Happened::Dropped("one"));
+    assert_eq!(candidates.next().await.0, Happened::Started("two"));
 }
