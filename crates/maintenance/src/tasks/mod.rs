@@ -5,9 +5,12 @@ pub mod cycle_nodes;
 mod approve_node_csrs;
 mod check_registry_token;
 mod cluster_health;
+mod machines;
 mod renew_identity_certificate;
+mod replace_machine;
 mod rotate_certificates;
 mod rotate_tls_secret;
+mod scale_machineset;
 
 use planner::task::{CodedTask, Definition, TaskProblem};
 use serde_json::{Map, Value};
@@ -33,8 +36,10 @@ fn steps(task: CodedTask, parameters: &Map<String, Value>) -> Result<Vec<Step<Cl
         CodedTask::ClusterHealth => cluster_health::steps(parameters),
         CodedTask::CycleNodes => cycle_nodes::steps(parameters),
         CodedTask::RenewIdentityCertificate => Ok(renew_identity_certificate::steps()),
+        CodedTask::ReplaceMachine => replace_machine::steps(parameters),
         CodedTask::RotateCertificates => Ok(rotate_certificates::steps()),
         CodedTask::RotateTlsSecret => rotate_tls_secret::steps(parameters),
+        CodedTask::ScaleMachineset => scale_machineset::steps(parameters),
     }
 }
 
@@ -55,6 +60,8 @@ mod tests {
                 CodedTask::CycleNodes => json!({"node": "node-1"}),
                 CodedTask::RotateTlsSecret => json!({"source": {"namespace": "shop", "name": "new"},
                     "target": {"namespace": "shop", "name": "web"}}),
+                CodedTask::ReplaceMachine => json!({"machine": "m", "namespace": "n"}),
+                CodedTask::ScaleMachineset => json!({"machineSet": "s", "replicas": 1, "namespace": "n"}),
                 _ => json!({}),
             };
             let steps = steps(code, parameters.as_object().unwrap()).unwrap();
@@ -62,6 +69,6 @@ mod tests {
             assert_eq!(names, task.step_names().iter().collect::<Vec<_>>(), "{}", task.name());
             coded += 1;
         }
-        assert_eq!(coded, 7);
+        assert_eq!(coded, 9);
     }
 }

@@ -19,9 +19,17 @@ fn example(name: &str) -> Definition {
 }
 
 async fn tried(name: &str, parameters: Value, done: WorldCheck, undone: WorldCheck) {
-    FaultRun { task: example(name), parameters, objects: SHOP.to_owned(), done, undone, ours: false }
-        .all()
-        .await;
+    FaultRun {
+        task: example(name),
+        parameters,
+        objects: SHOP.to_owned(),
+        done,
+        undone,
+        ours: false,
+        machines: false,
+    }
+    .all()
+    .await;
 }
 
 #[test]

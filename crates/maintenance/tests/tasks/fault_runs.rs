@@ -19,7 +19,7 @@ pub(crate) const SHOP: &str = include_str!("../../../../examples/objects/shop.ya
 
 fn fault_run(name: &str, parameters: Value, objects: &str, done: WorldCheck, undone: WorldCheck) -> FaultRun {
     let task = Catalogue::builtin().find(name).unwrap().clone();
-    FaultRun { task, parameters, objects: objects.to_owned(), done, undone, ours: false }
+    FaultRun { task, parameters, objects: objects.to_owned(), done, undone, ours: false, machines: false }
 }
 
 /// Check of a task without effects.

@@ -10,6 +10,7 @@ mod expressions;
 mod fault_runs;
 mod faults;
 mod installed;
+mod machines;
 mod managed;
 mod secrets;
 mod sim;

@@ -464,7 +464,15 @@ async fn renew_identity_certificate_creates_verifies_and_renews() {
 fn fault_run(name: &str, done: WorldCheck) -> FaultRun {
     let task = Catalogue::builtin().find(name).unwrap().clone();
     let undone = crate::fault_runs::nothing;
-    FaultRun { task, parameters: json!({}), objects: OPENSHIFT.to_owned(), done, undone, ours: true }
+    FaultRun {
+        task,
+        parameters: json!({}),
+        objects: OPENSHIFT.to_owned(),
+        done,
+        undone,
+        ours: true,
+        machines: false,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use steps::ClusterContext;
 use steps::engine::fault_harness::{FaultHarness, StepFault};
 use store::{Keyring, Location, Options, Store};
+use tokio::task::JoinSet;
 
 use crate::effects::{create, deployment};
 use crate::environment::{TestRun, eventually, facts, map};
@@ -40,6 +41,8 @@ pub(crate) struct FaultRun {
     pub(crate) undone: WorldCheck,
     /// Whether it is a cluster that we made.
     pub(crate) ours: bool,
+    /// Whether it has a MachineSet with machines, and controllers for them.
+    pub(crate) machines: bool,
 }
 
 /// A simulated cluster whose nodes live.
@@ -47,9 +50,19 @@ struct World {
     _cluster: kubesim::SimulatedCluster,
     _kubelets: Kubelets,
     context: Arc<ClusterContext>,
+    controllers: JoinSet<()>,
 }
 
 impl World {
+    /// Adds a MachineSet with machines, and controllers for them.
+    async fn with_machines(mut self) -> World {
+        let link = self.context.link.clone();
+        crate::machines::prepare(&link, "default").await;
+        crate::machines::named(&link, "default").await;
+        self.controllers.spawn(crate::machines::control(link, "default".to_owned()));
+        self
+    }
+
     async fn new(objects: &str, ours: Option<&Store>) -> World {
         let cluster =
             kubesim::SimulatedCluster::start("sim", kubesim::ClusterOptions::default()).await.unwrap();
@@ -77,7 +90,7 @@ impl World {
         if let Some(store) = ours {
             context = context.with_managed(crate::managed::managed_cluster(store).await);
         }
-        World { _cluster: cluster, _kubelets: life, context: Arc::new(context) }
+        World { _cluster: cluster, _kubelets: life, context: Arc::new(context), controllers: JoinSet::new() }
     }
 }
 
@@ -93,7 +106,7 @@ impl FaultRun {
         let fresh = Arc::new(AtomicBool::new(true));
         let world: Arc<tokio::sync::Mutex<Option<World>>> = Arc::default();
         let struck = Arc::new(Mutex::new(String::new()));
-        let FaultRun { task, parameters, objects, done, undone, ours } = self;
+        let FaultRun { task, parameters, objects, done, undone, ours, machines } = self;
         let (making, want_fresh) = (world.clone(), fresh.clone());
         let theirs = ours.then(|| store.clone());
         let make = move || -> BoxFuture<'static, _> {
@@ -103,7 +116,8 @@ impl FaultRun {
                 let mut world = world.lock().await;
                 // A new plan for the same world, as after a takeover, or a new world.
                 if fresh.swap(false, Ordering::SeqCst) {
-                    *world = Some(World::new(&objects, ours.as_ref()).await);
+                    let made = World::new(&objects, ours.as_ref()).await;
+                    *world = Some(if machines { made.with_machines().await } else { made });
                 }
                 let context = world.as_ref().unwrap().context.clone();
                 (tasks::plan(&task, &map(&parameters), &context.cluster).unwrap(), context)

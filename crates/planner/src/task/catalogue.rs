@@ -120,7 +120,7 @@ mod tests {
             stored(9, "broken", json!({"steps": 5})),
         ];
         let catalogue = Catalogue::with_data(tasks);
-        assert_eq!(catalogue.list().len(), 10);
+        assert_eq!(catalogue.list().len(), 12);
         assert_eq!(catalogue.find("cluster-health").map(Definition::id), Some(health));
     }
 }

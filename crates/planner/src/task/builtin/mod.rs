@@ -10,10 +10,12 @@ pub mod check_registry_token;
 pub mod cluster_health;
 pub mod cycle_nodes;
 pub mod renew_identity_certificate;
+pub mod replace_machine;
 mod restart_workload;
 pub mod rotate_certificates;
 pub mod rotate_tls_secret;
 mod run_job;
+pub mod scale_machineset;
 
 use api::admin::{StepForm, TaskForm, TaskSource};
 use api::duration::TimeSpan;
@@ -37,10 +39,14 @@ pub enum CodedTask {
     CycleNodes,
     /// `renew-identity-certificate`.
     RenewIdentityCertificate,
+    /// `replace-machine`.
+    ReplaceMachine,
     /// `rotate-certificates`.
     RotateCertificates,
     /// `rotate-tls-secret`.
     RotateTlsSecret,
+    /// `scale-machineset`.
+    ScaleMachineset,
 }
 
 impl CodedTask {
@@ -52,8 +58,10 @@ impl CodedTask {
             CodedTask::ClusterHealth => &cluster_health::STEPS,
             CodedTask::CycleNodes => &cycle_nodes::STEPS,
             CodedTask::RenewIdentityCertificate => &renew_identity_certificate::STEPS,
+            CodedTask::ReplaceMachine => &replace_machine::STEPS,
             CodedTask::RotateCertificates => &rotate_certificates::STEPS,
             CodedTask::RotateTlsSecret => &rotate_tls_secret::STEPS,
+            CodedTask::ScaleMachineset => &scale_machineset::STEPS,
         }
     }
 
@@ -61,8 +69,14 @@ impl CodedTask {
     pub(super) fn check_parameters(self, parameters: &Map<String, Value>) -> Result<(), TaskProblem> {
         match self {
             CodedTask::CycleNodes => cycle_nodes::CycleNodesParameters::read(parameters).map(drop),
+            CodedTask::ReplaceMachine => {
+                replace_machine::ReplaceMachineParameters::read(parameters).map(drop)
+            }
             CodedTask::RotateTlsSecret => {
                 rotate_tls_secret::RotateTlsSecretParameters::read(parameters).map(drop)
+            }
+            CodedTask::ScaleMachineset => {
+                scale_machineset::ScaleMachinesetParameters::read(parameters).map(drop)
             }
             CodedTask::ApproveNodeCsrs
             | CodedTask::CheckRegistryToken
@@ -77,6 +91,19 @@ impl CodedTask {
 fn read_parameters<T: DeserializeOwned>(parameters: &Map<String, Value>) -> Result<T, TaskProblem> {
     serde_path_to_error::deserialize(parameters)
         .map_err(|error| TaskProblem::at(format!("parameters.{}", error.path()), error.inner().to_string()))
+}
+
+/// Checks a parameter that names an object.
+fn read_named(parameter: &str, name: &str) -> Result<(), TaskProblem> {
+    let problem = |why| TaskProblem::at(format!("parameters.{parameter}"), why);
+    steps::kinds::check_name(name).map(drop).map_err(problem)
+}
+
+/// JSON schema of the namespace of machines.
+fn machine_namespace() -> Value {
+    serde_json::json!({
+        "type": "string", "minLength": 1, "default": api::crd::machine::names::NAMESPACE, "description": "The namespace of the machines"
+    })
 }
 
 /// Everything about a built-in task but its steps.
@@ -97,17 +124,19 @@ struct BuiltinTask {
 
 /// All built-in tasks, by name.
 pub fn all() -> impl Iterator<Item = Definition> {
-    let all: [fn() -> Definition; 10] = [
+    let all: [fn() -> Definition; 12] = [
         apply_manifests::task,
         approve_node_csrs::task,
         check_registry_token::task,
         cluster_health::task,
         cycle_nodes::task,
         renew_identity_certificate::task,
+        replace_machine::task,
         restart_workload::task,
         rotate_certificates::task,
         rotate_tls_secret::task,
         run_job::task,
+        scale_machineset::task,
     ];
     all.into_iter().map(|task| task())
 }
@@ -164,7 +193,7 @@ mod tests {
     fn every_built_in_task_has_an_id_a_name_and_a_sound_schema() {
         let ids: BTreeSet<Uuid> = all().map(|it| it.id()).collect();
         let names: Vec<String> = all().map(|it| it.name().to_owned()).collect();
-        assert_eq!((ids.len(), names.len()), (10, 10));
+        assert_eq!((ids.len(), names.len()), (12, 12));
         assert!(names.is_sorted(), "{names:?}");
         for task in all() {
             let schema = task.schema().expect("every one has a schema");
