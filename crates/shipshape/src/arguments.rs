@@ -21,8 +21,8 @@ use cli::commands::CloudCommand;
 #[cfg(feature = "services")]
 use cli::commands::Connect;
 use cli::commands::{
-    self, BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, ManifestCommand, OperationCommand,
-    PlanCommand, ScheduleCommand, VersionCommand, WhyCommand,
+    self, BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, MachineCommand, MachineSetCommand,
+    ManifestCommand, OperationCommand, PlanCommand, ScheduleCommand, VersionCommand, WhyCommand,
 };
 
 /// Keeps a fleet of Kubernetes clusters maintained.
@@ -84,6 +84,12 @@ pub(crate) enum Command {
     #[cfg(feature = "sim")]
     #[command(subcommand)]
     Cloud(CloudCommand),
+    /// Machines of a cluster
+    #[command(subcommand)]
+    Machine(MachineCommand),
+    /// MachineSets of a cluster
+    #[command(subcommand, name = "machineset", visible_alias = "machinesets")]
+    MachineSet(MachineSetCommand),
     /// Limits on concurrent work
     #[command(subcommand, visible_alias = "budgets")]
     Budget(BudgetCommand),

@@ -71,25 +71,46 @@ pub(super) async fn create(
         status_text: None,
         reason: flags.reason.clone(),
     };
+    let CreateFlags { dry_run, wait, timeout, output, .. } = *flags;
+    create_on(&client, &clusters, &request, &CreateOptions { dry_run, wait, timeout, output }, invocation)
+        .await
+}
+
+/// How a manifest is created and followed.
+pub(super) struct CreateOptions {
+    pub(super) dry_run: bool,
+    pub(super) wait: bool,
+    pub(super) timeout: Option<TimeSpan>,
+    pub(super) output: Output,
+}
+
+/// Creates a manifest on each of the clusters and waits for them if the options say so.
+pub(super) async fn create_on(
+    client: &Client,
+    clusters: &[AdminCluster],
+    request: &ManifestRequest,
+    options: &CreateOptions,
+    invocation: &Invocation<'_>,
+) -> anyhow::Result<()> {
     let mut created: Vec<ManifestForm> = Vec::new();
-    for cluster in &clusters {
-        let response = client.create_manifest(&cluster.id, &request, flags.dry_run).await;
+    for cluster in clusters {
+        let response = client.create_manifest(&cluster.id, request, options.dry_run).await;
         let mut form = response.with_context(|| format!("cluster {}", cluster.name))?.value;
         form.cluster_resource_id = Some(cluster.id.clone());
-        let did = match flags.dry_run {
+        let did = match options.dry_run {
             true => format!("would be created for cluster {} (dry run)", cluster.name),
             false => format!("created for cluster {}", cluster.name),
         };
         // Structured output with --wait contains the finished manifest only.
-        if !flags.wait || flags.output.is_human() {
-            flags.output.print_change(invocation, &form, &did)?;
+        if !options.wait || options.output.is_human() {
+            options.output.print_change(invocation, &form, &did)?;
         }
         created.push(form);
     }
-    if !flags.wait {
+    if !options.wait {
         return Ok(());
     }
-    wait::for_all(&client, invocation, &created, flags.timeout, flags.output).await
+    wait::for_all(client, invocation, &created, options.timeout, options.output).await
 }
 
 async fn clusters(client: &Client, flags: &CreateFlags) -> anyhow::Result<Vec<AdminCluster>> {

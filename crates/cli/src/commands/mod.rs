@@ -15,6 +15,7 @@ mod events;
 mod find;
 mod input;
 mod labels;
+mod machine;
 mod manifest;
 mod operation;
 mod outage;
@@ -54,6 +55,9 @@ pub use create::parameters;
 pub use events::{EventsCommand, run as events};
 pub use input::{Document, Documents};
 pub use labels::KeyValue;
+pub use machine::{
+    MachineCommand, MachineSetCommand, run_machine as machine, run_machine_set as machine_set,
+};
 pub use manifest::{ManifestCommand, run as manifest};
 pub use operation::{Interrupted, OperationCommand, run as operation};
 pub use plan::{PlanCommand, run as plan};
