@@ -20,10 +20,15 @@ use crate::view::{
 /// Longest list that is shown; the JSON has the rest.
 const SHOWN_MAX: usize = 200;
 
+const MACHINE: &str = "Machine.machine.openshift.io";
+const MACHINE_SET: &str = "MachineSet.machine.openshift.io";
+
 /// Names of the tabs in the query, and their titles.
-const TABS: [(&str, &str); 8] = [
+const TABS: [(&str, &str); 10] = [
     ("", "Overview"),
     ("nodes", "Nodes"),
+    ("machines", "Machines"),
+    ("machinesets", "MachineSets"),
     ("operators", "ClusterOperators"),
     ("operations", "Operations"),
     ("manifests", "Manifests"),
@@ -51,16 +56,23 @@ pub(super) async fn view(
             panels.push(Panel::live("nodes", list("The nodes cannot be read now", found, nodes)));
             json = format!("{json}/kubernetesobjects?kind=Node");
         }
+        "machines" => {
+            let found = objects(page, &cluster.id, MACHINE, None, true).await;
+            let shown = openshift_list("machines", found, super::machines::machines);
+            panels.push(Panel::live("machines", shown));
+            json = format!("{json}/kubernetesobjects?kind={MACHINE}");
+            line = command_line::join(["shipshape", "machine", "list", "--cluster", &cluster.name]);
+        }
+        "machinesets" => {
+            let found = objects(page, &cluster.id, MACHINE_SET, None, true).await;
+            let shown = openshift_list("MachineSets", found, super::machines::machine_sets);
+            panels.push(Panel::live("machinesets", shown));
+            json = format!("{json}/kubernetesobjects?kind={MACHINE_SET}");
+            line = command_line::join(["shipshape", "machineset", "list", "--cluster", &cluster.name]);
+        }
         "operators" => {
             let found = objects(page, &cluster.id, "ClusterOperator", None, true).await;
-            let shown = match found {
-                // Only OpenShift has the kind.
-                Err(error) if error.status() == Some(http::StatusCode::BAD_REQUEST) => empty_state(
-                    "This cluster has no ClusterOperators",
-                    &html! { p { "Only OpenShift has them." } },
-                ),
-                found => list("The ClusterOperators cannot be read now", found, operators),
-            };
+            let shown = openshift_list("ClusterOperators", found, operators);
             panels.push(Panel::live("operators", shown));
             json = format!("{json}/kubernetesobjects?kind=ClusterOperator");
         }
@@ -187,6 +199,16 @@ async fn objects(
     page.admin.objects(id, &ObjectQuery { kind: kind.to_owned(), namespace, name: None, unrestricted }).await
 }
 
+/// A list of a kind that only OpenShift has.
+fn openshift_list(what: &str, found: Result<Value, ClientError>, show: fn(&[Value]) -> Markup) -> Markup {
+    match found {
+        Err(error) if error.status() == Some(http::StatusCode::BAD_REQUEST) => {
+            empty_state(&format!("This cluster has no {what}"), &html! { p { "Only OpenShift has them." } })
+        }
+        found => list(&format!("The {what} cannot be read now"), found, show),
+    }
+}
+
 fn list(title: &str, found: Result<Value, ClientError>, show: fn(&[Value]) -> Markup) -> Markup {
     match found {
         Ok(found) => show(found["items"].as_array().map(Vec::as_slice).unwrap_or_default()),
@@ -195,11 +217,11 @@ fn list(title: &str, found: Result<Value, ClientError>, show: fn(&[Value]) -> Ma
 }
 
 /// The string at a JSON pointer, or the empty string.
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|it| it["type"] == kind)
 }
 
@@ -257,7 +279,7 @@ fn node_row(node: &Value) -> Markup {
 }
 
 /// A timestamp of a Kubernetes object.
-fn kubernetes_time(text: &str) -> Markup {
+pub(super) fn kubernetes_time(text: &str) -> Markup {
     match text.parse::<Timestamp>() {
         Ok(at) => timestamp(at),
         Err(_) => html! { (text) },

@@ -5,6 +5,7 @@ mod audit;
 mod budgets;
 mod cluster;
 mod fleet;
+mod machines;
 mod manifest;
 mod plan;
 pub(crate) mod schedules;

@@ -168,6 +168,7 @@ async fn every_page_is_accessible_in_light_dark_and_on_a_phone() {
         ("fleet-unreachable", "/fleet?reachability=unreachable".to_owned()),
         ("cluster", cluster.clone()),
         ("cluster-nodes", format!("{cluster}?tab=nodes")),
+        ("cluster-machines", format!("{cluster}?tab=machines")),
         ("cluster-manifests", format!("{cluster}?tab=manifests")),
         ("cluster-labels", format!("{cluster}?tab=labels")),
         ("cluster-objects", format!("{cluster}?tab=objects")),

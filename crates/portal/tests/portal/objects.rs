@@ -43,6 +43,8 @@ async fn objects_of_a_real_cluster_are_shown_and_its_secrets_never() {
     let nodes = user.get(&tab("nodes")).await.expect(200);
     nodes.shows(&format!("{namespace}-node")).shows("Not ready").shows("Cordoned").shows("worker");
     user.get(&tab("operators")).await.expect(200).shows("This cluster has no ClusterOperators");
+    user.get(&tab("machines")).await.expect(200).shows("This cluster has no machines");
+    user.get(&tab("machinesets")).await.expect(200).shows("This cluster has no MachineSets");
     user.get(&tab("events")).await.expect(200).shows("Overview");
     let one = format!("objects&kind=ConfigMap&namespace={namespace}&name=note");
     user.get(&tab(&one)).await.expect(200).shows("set unrestricted=true to show it");

@@ -123,6 +123,8 @@ async fn an_unreachable_cluster_is_an_error_of_a_panel_and_not_of_the_page() {
         .shows("No work is running or waiting");
     for (tab, title) in [
         ("nodes", "The nodes cannot be read now"),
+        ("machines", "The machines cannot be read now"),
+        ("machinesets", "The MachineSets cannot be read now"),
         ("operators", "The ClusterOperators cannot be read now"),
         ("events", "The events cannot be read now"),
         ("objects&kind=Pod&unrestricted=true", "The objects cannot be read now"),
