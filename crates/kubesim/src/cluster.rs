@@ -21,6 +21,7 @@ use crate::objects::{JournalError, Objects, object_key};
 use crate::registry::Registry;
 use crate::state::State;
 use crate::status::StatusError;
+use crate::webhooks::Connections;
 
 /// The name of a cluster's journal in its directory.
 const JOURNAL_FILE: &str = "journal";
@@ -99,6 +100,7 @@ pub struct ClusterInner {
     pub faults: Faults,
     /// Logs of containers.
     pub logs: Logs,
+    pub(crate) webhook_connections: Connections,
     pub(crate) seed: u64,
     pub(crate) has_controllers: bool,
     pub(crate) stopped: CancellationToken,
@@ -167,6 +169,7 @@ impl SimulatedCluster {
             access,
             faults: Faults::default(),
             logs: Logs::default(),
+            webhook_connections: Connections::default(),
             seed: options.seed,
             has_controllers: options.controllers,
             stopped: CancellationToken::new(),

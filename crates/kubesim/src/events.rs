@@ -232,7 +232,7 @@ fn caller(report: &EventReport<'_>, now: Timestamp) -> Caller {
         EventSource::Scheduler { .. } => "system:kube-scheduler".to_owned(),
         EventSource::Kubelet { node } => format!("system:node:{node}"),
     };
-    Caller { user: User::new(&name, ["system:authenticated"]), now }
+    Caller::internal(User::new(&name, ["system:authenticated"]), now)
 }
 
 fn micro_time(now: Timestamp) -> String {

@@ -24,6 +24,7 @@ pub mod selector;
 pub mod state;
 pub mod status;
 pub mod verbs;
+mod webhooks;
 
 pub use cluster::{
     ClusterInner, ClusterOptions, ServiceAccountError, SimulatedCluster, SimulatedClusters, StartError,

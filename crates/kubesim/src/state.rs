@@ -11,6 +11,7 @@ use crate::objects::{Change, Object, Objects, object_key};
 use crate::rbac::{self, Policy};
 use crate::registry::{DEFINITIONS, Registry};
 use crate::status::{ApiResult, StatusError};
+use crate::webhooks::{self, Webhooks};
 
 /// The state of one cluster.
 #[derive(Debug)]
@@ -21,13 +22,15 @@ pub struct State {
     pub kinds: Arc<Registry>,
     /// The roles and bindings, read when they are first needed after a change.
     policy: OnceLock<Policy>,
+    /// The admission webhooks, read in the same way.
+    webhooks: OnceLock<Webhooks>,
 }
 
 impl State {
     /// The state with these objects.
     pub fn new(objects: Objects) -> State {
         let kinds = Arc::new(Registry::from_objects(&objects));
-        State { objects, kinds, policy: OnceLock::new() }
+        State { objects, kinds, policy: OnceLock::new(), webhooks: OnceLock::new() }
     }
 
     /// The object of this kind and name.
@@ -47,6 +50,11 @@ impl State {
         self.policy.get_or_init(|| Policy::new(&self.objects))
     }
 
+    /// The admission webhooks.
+    pub(crate) fn webhooks(&self) -> &Webhooks {
+        self.webhooks.get_or_init(|| Webhooks::new(&self.objects))
+    }
+
     /// Commits changes and updates what follows from them.
     pub fn commit(&mut self, changes: Vec<Change>) -> ApiResult<Vec<Arc<Object>>> {
         let touches = |is_meant: fn(&str) -> bool| {
@@ -55,6 +63,7 @@ impl State {
             })
         };
         let defines = touches(|table| table == DEFINITIONS);
+        let changes_webhooks = touches(|table| table.starts_with(webhooks::TABLES));
         let changes_policy = touches(|table| table.starts_with(rbac::TABLES));
         let objects = self.objects.commit(changes).map_err(|error| {
             tracing::error!(
@@ -63,6 +72,9 @@ impl State {
             );
             StatusError::internal(&error)
         })?;
+        if changes_webhooks {
+            self.webhooks = OnceLock::new();
+        }
         if changes_policy {
             self.policy = OnceLock::new();
         }

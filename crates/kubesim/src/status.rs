@@ -1,5 +1,7 @@
 //! Errors of the API as a `Status`, with the texts of the real server, because people and programs read them.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::kinds::Kind;
@@ -11,7 +13,7 @@ pub struct StatusError {
     /// The HTTP status code.
     pub code: u16,
     /// The machine-readable reason, such as `NotFound`; empty where the real server sends none.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// The message for people.
     pub message: String,
     /// `details` of the Status, or null.
@@ -30,7 +32,7 @@ impl StatusError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> StatusError {
         StatusError {
             code,
-            reason,
+            reason: Cow::Borrowed(reason),
             message: message.into(),
             details: Value::Null,
             retry_after: None,

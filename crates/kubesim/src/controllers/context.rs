@@ -48,7 +48,7 @@ impl<'a> ControllerContext<'a> {
 
     pub(super) fn caller(&self) -> Caller {
         // Controllers are part of the cluster: nothing is forbidden to them.
-        Caller { user: User::new("system:kube-controller-manager", [MASTERS, AUTHENTICATED]), now: self.now }
+        Caller::internal(User::new("system:kube-controller-manager", [MASTERS, AUTHENTICATED]), self.now)
     }
 
     /// Finds a built-in kind.

@@ -8,6 +8,7 @@ use hyper::body::{Body as HttpBody, Bytes};
 use hyper::header::{
     CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING, WWW_AUTHENTICATE,
 };
+use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,16 +17,16 @@ use super::query::Query;
 use super::request_info::RequestInfo;
 use super::route::Route;
 use super::{
-    Body, Credentials, auth, decode, discovery, impersonate, list, logs, negotiate, openapi, reviews, watch,
-    write,
+    Body, Credentials, auth, decode, discovery, impersonate, list, logs, negotiate, openapi, options,
+    reviews, watch, write,
 };
-use crate::access::User;
 use crate::cluster::ClusterInner;
 use crate::faults::FaultAction;
 use crate::kinds::Kind;
 use crate::rbac;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{Caller, Target};
+use crate::webhooks::Gate;
 
 /// The connection is reset instead of a response.
 #[derive(Debug, thiserror::Error)]
@@ -72,20 +73,15 @@ where
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
     let mut body = Box::pin(body);
-    let user = match admitted_user(&cluster, &credentials, &parts.headers, &info, now) {
-        Ok(user) => user,
+    let caller = match admitted_caller(&cluster, &credentials, &parts, &info, &query, now) {
+        Ok(caller) => caller,
         Err(refusal) => {
             decode::drain(body.as_mut()).await;
             return Ok(error_response(&refusal));
         }
     };
-    let request = ApiRequest {
-        method: parts.method,
-        query,
-        caller: Caller { user, now },
-        headers: parts.headers,
-        cluster: &cluster,
-    };
+    let request =
+        ApiRequest { method: parts.method, query, caller, headers: parts.headers, cluster: &cluster };
     // A panic in one request becomes a 500 response; the connection and its other requests continue. The state is
     // unchanged: a verb writes its changes in one call at its very end.
     let result = AssertUnwindSafe(respond(&request, parts.uri.path(), body.as_mut())).catch_unwind().await;
@@ -109,20 +105,24 @@ where
 }
 
 /// The user of a request, or as whom it is sent, if he may do what it asks for.
-fn admitted_user(
+fn admitted_caller(
     cluster: &ClusterInner,
     credentials: &Credentials,
-    headers: &HeaderMap,
+    parts: &Parts,
     info: &RequestInfo,
+    query: &Query,
     now: Timestamp,
-) -> ApiResult<User> {
+) -> ApiResult<Caller> {
+    let (method, headers) = (&parts.method, &parts.headers);
     let user =
         auth::authenticate(cluster, credentials, headers, now).ok_or_else(StatusError::unauthorized)?;
     let attributes = info.attributes();
     let state = cluster.read();
     let user = impersonate::impersonate(&state, &user, headers, &attributes)?.unwrap_or(user);
     rbac::expect(&state, &user, &attributes)?;
-    Ok(user)
+    let is_gated = !matches!(*method, Method::GET | Method::HEAD) && !state.webhooks().is_empty();
+    let gate = is_gated.then(|| Arc::new(Gate::new(options::sent(query))));
+    Ok(Caller { user, now, gate })
 }
 
 async fn respond<B>(request: &ApiRequest<'_>, path: &str, body: B) -> ApiResult<Response<Body>>
@@ -190,7 +190,7 @@ where
             match target.subresource.as_str() {
                 _ if reviews::is_review(target) => reviews::review(request, target, &body),
                 "token" => reviews::token(request, target, &body),
-                _ => write::write(request, target, verb, &body),
+                _ => write::admitted(request, target, verb, &body).await,
             }
         }
         _ => Err(StatusError::method_not_allowed()),
@@ -298,6 +298,7 @@ mod tests {
     use hyper::body::Frame;
 
     use super::*;
+    use crate::access::User;
     use crate::cluster::{ClusterOptions, SimulatedCluster};
 
     /// A connection whose next request would start in the middle of an unread body has to be closed.

@@ -1,6 +1,6 @@
 //! Options of writes and deletions, from the query string and from the body of a deletion.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::query::Query;
 use crate::schema::FieldError;
@@ -9,6 +9,21 @@ use crate::verbs::{DeleteOptions, Propagation, Validation, WriteOptions};
 
 /// Highest length of a field manager's name.
 const MANAGER_LENGTH_MAX: usize = 128;
+
+/// The options in a query string as an object without a kind, for admission webhooks.
+pub(super) fn sent(query: &Query) -> Value {
+    let mut options = json!({"apiVersion": "meta.k8s.io/v1"});
+    let dry: Vec<&str> = query.all("dryRun").collect();
+    if !dry.is_empty() {
+        options["dryRun"] = json!(dry);
+    }
+    for field in ["fieldManager", "fieldValidation", "propagationPolicy"] {
+        if let Some(text) = query.get(field) {
+            options[field] = json!(text);
+        }
+    }
+    options
+}
 
 /// Options of a create, an update or a patch. The default field manager is the user agent.
 pub(super) fn write(query: &Query, agent: &str, options_kind: &str) -> ApiResult<WriteOptions> {

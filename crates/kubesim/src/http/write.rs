@@ -3,20 +3,87 @@
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::handle::{ApiRequest, require_json, value, with_warnings};
+use super::handle::{ApiRequest, error_response, require_json, value, with_warnings};
 use super::negotiate::{self, Form};
 use super::{Body, decode, list, options, table};
 use crate::objects::Object;
 use crate::status::{ApiResult, StatusError};
 use crate::verbs::{self, PatchType, Target, WriteResult};
+use crate::webhooks::{self, Gate};
 
-/// Handles a verb that changes objects.
-pub(super) fn write(
+/// How often webhooks are asked again because the object has changed while they were asked.
+const ADMISSIONS_MAX: usize = 10;
+
+/// Handles a verb that changes objects, and asks admission webhooks about the change.
+pub(super) async fn admitted(
     request: &ApiRequest<'_>,
     target: &Target,
     verb: &str,
     body: &[u8],
 ) -> ApiResult<Response<Body>> {
+    let Some(gate) = &request.caller.gate else { return write(request, target, verb, body) };
+    let result = match verb {
+        "deletecollection" => match admit_collection(request, target, gate, body).await {
+            Ok(()) => write(request, target, verb, body),
+            Err(refusal) => Err(refusal),
+        },
+        _ => with_answers(request, target, gate, || write(request, target, verb, body)).await,
+    };
+    let warnings = gate.take_warnings();
+    // Warnings reach the client also when the request fails.
+    match result {
+        Ok(response) => Ok(with_warnings(response, &warnings)),
+        Err(failure) if warnings.is_empty() => Err(failure),
+        Err(failure) => Ok(with_warnings(error_response(&failure), &warnings)),
+    }
+}
+
+/// Calls `attempt` until it needs no more answers of webhooks. A change of one object has two questions.
+async fn with_answers<T>(
+    request: &ApiRequest<'_>,
+    target: &Target,
+    gate: &Gate,
+    attempt: impl Fn() -> ApiResult<T>,
+) -> ApiResult<T> {
+    for _ in 0..=2 * ADMISSIONS_MAX {
+        let failure = match attempt() {
+            Err(failure) if webhooks::is_pending(&failure) => failure,
+            result => return result,
+        };
+        let question = gate.take_pending().ok_or(failure)?;
+        let answer = webhooks::ask(request.cluster, &request.caller.user, gate, &question).await?;
+        gate.record(question, answer);
+    }
+    Err(StatusError::modified(&target.kind, &target.name))
+}
+
+/// Asks about each object of a collection before the first one is deleted.
+async fn admit_collection(
+    request: &ApiRequest<'_>,
+    target: &Target,
+    gate: &Gate,
+    body: &[u8],
+) -> ApiResult<()> {
+    let options = delete_options(request, body)?;
+    let selection = list::Selection::from_request(request, target)?;
+    let names: Vec<(String, String)> = selection
+        .select(&request.cluster.read(), target)
+        .into_iter()
+        .map(|object| (object.namespace().to_owned(), object.name().to_owned()))
+        .collect();
+    for (namespace, name) in names {
+        let one = Target { namespace, name, ..target.clone() };
+        with_answers(request, &one, gate, || {
+            verbs::admit_deletion(&request.cluster.read(), &one, &options, &request.caller)
+        })
+        .await?;
+        gate.forget();
+    }
+    Ok(())
+}
+
+/// Handles a verb that changes objects.
+fn write(request: &ApiRequest<'_>, target: &Target, verb: &str, body: &[u8]) -> ApiResult<Response<Body>> {
     match verb {
         "create" if target.subresource == "eviction" => evict(request, target, body),
         "create" => create(request, target, body),
@@ -176,7 +243,8 @@ fn delete_collection(request: &ApiRequest<'_>, target: &Target, body: &[u8]) -> 
         .into_iter()
         .map(|object| (object.namespace().to_owned(), object.name().to_owned()))
         .collect();
-    let deleted = verbs::delete_collection(&mut state, target, &names, &options, &request.caller)?;
+    let deleted =
+        verbs::delete_collection(&mut state, target, &names, &options, &request.caller.without_gate())?;
     let revision = state.objects.revision();
     drop(state);
     Ok(list::list_response(

@@ -13,6 +13,28 @@ const CREATE_ONLY: &[&str] = &["create"];
 /// The kinds of smaller groups.
 pub(super) const ROWS: &[Row] = &[
     Row {
+        generation: true,
+        columns: columns::WEBHOOKS,
+        validate: rules::webhook_configuration,
+        ..Row::cluster_scoped(
+            "admissionregistration.k8s.io",
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+            "mutatingwebhookconfiguration",
+        )
+    },
+    Row {
+        generation: true,
+        columns: columns::WEBHOOKS,
+        validate: rules::webhook_configuration,
+        ..Row::cluster_scoped(
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            "validatingwebhookconfiguration",
+        )
+    },
+    Row {
         short: &["crd", "crds"],
         categories: &["api-extensions"],
         subresources: &[STATUS],

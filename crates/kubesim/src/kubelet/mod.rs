@@ -53,7 +53,7 @@ impl InProcessServer for ClusterInner {
         if !self.faults.is_clear() || self.stopped.is_cancelled() {
             return vec![false; leases.len()];
         }
-        verbs::renew(&mut self.write(), leases, manager, &Caller { user: User::admin(), now })
+        verbs::renew(&mut self.write(), leases, manager, &Caller::internal(User::admin(), now))
     }
 
     fn record_events(&self, events: &[KubeletEvent], now: Timestamp) {

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Caller, Target, WriteOptions, WriteResult, admit, allocate, metadata};
+use super::{Caller, Target, WriteOptions, WriteResult, admission, admit, allocate, metadata};
 use crate::apply;
 use crate::fields;
-use crate::kinds::{self, StatusRule};
+use crate::kinds::{self, Kind, StatusRule};
 use crate::objects::Object;
+use crate::random;
 use crate::rbac;
 use crate::state::State;
 use crate::status::{ApiResult, StatusError};
+use crate::webhooks::Operation;
 
 /// Highest number of attempts to generate a free name.
 const NAME_ATTEMPTS_MAX: usize = 8;
@@ -51,29 +53,33 @@ pub(super) fn store_new(
 ) -> ApiResult<WriteResult> {
     let kind = &target.kind;
     let sent_version = value["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-    metadata::fill_name(target, &mut value)?;
+    metadata::fill_namespace(target, &mut value)?;
     expect_namespace(state, target, &value)?;
-    if kind.status_rule() == StatusRule::Cleared
-        && let Some(fields) = value.as_object_mut()
-    {
-        fields.remove("status");
-        // A new object of a built-in kind has an empty status.
-        if let Some(schema) = kind.schema().filter(|_| kind.custom().is_none()) {
-            schema.default(&mut value);
-        }
-    }
+    clear_status(kind, &mut value);
     if kind.kind() == "Namespace" {
         (kind.row().default)(&mut value);
     }
-    rbac::confirm_grant(state, &caller.user, kind, &target.name, None, &value)?;
     // Nobody owns the fields that the server adds below.
     if tracking == Tracking::Update {
         apply::track_update(None, &mut value, &options.manager, None, kind.schema(), caller.now);
     }
+    let objects = (&value, None);
+    if let Some(changed) =
+        admission::mutate(state, target, caller, Operation::Create, objects, options.dry_run)?
+    {
+        value = changed;
+        metadata::fill_namespace(target, &mut value)?;
+        clear_status(kind, &mut value);
+    }
+    let suffix = caller.gate.as_ref().map_or_else(random::suffix, |gate| gate.suffix.clone());
+    metadata::fill_name(&mut value, &suffix)?;
+    rbac::confirm_grant(state, &caller.user, kind, &target.name, None, &value)?;
     metadata::initialize(kind, &mut value, caller)?;
     (kind.row().prepare)(&mut value);
     prepare_with_state(state, target, &mut value, caller)?;
     admit::validate(kind, &value, None)?;
+    let objects = (&value, None);
+    admission::validate(state, target, caller, Operation::Create, objects, options.dry_run)?;
     // The storage of the real server refuses a version, after everything else; a dry run does not reach the storage.
     if !options.dry_run && sent_version.parse::<u64>().is_ok_and(|version| version != 0) {
         return Err(StatusError::new(500, "", "resourceVersion should not be set on objects to be created"));
@@ -89,6 +95,19 @@ pub(super) fn store_new(
         state.put(kind, value)?
     };
     Ok(WriteResult { object, is_new: true, warnings: Vec::new() })
+}
+
+/// A new object has no status of its own, if it has one at all.
+fn clear_status(kind: &Kind, value: &mut Value) {
+    if kind.status_rule() == StatusRule::Cleared
+        && let Some(fields) = value.as_object_mut()
+    {
+        fields.remove("status");
+        // A new object of a built-in kind has an empty status.
+        if let Some(schema) = kind.schema().filter(|_| kind.custom().is_none()) {
+            schema.default(value);
+        }
+    }
 }
 
 /// The namespace must exist and must not be terminating.
@@ -167,7 +186,7 @@ fn ensure_free_name(state: &State, target: &Target, value: &mut Value) -> ApiRes
             return Err(StatusError::already_exists(kind, &name));
         }
         fields::set(value, &["metadata", "name"], json!(""));
-        metadata::fill_name(target, value)?;
+        metadata::fill_name(value, &random::suffix())?;
     }
     let name = value["metadata"]["name"].as_str().unwrap_or_default();
     Err(StatusError::already_exists(kind, name))

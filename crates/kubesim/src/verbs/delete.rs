@@ -5,12 +5,13 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Caller, Target, WriteResult};
+use super::{Caller, Target, WriteResult, admission};
 use crate::fields;
 use crate::kinds::Kind;
 use crate::objects::{Change, Object, object_key};
 use crate::state::{State, time};
 use crate::status::{ApiResult, StatusError};
+use crate::webhooks::Operation;
 
 /// The finalizer of an object that waits for its dependents.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -72,6 +73,7 @@ pub fn delete(
         return Err(StatusError::forbidden(kind, &target.name, "this namespace may not be deleted"));
     }
     expect_preconditions(kind, &old, options)?;
+    admit_deletion(state, target, options, caller)?;
     let mut warnings = Vec::new();
     let propagation = options.propagation.or_else(|| default_propagation(kind, &old, &mut warnings));
     let new = mark_deleted(kind, &old, options, propagation, caller);
@@ -89,6 +91,22 @@ pub fn delete(
         (false, false) => state.put(kind, new)?,
     };
     Ok(DeleteResult { result: WriteResult { object, is_new: false, warnings }, is_gone })
+}
+
+/// Fails if a webhook refuses that an object is deleted.
+pub(crate) fn admit_deletion(
+    state: &State,
+    target: &Target,
+    options: &DeleteOptions,
+    caller: &Caller,
+) -> ApiResult<()> {
+    if caller.gate.is_none() {
+        return Ok(());
+    }
+    let Some(old) = state.read(&target.kind, &target.namespace, &target.name) else { return Ok(()) };
+    let objects = (&Value::Null, Some(&old));
+    admission::mutate(state, target, caller, Operation::Delete, objects, options.dry_run)?;
+    admission::validate(state, target, caller, Operation::Delete, objects, options.dry_run)
 }
 
 /// Deletes the objects at these keys one by one; it is no error if one is gone already.

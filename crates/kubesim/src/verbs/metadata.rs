@@ -47,8 +47,8 @@ pub(super) fn check_namespace(target: &Target, namespace: &str) -> ApiResult<()>
     Err(StatusError::bad_request(why))
 }
 
-/// Checks and sets the namespace and the name of a new object.
-pub(super) fn fill_name(target: &Target, value: &mut Value) -> ApiResult<()> {
+/// Checks and sets the namespace of a new object.
+pub(super) fn fill_namespace(target: &Target, value: &mut Value) -> ApiResult<()> {
     let metadata = fields(value)?;
     let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     check_namespace(target, namespace)?;
@@ -57,6 +57,12 @@ pub(super) fn fill_name(target: &Target, value: &mut Value) -> ApiResult<()> {
     } else {
         metadata.remove("namespace");
     }
+    Ok(())
+}
+
+/// Generates the name of a new object that has only the beginning of one.
+pub(super) fn fill_name(value: &mut Value, suffix: &str) -> ApiResult<()> {
+    let metadata = fields(value)?;
     let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
     if name.is_empty()
         && let Some(prefix) =
@@ -66,7 +72,7 @@ pub(super) fn fill_name(target: &Target, value: &mut Value) -> ApiResult<()> {
         while !prefix.is_char_boundary(end) {
             end -= 1;
         }
-        let name = format!("{}{}", &prefix[..end], random::suffix());
+        let name = format!("{}{suffix}", &prefix[..end]);
         metadata.insert("name".into(), name.into());
     }
     Ok(())
@@ -80,7 +86,8 @@ pub(super) fn initialize(kind: &Kind, value: &mut Value, caller: &Caller) -> Api
     {
         metadata.remove(field);
     }
-    metadata.insert("uid".into(), random::uid().into());
+    let uid = caller.gate.as_ref().map_or_else(random::uid, |gate| gate.uid.clone());
+    metadata.insert("uid".into(), uid.into());
     metadata.insert("creationTimestamp".into(), time(caller.now).into());
     if kind.row().generation {
         metadata.insert("generation".into(), json!(1));

@@ -1,6 +1,7 @@
 //! The verbs on objects. Each is a plain function on the state of a cluster that checks, changes and returns the
 //! result; it knows nothing of HTTP.
 
+mod admission;
 mod admit;
 mod allocate;
 mod create;
@@ -25,11 +26,13 @@ use crate::objects::Object;
 use crate::rbac::{self, Attributes, ResourceAttributes};
 use crate::state::State;
 use crate::status::ApiResult;
+use crate::webhooks::Gate;
 
+pub(crate) use admission::normalize_patched;
 pub(crate) use admit::check_types;
 pub use create::create;
 pub use delete::{DeleteOptions, Propagation, delete, delete_collection, remove};
-pub(crate) use delete::{FOREGROUND, ORPHAN};
+pub(crate) use delete::{FOREGROUND, ORPHAN, admit_deletion};
 pub use evict::evict;
 pub(crate) use kind_verbs::set_condition;
 pub use kind_verbs::{approve, bind, finalize};
@@ -59,6 +62,20 @@ pub struct Caller {
     pub user: User,
     /// The current time.
     pub now: Timestamp,
+    /// The answers of admission webhooks; none for writes of the cluster itself.
+    pub(crate) gate: Option<Arc<Gate>>,
+}
+
+impl Caller {
+    /// A caller whose writes no webhook sees.
+    pub(crate) fn internal(user: User, now: Timestamp) -> Caller {
+        Caller { user, now, gate: None }
+    }
+
+    /// The same caller for a part of a write that webhooks do not see.
+    pub(crate) fn without_gate(&self) -> Caller {
+        Caller { gate: None, ..self.clone() }
+    }
 }
 
 /// Options of a write.

@@ -72,7 +72,7 @@ mod tests {
 
     fn at(second: i64) -> Caller {
         let now = Timestamp::from_second(second).unwrap();
-        Caller { user: User::new("kubelet", [""; 0]), now }
+        Caller::internal(User::new("kubelet", [""; 0]), now)
     }
 
     fn lease(name: &str, renewed: &str) -> Value {

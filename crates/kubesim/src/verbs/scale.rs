@@ -93,7 +93,8 @@ pub fn update_scale(
     };
     set(&mut object, &path, json!(replicas));
     let whole = Target { subresource: String::new(), ..target.clone() };
-    replace(state, &whole, object, options, caller, Tracking::Update)
+    // Webhooks of the kind itself do not see its subresources.
+    replace(state, &whole, object, options, &caller.without_gate(), Tracking::Update)
 }
 
 /// Sets the value at a JSON pointer and creates objects on the way.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::{Tracking, store_new};
-use super::{Caller, Target, WriteOptions, WriteResult, admit, allocate, delete, metadata};
+use super::{Caller, Target, WriteOptions, WriteResult, admission, admit, allocate, delete, metadata};
 use crate::apply;
 use crate::fields;
 use crate::kinds::{Kind, StatusRule};
@@ -14,6 +14,7 @@ use crate::rbac;
 use crate::schema::FieldError;
 use crate::state::State;
 use crate::status::{ApiResult, StatusError};
+use crate::webhooks::Operation;
 
 /// Replaces the object, or the part that the subresource covers.
 pub fn update(
@@ -62,6 +63,13 @@ pub(super) fn replace(
         let subresource = Some(target.subresource.as_str()).filter(|name| !name.is_empty());
         apply::track_update(Some(&old), &mut new, &options.manager, subresource, kind.schema(), caller.now);
     }
+    let objects = (&new, Some(&old));
+    if let Some(changed) =
+        admission::mutate(state, target, caller, Operation::Update, objects, options.dry_run)?
+    {
+        new = merge_part(target, &old, changed)?;
+        metadata::keep_server_fields(&old, &mut new)?;
+    }
     if target.subresource.is_empty() {
         rbac::confirm_grant(state, &caller.user, kind, &target.name, Some(&old), &new)?;
         prepare_update(state, kind, &old, &mut new)?;
@@ -78,6 +86,8 @@ pub(super) fn replace(
     if kind.kind() == "CertificateSigningRequest" {
         confirm_decision(state, target, caller, &old, &new)?;
     }
+    let objects = (&new, Some(&old));
+    admission::validate(state, target, caller, Operation::Update, objects, options.dry_run)?;
     store(state, target, &old, new, options)
 }
 

@@ -16,6 +16,7 @@ mod request;
 mod script;
 mod servers;
 mod watch;
+mod webhook;
 
 use script::{Case, Transcript};
 use servers::Servers;

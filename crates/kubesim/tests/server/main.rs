@@ -23,6 +23,9 @@ use serde_json::{Value, json};
 
 mod controllers;
 mod hostile;
+#[path = "../conformance/webhook.rs"]
+#[expect(dead_code, reason = "other tests use the rest of it")]
+mod webhook;
 
 async fn cluster() -> SimulatedCluster {
     SimulatedCluster::start("test", ClusterOptions::default()).await.unwrap()
@@ -121,6 +124,48 @@ async fn a_client_of_a_service_account_has_its_rights_while_it_exists() {
     assert_eq!(get(&account, "/api/v1/namespaces/default/secrets").await.0, 403);
     let missing = cluster.client_for_service_account("default", "missing");
     assert_eq!(get(&missing, "/version").await.0, 401);
+}
+
+#[tokio::test]
+async fn a_webhook_behind_a_service_is_at_the_address_in_its_annotation() {
+    let cluster = cluster().await;
+    let client = connect(&cluster).await;
+    let server = webhook::server().await.client("/mark");
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "hook"}, "spec": {"ports": [{"port": 443}]},
+    });
+    let services = "/api/v1/namespaces/default/services";
+    assert_eq!(send(&client, "POST", services, "application/json", service.to_string()).await.0, 201);
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "hook"},
+        "webhooks": [{
+            "name": "mark.example.test", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {
+                "caBundle": server["caBundle"], "service": {"namespace": "default", "name": "hook", "path": "/mark"},
+            },
+            "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+        }],
+    });
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    assert_eq!(send(&client, "POST", path, "application/json", configuration.to_string()).await.0, 201);
+
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}).to_string();
+    let (code, status) = send(&client, "POST", maps, "application/json", map.clone()).await;
+    assert_eq!(code, 500);
+    assert!(status["message"].as_str().unwrap().contains("sim.shipshape.dev/address"), "{status}");
+
+    let url: hyper::Uri = server["url"].as_str().unwrap().parse().unwrap();
+    let address = json!({"metadata": {"annotations": {"sim.shipshape.dev/address": url.authority().unwrap().as_str()}}});
+    let service = format!("{services}/hook");
+    let merge = "application/merge-patch+json";
+    assert_eq!(send(&client, "PATCH", &service, merge, address.to_string()).await.0, 200);
+    for name in ["a", "b"] {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string();
+        let (code, created) = send(&client, "POST", maps, "application/json", map).await;
+        assert_eq!((code, &created["metadata"]["annotations"]["marked"]), (201, &json!("yes")));
+    }
 }
 
 #[tokio::test]

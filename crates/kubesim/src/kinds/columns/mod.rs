@@ -47,6 +47,8 @@ const SELECTOR: Column = wide("Selector", workload::selector);
 /// Columns of kinds that have none of their own.
 pub(super) const PLAIN: &[Column] =
     &[NAME, column("Created At", "date", |object, _| object["metadata"]["creationTimestamp"].clone())];
+pub(super) const WEBHOOKS: &[Column] =
+    &[NAME, column("Webhooks", "integer", |object, _| json!(length(&object["webhooks"]))), AGE];
 pub(super) const NAME_AND_AGE: &[Column] = &[NAME, AGE];
 pub(super) const CONFIG_MAP: &[Column] = &[
     NAME,

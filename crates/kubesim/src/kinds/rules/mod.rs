@@ -3,6 +3,7 @@
 mod events;
 mod objects;
 mod rbac;
+mod webhooks;
 mod workload;
 
 use serde_json::Value;
@@ -14,6 +15,7 @@ pub(super) use objects::{
     prepare_service, secret, service,
 };
 pub(super) use rbac::{cluster_role, cluster_role_binding, role, role_binding};
+pub(super) use webhooks::webhook_configuration;
 pub(super) use workload::{
     cron_job, job, pod, prepare_daemon_set, prepare_empty_status, prepare_job, prepare_pod,
     prepare_replica_set, prepare_stateful_set, workload,

@@ -21,6 +21,7 @@ mod reviews;
 mod subresources;
 mod tables;
 mod watches;
+mod webhooks;
 
 pub(crate) fn all() -> Vec<Case> {
     [
@@ -42,6 +43,7 @@ pub(crate) fn all() -> Vec<Case> {
         subresources::all(),
         tables::all(),
         watches::all(),
+        webhooks::all(),
     ]
     .concat()
 }
