@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
+use tokio_util::sync::DropGuard;
+
 use crate::change::{Change, Object};
 use crate::informer::Shared;
 use crate::key::ObjectKey;
@@ -16,6 +18,7 @@ type Values<K> = Box<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 pub struct Index<K: Object> {
     pub(super) slot: Arc<Slot<K>>,
     pub(super) shared: Arc<Shared<K>>,
+    pub(super) _watch: Arc<DropGuard>,
 }
 
 impl<K: Object> Index<K> {

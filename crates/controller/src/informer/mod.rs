@@ -4,7 +4,6 @@
 //! reader nothing of what was there before. Here a change is applied to the cache and its indexes, then passed to every observer
 //! before the next change is applied. An observer only puts keys into a set, so none is slow, and none loses anything.
 
-use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -68,8 +67,8 @@ impl Selection {
     }
 }
 
-/// The objects of one kind and selection, kept up to date by one watch. Made by [`Informers`]; the watch ends when the last handle is
-/// dropped.
+/// The objects of one kind and selection, kept up to date by one watch. Made by [`Informers`]; the watch ends when the last handle,
+/// index and reader is dropped.
 ///
 /// Cached objects lack `metadata.managedFields`, which would be half of the memory. The API server takes a write without them as "keep".
 ///
@@ -79,7 +78,8 @@ pub struct Informer<K: Object> {
     api: Api<K>,
     resource: ApiResource,
     observability: Observability,
-    _end: DropGuard,
+    /// Ends the watch when it is dropped.
+    watch: Arc<DropGuard>,
 }
 
 impl<K: Object> Informer<K> {
@@ -90,7 +90,7 @@ impl<K: Object> Informer<K> {
     ) -> (Informer<K>, CancellationToken) {
         let end = CancellationToken::new();
         let shared = Arc::new(Shared::default());
-        (Informer { shared, api, resource, observability, _end: end.clone().drop_guard() }, end)
+        (Informer { shared, api, resource, observability, watch: Arc::new(end.clone().drop_guard()) }, end)
     }
 
     /// The API that this informer watches.
@@ -182,7 +182,7 @@ impl<K: Object> Informer<K> {
         }
         data.indexes.push(Arc::downgrade(&slot));
         drop(data);
-        Index { slot, shared: self.shared.clone() }
+        Index { slot, shared: self.shared.clone(), _watch: self.watch.clone() }
     }
 
     /// A reader of changes, beginning with everything in the cache.
@@ -204,7 +204,7 @@ impl<K: Object> Informer<K> {
         }
         observers.push(Arc::downgrade(&observer));
         drop(observers);
-        Observation { _observer: observer, kind: PhantomData }
+        Observation { _observer: observer, _watch: self.watch.clone() }
     }
 
     /// Puts an object that this process has just written, as the API server responded with it, into the cache. The cache is then never
@@ -233,7 +233,7 @@ type Observer<K> = dyn Fn(&Change<K>) + Send + Sync;
 /// A registered observer; dropping it ends the observation.
 pub(crate) struct Observation<K> {
     _observer: Arc<Observer<K>>,
-    kind: PhantomData<K>,
+    _watch: Arc<DropGuard>,
 }
 
 /// What the handles of an informer and its watch share.

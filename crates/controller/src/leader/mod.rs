@@ -56,7 +56,7 @@ impl LeaseDurations {
     pub const OPENSHIFT: LeaseDurations = LeaseDurations::seconds(137, 107, 26);
 
     /// Those of the machine API's controllers.
-    pub const MACHINE_CONTROLLERS: LeaseDurations = LeaseDurations::seconds(120, 110, 20);
+    pub const MACHINE_CONTROLLERS: LeaseDurations = LeaseDurations::seconds(120, 107, 26);
 
     /// Where a standby must act within seconds.
     pub const QUICK: LeaseDurations = LeaseDurations::seconds(15, 10, 2);
@@ -367,6 +367,42 @@ impl LeaderElection {
                 );
             }
             Err(_) => tracing::info!(lease = self.name, "Cannot release the lease {} in time", self.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_that_cannot_work_are_refused_with_what_is_accepted() {
+        let seconds = |lease, renew, retry| {
+            LeaseDurations::new(
+                Duration::from_secs(lease),
+                Duration::from_secs(renew),
+                Duration::from_secs(retry),
+            )
+        };
+        assert_eq!(seconds(137, 107, 26), Ok(LeaseDurations::OPENSHIFT));
+        for (lease, renew, retry) in [(10, 10, 2), (15, 2, 10), (15, 10, 0), (0, 0, 0), (u64::MAX, 10, 2)] {
+            assert!(seconds(lease, renew, retry).is_err(), "{lease} {renew} {retry}");
+        }
+        assert_eq!(
+            seconds(10, 15, 2).unwrap_err().to_string(),
+            "a lease of 10 s with a renew deadline of 15 s and a retry period of 2 s cannot work; whole seconds with \
+             lease > renew deadline > retry period > 0 are accepted"
+        );
+    }
+
+    #[test]
+    fn work_that_was_cancelled_has_to_end_before_the_lease_does() {
+        for durations in
+            [LeaseDurations::OPENSHIFT, LeaseDurations::MACHINE_CONTROLLERS, LeaseDurations::QUICK]
+        {
+            assert!(
+                durations.renew_deadline < durations.work_ends() && durations.work_ends() < durations.lease
+            );
         }
     }
 }

@@ -12,14 +12,15 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
+use kube::core::ApiResource;
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use crate::informer::Selection;
 use crate::informer::tests::object;
+use crate::informer::{Informer, Selection};
 use crate::informers::{Informers, InformersError, Observability};
 
 type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -108,4 +109,21 @@ async fn a_watch_that_is_silent_is_healthy() {
     informer.synced().await;
     tokio::time::sleep(Duration::from_secs(1000)).await;
     assert_eq!(informers.observability().health.check(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watch_lasts_as_long_as_a_reader_or_an_index() {
+    let (client, _) = server(StatusCode::OK);
+    let (informer, end) = Informer::new(
+        Api::<ConfigMap>::all(client),
+        ApiResource::erase::<ConfigMap>(&()),
+        Observability::default(),
+    );
+    let (changes, index) = (informer.subscribe(), informer.index(|_| Vec::new()));
+    drop(informer);
+    assert!(!end.is_cancelled());
+    drop(changes);
+    assert!(!end.is_cancelled());
+    drop(index);
+    assert!(end.is_cancelled());
 }
