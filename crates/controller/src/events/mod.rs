@@ -18,6 +18,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::error_chain;
+use crate::health::Heartbeat;
 use crate::informers::Observability;
 use crate::metrics::EventOutcome;
 
@@ -155,7 +156,7 @@ impl EventWriter {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                () = self.write_due() => {}
+                () = self.write_due(&beat) => {}
             }
             let next = self.series.next_write();
             tokio::select! {
@@ -173,7 +174,7 @@ impl EventWriter {
                 self.add(object, event);
             }
             self.series.flush();
-            self.write_due().await;
+            self.write_due(&beat).await;
         };
         if timeout(FLUSH_MAX, flush).await.is_err() {
             tracing::info!(controller = self.controller, "Not all events could be written before the end");
@@ -190,9 +191,9 @@ impl EventWriter {
         }
     }
 
-    async fn write_due(&mut self) {
-        // One request follows another only while events are due, and each series is due once in an interval.
+    async fn write_due(&mut self, beat: &Heartbeat) {
         while let Some((key, write)) = self.series.take_due(Instant::now()) {
+            beat.beat();
             let namespace = key.object.namespace().to_owned();
             let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
             let result = match &write {
@@ -286,5 +287,33 @@ mod tests {
         let mut message = format!("{}é", "x".repeat(MESSAGE_MAX - 1));
         truncate(&mut message, MESSAGE_MAX);
         assert_eq!(message.len(), MESSAGE_MAX - 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_api_server_neither_blocks_who_records_nor_makes_the_process_unhealthy() {
+        use tower::Layer;
+
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let limited = crate::limits::TimeLimit(Duration::from_secs(30)).layer(silent);
+        let observability = Observability::default();
+        let clock = std::sync::Arc::new(api::clock::SystemClock);
+        let client = Client::new(limited, "default");
+        let (recorder, writer) = EventRecorder::new(client, "sample", "pod-1", clock, observability.clone());
+        let mut tasks = tokio::task::JoinSet::new();
+        let shutdown = CancellationToken::new();
+        tasks.spawn(writer.run(shutdown.clone()));
+        let object = k8s_openapi::api::core::v1::ConfigMap::default();
+        for at in 0..2 * QUEUE_MAX {
+            recorder.normal(&object, "Created", at.to_string());
+        }
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(observability.health.check(), Ok(()));
+        }
+        shutdown.cancel();
+        let stopped = timeout(FLUSH_MAX + Duration::from_secs(1), tasks.join_next()).await;
+        assert!(stopped.is_ok(), "the end does not wait for the API server");
     }
 }

@@ -25,6 +25,9 @@ use decide::{Next, Observed};
 /// Longest time between two looks at a lease that another process holds: a released lease is noticed by then.
 const POLL_MAX: Duration = Duration::from_secs(5);
 
+/// Time without an attempt to take a lease after which the election hangs: longer than the requests of one attempt may take.
+const HANGS_AFTER: Duration = Duration::from_secs(180);
+
 /// Time between two attempts to renew after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -202,7 +205,7 @@ impl LeaderElection {
 
     /// Waits for the lease, and returns the time from which on it counts.
     async fn acquire(&self, observed: &mut Observed) -> Instant {
-        let beat = self.observability.health.heartbeat(&format!("election of {}", self.name), 12 * POLL_MAX);
+        let beat = self.observability.health.heartbeat(&format!("election of {}", self.name), HANGS_AFTER);
         loop {
             beat.beat();
             let asked = Instant::now();
