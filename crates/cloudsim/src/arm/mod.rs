@@ -6,6 +6,7 @@ mod authorization;
 mod deployments;
 mod dispatch;
 mod error;
+mod forward;
 pub(crate) mod groups;
 mod health;
 mod kind;
