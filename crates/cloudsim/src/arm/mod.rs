@@ -16,6 +16,7 @@ mod lists;
 mod locks;
 mod maintenance;
 mod message;
+mod openshift_roles;
 mod operations;
 mod own;
 mod parts;
