@@ -171,7 +171,7 @@ mod tests {
         for (guid, name, actions, ..) in BUILT_IN.iter().filter(|it| !it.0.starts_with("42f3c60f")) {
             let covers =
                 |it: &&str| crate::identities::matches(it, "Microsoft.Network/virtualNetworks/subnets/x");
-            assert!(!actions.iter().any(|it| it.contains('*') && covers(&it)), "{guid} {name}");
+            assert!(!actions.iter().any(|it| it.contains('*') && covers(it)), "{guid} {name}");
         }
     }
 }
