@@ -315,6 +315,11 @@ impl Arm {
                 }
                 Err(CallFailure::Rejected(error))
                     if is_unreadable(error.status) && started.elapsed() < OPERATION_SPREADS_WITHIN => {}
+                Err(CallFailure::Rejected(error)) if error.status == 404 => {
+                    // The operation is gone, and its result with it: the caller may begin anew.
+                    let what = format!("{what} (its operation has vanished)");
+                    return Err(CloudError::Unavailable { what, source: None });
+                }
                 Err(CallFailure::Rejected(error)) => {
                     let call = Call::new(Method::Post, path, version);
                     return Err(error.into_cloud_error(self.name(&call)));
