@@ -31,7 +31,7 @@ test: ## run every test once; installs or finds what it needs
 kube: ## build Kubernetes for tests, once for each user and version; prints where it is
 	@tools/kube/build
 
-bench: ## measure the store against its floors, maintenance, API, portal and emulator against their goals, kubesim against the real server
+bench: ## measure the store against its floors, maintenance, API, portal, emulator and creates against their goals, kubesim against the real server
 	@tools/setup
 	cargo bench --locked --bench store -- $(ARGS)
 	cargo bench --locked --bench scheduler
@@ -41,6 +41,7 @@ bench: ## measure the store against its floors, maintenance, API, portal and emu
 	cargo bench --locked --bench pages
 	cargo bench --locked --bench servers
 	cargo bench --locked --bench emulator
+	cargo bench --locked --bench create
 	cargo run --locked --release --example fleet
 
 # The examples are the processes that the tests kill; `cargo test --test` alone does not build them. `-p shipshape` is named for its

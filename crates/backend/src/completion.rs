@@ -6,7 +6,9 @@ use api::doc::{
 use api::work::Ending;
 use jiff::Timestamp;
 use serde_json::Value;
-use steps::lifecycle::fault::{DEPLOYMENT_FAILED, INTERNAL, QUOTA_EXCEEDED, customer_error};
+use steps::lifecycle::fault::{
+    DEPLOYMENT_FAILED, INTERNAL, QUOTA_EXCEEDED, can_be_fixed_by_customer, customer_error,
+};
 
 use crate::plan::step_names;
 
@@ -100,8 +102,24 @@ fn operation_error(ending: Ending, result: &WorkResult) -> OperationError {
 
 const API_UNAVAILABLE: &str = "The Kubernetes API has not initialised successfully and is unavailable.";
 
+const SUBNETS_UNCHANGED: &str = "The subnets of the cluster have not been changed.";
+
 /// Customer messages for waits that timed out.
-const TIMEOUT_MESSAGES: [(StepName, &str); 8] = [
+const TIMEOUT_MESSAGES: [(StepName, &str); 16] = [
+    (step_names::CREATE_DNS, "The DNS zone of the cluster has not become ready."),
+    (step_names::ENSURE_RESOURCE_GROUP, "The resource group of the cluster has not been created."),
+    (step_names::ENSURE_SERVICE_ENDPOINTS, SUBNETS_UNCHANGED),
+    (step_names::SET_MASTER_SUBNET_POLICIES, SUBNETS_UNCHANGED),
+    (step_names::ATTACH_NSGS, SUBNETS_UNCHANGED),
+    (
+        step_names::DEPLOY_BASE_RESOURCE_TEMPLATE,
+        "The addresses, load balancers and storage accounts of the cluster have not been created.",
+    ),
+    (
+        step_names::CREATE_API_SERVER_PRIVATE_ENDPOINT,
+        "The private endpoint of the cluster's API server has not been created.",
+    ),
+    (step_names::CREATE_CERTIFICATES, "The certificates of the cluster have not been issued."),
     (step_names::API_SERVERS_READY, API_UNAVAILABLE),
     (step_names::API_SERVERS_READY_WITHOUT_BOOTSTRAP, API_UNAVAILABLE),
     (step_names::API_SERVERS_READY_WITH_CERTIFICATE, API_UNAVAILABLE),
@@ -120,8 +138,7 @@ fn timeout_message(step: &StepName) -> Option<&'static str> {
 pub(crate) fn result_type(error: Option<&OperationError>) -> &'static str {
     match error {
         None => "Success",
-        // A deployment that failed for a reason that the customer can fix has details.
-        Some(error) if error.code == DEPLOYMENT_FAILED && error.details.is_empty() => "ServerError",
+        Some(error) if error.code == DEPLOYMENT_FAILED && !can_be_fixed_by_customer(error) => "ServerError",
         // The contract's status of both is 500: the quota for the workers was validated before, so the service must provide it.
         Some(error) if error.code == INTERNAL || error.code == QUOTA_EXCEEDED => "ServerError",
         Some(_) => "UserError",

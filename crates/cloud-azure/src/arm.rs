@@ -300,14 +300,19 @@ impl Arm {
         let mut answer = self.send(call).await?;
         let started = Instant::now();
         let mut location = answer.header("location").map(str::to_owned);
+        let mut is_first = true;
         while answer.status == 202 {
             let Some(url) = &location else { break };
             if started.elapsed() >= RESULT_WAIT_MAX {
                 let what = format!("{what} (no result within {} s)", RESULT_WAIT_MAX.as_secs());
                 return Err(CloudError::Unavailable { what, source: None });
             }
-            let pause = retry_after(&answer.headers).unwrap_or(RESULT_PAUSE);
-            tokio::time::sleep(pause.min(RESULT_PAUSE_MAX)).await;
+            // The result is often there at once.
+            if !is_first {
+                let pause = retry_after(&answer.headers).unwrap_or(RESULT_PAUSE);
+                tokio::time::sleep(pause.min(RESULT_PAUSE_MAX)).await;
+            }
+            is_first = false;
             match self.operation(url, path).await {
                 Ok(next) => {
                     location = next.header("location").map(str::to_owned).or(location);
@@ -315,6 +320,11 @@ impl Arm {
                 }
                 Err(CallFailure::Rejected(error))
                     if is_unreadable(error.status) && started.elapsed() < OPERATION_SPREADS_WITHIN => {}
+                Err(CallFailure::Rejected(error)) if error.status == 404 => {
+                    // The operation is gone, and its result with it: the caller may begin anew.
+                    let what = format!("{what} (its operation has vanished)");
+                    return Err(CloudError::Unavailable { what, source: None });
+                }
                 Err(CallFailure::Rejected(error)) => {
                     let call = Call::new(Method::Post, path, version);
                     return Err(error.into_cloud_error(self.name(&call)));

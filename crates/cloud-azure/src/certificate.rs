@@ -54,7 +54,7 @@ impl CertificateAssertion {
         client_id: &str,
         audience: &str,
     ) -> Result<CertificateAssertion, SettingsError> {
-        let wrong = |why: &str| SettingsError { setting: "credential.pem", why: why.to_owned() };
+        let wrong = |why: &str| SettingsError { setting: "client_certificate_file", why: why.to_owned() };
         let text = pem.expose();
         let chain: Vec<CertificateDer<'_>> =
             CertificateDer::pem_slice_iter(text.as_bytes()).filter_map(Result::ok).collect();
@@ -74,7 +74,7 @@ impl CertificateAssertion {
             None => return Err(wrong("holds no private key; expected certificate and RSA key in PEM")),
         };
         check(first, &key, SystemClock.now().as_second())
-            .map_err(|why| SettingsError { setting: "credential.pem", why })?;
+            .map_err(|why| SettingsError { setting: "client_certificate_file", why })?;
         let mut header = Header::new(Algorithm::RS256);
         header.x5t = Some(URL_SAFE_NO_PAD.encode(sha1::Sha1::digest(first)));
         header.x5t_s256 = Some(URL_SAFE_NO_PAD.encode(sha2::Sha256::digest(first)));

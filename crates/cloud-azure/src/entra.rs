@@ -263,7 +263,7 @@ impl EntraError {
         let name = self.name();
         match *status {
             400 => CloudError::Configuration {
-                setting: "credential.client_id".to_owned(),
+                setting: "client_id".to_owned(),
                 why: format!(
                     "{name}: the machine does not have the identity {who} ({message}); assign it to the machine"
                 ),

@@ -64,36 +64,34 @@ impl Identities for AzureClient {
         id: &ResourceId,
         actions: &[&str],
     ) -> Result<Vec<Permission>, CloudError> {
-        let (object_id, granted) = match credential {
-            Credential::Identity(identity) => {
-                let principal = self.identity_principal(identity).await?;
-                let granted = self.assigned_sets(id, &principal.object_id).await?;
-                (principal.object_id, granted)
-            }
-            Credential::Service | Credential::Client { .. } => {
-                let token = self.token_of(credential).await?;
-                let object_id = TokenClaims::read(&token).map(|it| it.oid).unwrap_or_default();
-                let path = format!("{id}/{AUTHORIZATION}/permissions");
-                let granted = match self.inner.arm.list(&path, VERSION, &[], Some(&token)).await {
-                    Ok(items) => items.iter().map(ActionSet::read).collect(),
+        let granted = async {
+            Ok(match credential {
+                Credential::Identity(identity) => {
+                    let principal = self.identity_principal(identity).await?;
+                    let granted = self.assigned_sets(id, &principal.object_id).await?;
+                    (principal.object_id, granted)
+                }
+                Credential::Service | Credential::Client { .. } => {
+                    let token = self.token_of(credential).await?;
+                    let object_id = TokenClaims::read(&token).map(|it| it.oid).unwrap_or_default();
+                    let path = format!("{id}/{AUTHORIZATION}/permissions");
                     // Without any right at the scope, not even the permissions can be read.
-                    Err(CloudError::Denied { .. }) => Vec::new(),
-                    Err(error) => return Err(error),
-                };
-                (object_id, granted)
-            }
+                    let granted =
+                        unless_denied(self.inner.arm.list(&path, VERSION, &[], Some(&token)).await)?;
+                    (object_id, granted.iter().map(ActionSet::read).collect())
+                }
+            })
         };
-        let path = format!("{id}/{AUTHORIZATION}/denyAssignments");
-        let denied = match self.inner.arm.list(&path, VERSION, &[], None).await {
-            Ok(items) => items,
-            Err(CloudError::Denied { .. }) => Vec::new(),
-            Err(error) => return Err(error),
+        let denied = async {
+            let path = format!("{id}/{AUTHORIZATION}/denyAssignments");
+            unless_denied(self.inner.arm.list(&path, VERSION, &[], None).await)
         };
+        let ((object_id, granted), denied): ((String, Vec<ActionSet>), Vec<Value>) =
+            tokio::try_join!(granted, denied)?;
         let denied: Vec<ActionSet> =
             denied.iter().filter(|it| denies_at(it, id)).flat_map(|it| denied_sets(it, &object_id)).collect();
         let is_allowed = |action: &str| {
-            granted.iter().any(|it: &ActionSet| it.contains(action))
-                && !denied.iter().any(|it| it.contains(action))
+            granted.iter().any(|it| it.contains(action)) && !denied.iter().any(|it| it.contains(action))
         };
         let permission =
             |action: &&str| Permission { action: (*action).to_owned(), allowed: is_allowed(action) };
@@ -218,6 +216,14 @@ impl Identities for AzureClient {
     async fn delete_role_definition(&self, scope: &ResourceId, id: &str) -> Result<(), CloudError> {
         let path = format!("{scope}/{AUTHORIZATION}/roleDefinitions/{id}");
         absent_is_done(self.inner.arm.send(Call::new(Method::Delete, &path, VERSION)).await)
+    }
+}
+
+/// A list, which is empty for a caller who may not read it.
+fn unless_denied(listed: Result<Vec<Value>, CloudError>) -> Result<Vec<Value>, CloudError> {
+    match listed {
+        Err(CloudError::Denied { .. }) => Ok(Vec::new()),
+        listed => listed,
     }
 }
 

@@ -47,5 +47,6 @@ mod write_locks;
 pub use actions::{preparation_actions, required_actions, role_definition};
 pub use client::AzureClient;
 pub use settings::{
-    EMULATED_ISSUER, MachineSettings, PUBLIC_SCOPE, SELF_SIGNED, ServiceCredential, Settings, SettingsError,
+    EMULATED_ISSUER, MachineSettings, PUBLIC_BLOB_SUFFIX, PUBLIC_REGISTRY_SUFFIX, PUBLIC_SCOPE, SELF_SIGNED,
+    ServiceCredential, Settings, SettingsError,
 };

@@ -19,8 +19,10 @@ pub const SELF_SIGNED: &str = "Self";
 pub const EMULATED_ISSUER: &str = "SimulatedCloud";
 const PUBLIC_AUTHORITY: &str = "https://login.microsoftonline.com";
 const PUBLIC_RESOURCE_MANAGER: &str = "https://management.azure.com";
-const PUBLIC_BLOB_SUFFIX: &str = "blob.core.windows.net";
-const PUBLIC_REGISTRY_SUFFIX: &str = "azurecr.io";
+/// The suffix of the hosts of blobs in the public cloud.
+pub const PUBLIC_BLOB_SUFFIX: &str = "blob.core.windows.net";
+/// The suffix of the hosts of registries in the public cloud.
+pub const PUBLIC_REGISTRY_SUFFIX: &str = "azurecr.io";
 
 /// Addresses, trust and credential of one Azure cloud.
 #[derive(Debug, Clone)]
@@ -120,7 +122,7 @@ impl Default for MachineSettings {
     }
 }
 
-/// A setting that cannot be used.
+/// A setting that cannot be used, by its name in the section `[cloud.azure]` of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("setting {setting}: {why}")]
 pub struct SettingsError {
@@ -150,7 +152,7 @@ impl Settings {
             vault: vault.to_owned(),
             verify_vault_address: true,
             certificate_issuer: SELF_SIGNED.to_owned(),
-            registry_login_server: format!("{}.{PUBLIC_REGISTRY_SUFFIX}", registry.name().to_lowercase()),
+            registry_login_server: login_server(&registry, PUBLIC_REGISTRY_SUFFIX),
             registry,
             blob: None,
             blob_suffix: PUBLIC_BLOB_SUFFIX.to_owned(),
@@ -160,6 +162,14 @@ impl Settings {
             credential,
             machines: MachineSettings::default(),
         }
+    }
+
+    /// The same with other suffixes of hosts, as sovereign clouds have them.
+    #[must_use]
+    pub fn with_suffixes(mut self, registry: &str, blob: &str) -> Settings {
+        self.registry_login_server = login_server(&self.registry, registry);
+        blob.clone_into(&mut self.blob_suffix);
+        self
     }
 
     /// The settings of an emulator from the JSON that describes its endpoints, as `shipshape cloud endpoints -o json` prints it.
@@ -248,7 +258,7 @@ impl Settings {
             return Err(wrong("registry", why));
         }
         for (setting, host) in
-            [("registry_login_server", &self.registry_login_server), ("blob_suffix", &self.blob_suffix)]
+            [("registry_suffix", &self.registry_login_server), ("blob_suffix", &self.blob_suffix)]
         {
             let (name, port) = host.split_once(':').unwrap_or((host, "443"));
             if !is_name(name) || port.parse::<u16>().is_err() {
@@ -265,10 +275,7 @@ impl Settings {
 impl ServiceCredential {
     pub(crate) fn validate(&self) -> Result<(), SettingsError> {
         let named = |client_id: &str| match client_id.trim() {
-            "" => Err(wrong(
-                "credential.client_id",
-                "is empty; expected the client id of an application or identity",
-            )),
+            "" => Err(wrong("client_id", "is empty; expected the client id of an application or identity")),
             _ => Ok(()),
         };
         match self {
@@ -276,7 +283,7 @@ impl ServiceCredential {
                 named(client_id)?;
                 if secret.expose().trim().is_empty() {
                     return Err(wrong(
-                        "credential.secret",
+                        "client_secret_file",
                         "is empty; expected the secret of the application",
                     ));
                 }
@@ -288,7 +295,7 @@ impl ServiceCredential {
                 named(client_id)?;
                 if !token_file.is_absolute() {
                     let why = format!("'{}' is not an absolute path", token_file.display());
-                    return Err(wrong("credential.token_file", why));
+                    return Err(wrong("federated_token_file", why));
                 }
                 Ok(())
             }
@@ -306,6 +313,11 @@ impl ServiceCredential {
             ServiceCredential::ManagedIdentity { client_id: None } => "the machine's managed identity",
         }
     }
+}
+
+/// The host of a registry, whose name in it is in lower case.
+fn login_server(registry: &ResourceId, suffix: &str) -> String {
+    format!("{}.{suffix}", registry.name().to_lowercase())
 }
 
 fn not_url(value: &str, error: &dyn std::fmt::Display) -> String {
@@ -400,18 +412,30 @@ mod tests {
         for issuer in ["", "Unknown"] {
             check(&|it| it.certificate_issuer = issuer.to_owned(), "setting certificate_issuer: '");
         }
-        check(&|it| it.registry_login_server = "https://x".to_owned(), "setting registry_login_server");
+        check(
+            &|it| *it = it.clone().with_suffixes("https://x", "y"),
+            "setting registry_suffix: 'images.https://x'",
+        );
+        check(&|it| *it = it.clone().with_suffixes("x", ""), "setting blob_suffix: '' is no host name");
         check(&|it| it.metadata = Some("https://x".to_owned()), "setting metadata");
         let empty = |it: &mut Settings| {
             it.credential =
                 ServiceCredential::ClientSecret { client_id: "app".into(), secret: Secret::new(" ".into()) };
         };
-        check(&empty, "setting credential.secret: is empty");
+        check(&empty, "setting client_secret_file: is empty");
         let relative = |it: &mut Settings| {
             it.credential =
                 ServiceCredential::WorkloadIdentity { client_id: "a".into(), token_file: "token".into() };
         };
         check(&relative, "'token' is not an absolute path");
+    }
+
+    #[test]
+    fn hosts_of_a_sovereign_cloud_have_its_suffixes() {
+        let settings = settings().with_suffixes("azurecr.us", "blob.core.usgovcloudapi.net");
+        assert_eq!(settings.validate(), Ok(()));
+        assert_eq!(settings.registry_login_server, "images.azurecr.us");
+        assert_eq!(settings.blob_suffix, "blob.core.usgovcloudapi.net");
     }
 
     #[test]

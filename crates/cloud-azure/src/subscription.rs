@@ -31,17 +31,19 @@ impl AzureClient {
         subscription: &str,
         location: &str,
     ) -> Result<Vec<Usage>, CloudError> {
-        let mut usages = Vec::new();
-        for (namespace, version) in [("Microsoft.Compute", COMPUTE), ("Microsoft.Network", NETWORK)] {
+        let list = async |namespace: &str, version: &str| {
             let path =
                 format!("/subscriptions/{subscription}/providers/{namespace}/locations/{location}/usages");
-            let items = self.inner.arm.list(&path, version, &[], None).await?;
-            usages.extend(items.iter().map(|it| Usage {
-                quota: text(it, "/name/value").to_owned(),
-                used: it.pointer("/currentValue").and_then(Value::as_u64).unwrap_or_default(),
-                limit: limit(it),
-            }));
-        }
+            self.inner.arm.list(&path, version, &[], None).await
+        };
+        let (compute, network) =
+            tokio::try_join!(list("Microsoft.Compute", COMPUTE), list("Microsoft.Network", NETWORK))?;
+        let usage = |it: &Value| Usage {
+            quota: text(it, "/name/value").to_owned(),
+            used: it.pointer("/currentValue").and_then(Value::as_u64).unwrap_or_default(),
+            limit: limit(it),
+        };
+        let usages = compute.iter().chain(&network).map(usage).collect();
         Ok(usages)
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct TokenFile(pub(crate) PathBuf);
 impl TokenFile {
     async fn read(&self) -> Result<String, SettingsError> {
         let path = self.0.display();
-        let wrong = |why: String| SettingsError { setting: "credential.token_file", why };
+        let wrong = |why: String| SettingsError { setting: "federated_token_file", why };
         let content = tokio::fs::read_to_string(&self.0).await.map_err(|error| {
             wrong(format!("'{path}' cannot be read ({error}); expected the token of the service account"))
         })?;
@@ -46,7 +46,7 @@ mod tests {
         let path = directory.path().join("token");
         let file = TokenFile(path.clone());
         let error = file.read().await.unwrap_err().to_string();
-        assert!(error.starts_with("setting credential.token_file: '"), "{error}");
+        assert!(error.starts_with("setting federated_token_file: '"), "{error}");
         for content in ["one\n", "two\r\n", "three"] {
             std::fs::write(&path, content).unwrap();
             assert_eq!(file.read().await.unwrap(), content.trim());

@@ -5,7 +5,7 @@
 //! vault's crates run on it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use azure_core::error::{Error, ErrorKind};
@@ -103,7 +103,7 @@ impl NoResponse {
                 format!("no connection to {address}; check that setting {setting} is right and reachable")
             }
             NoResponse::Untrusted => {
-                format!("the certificate of {address} is not trusted; check settings {setting} and ca_pem")
+                format!("the certificate of {address} is not trusted; check settings {setting} and ca_file")
             }
             NoResponse::Timeout => format!("no response from {address} in time"),
             NoResponse::TooLarge => format!(
@@ -125,7 +125,7 @@ impl Transport {
     pub(crate) fn new(ca_pem: Option<&str>, metadata: Option<&str>) -> Result<Transport, SettingsError> {
         let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| SettingsError { setting: "ca_pem", why: error.to_string() })?
+            .map_err(|error| SettingsError { setting: "ca_file", why: error.to_string() })?
             .with_root_certificates(roots(ca_pem)?)
             .with_no_client_auth();
         let mut connector = HttpConnector::new();
@@ -158,11 +158,17 @@ impl Transport {
     }
 }
 
-/// The trusted authorities. Without one of the settings, those of the system are needed.
-fn roots(ca_pem: Option<&str>) -> Result<RootCertStore, SettingsError> {
-    let wrong = |why: String| SettingsError { setting: "ca_pem", why };
+/// The authorities that the system trusts. There are more than a hundred, so they are read once.
+static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     let (_, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots
+});
+
+/// The trusted authorities. Without one of the settings, those of the system are needed.
+fn roots(ca_pem: Option<&str>) -> Result<RootCertStore, SettingsError> {
+    let wrong = |why: String| SettingsError { setting: "ca_file", why };
+    let mut roots = SYSTEM_ROOTS.clone();
     let Some(pem) = ca_pem else {
         if roots.is_empty() {
             return Err(wrong(

@@ -70,13 +70,23 @@ impl Faults {
         inner.calls += 1;
         let (seed, calls) = (inner.seed, inner.calls.to_string());
         let subject = subject.to_lowercase();
-        let at = inner.rules.iter().enumerate().position(|(number, rule)| {
+        let fits = |number: usize, rule: &FaultRule| {
             let fits = is_meant(&rule.fault)
                 && suits(&rule.fault, verb, rule.verb.is_some())
                 && rule.verb.as_deref().is_none_or(|it| it == verb)
                 && rule.about.as_ref().is_none_or(|it| subject.contains(&it.to_lowercase()));
             let drawn = || seed::share(seed, &["fault", &calls, &number.to_string()]);
             fits && rule.share.is_none_or(|share| drawn() < share)
+        };
+        let at = inner.rules.iter_mut().enumerate().position(|(number, rule)| {
+            fits(number, rule)
+                && match rule.after {
+                    Some(left) if left > 0 => {
+                        rule.after = Some(left - 1);
+                        false
+                    }
+                    _ => true,
+                }
         })?;
         let rule = &mut inner.rules[at];
         let fault = rule.fault.clone();
@@ -140,6 +150,9 @@ pub struct FaultRule {
     /// Only calls whose resource id or name contains this text, ignoring case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
+    /// The number of matching calls that are spared before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u32>,
     /// The number of calls; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u32>,
@@ -151,7 +164,7 @@ pub struct FaultRule {
 impl FaultRule {
     /// A rule for every call.
     pub fn new(fault: CloudFault) -> FaultRule {
-        FaultRule { fault, verb: None, about: None, times: None, share: None }
+        FaultRule { fault, verb: None, about: None, after: None, times: None, share: None }
     }
 
     /// Only calls of this verb.
@@ -165,6 +178,13 @@ impl FaultRule {
     #[must_use]
     pub fn about(mut self, text: &str) -> FaultRule {
         self.about = Some(text.to_owned());
+        self
+    }
+
+    /// Spares this number of matching calls first.
+    #[must_use]
+    pub fn after(mut self, calls: u32) -> FaultRule {
+        self.after = Some(calls);
         self
     }
 

@@ -28,6 +28,7 @@ use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::faults::Faults;
 use crate::listeners::TlsIdentity;
+use crate::providers::ResourceProviders;
 use crate::simulator::{Parts, Simulator};
 use crate::{
     arm, blob, database, entra, http, identities, install, keyvault, listeners, metadata, secrets, seed,
@@ -258,6 +259,11 @@ impl Service {
     /// What is to go wrong.
     pub fn faults(&self) -> Faults {
         self.simulator.faults.clone()
+    }
+
+    /// Resource providers of this process to which the resource manager forwards requests. There are none at first.
+    pub fn providers(&self) -> ResourceProviders {
+        self.simulator.providers.clone()
     }
 
     /// Answers until it is asked to stop; then every call that is under way is answered, and every cluster ended. What was

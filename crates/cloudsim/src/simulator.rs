@@ -23,6 +23,7 @@ use crate::failure::Failure;
 use crate::faults::CloudFault;
 use crate::faults::Faults;
 use crate::protocol::InstallCall;
+use crate::providers::ResourceProviders;
 use crate::service::Runtimes;
 use crate::settings::Setting;
 use crate::{arm, entra, identities, install, listeners, metadata, sizes};
@@ -35,6 +36,8 @@ pub(crate) struct Simulator {
     pub(crate) seed: u64,
     pub(crate) pace: f64,
     pub(crate) faults: Faults,
+    /// Providers to which the resource manager forwards requests.
+    pub(crate) providers: ResourceProviders,
     pub(crate) directory: Option<PathBuf>,
     /// The simulated clusters.
     pub(crate) clusters: SimulatedClusters,
@@ -84,6 +87,7 @@ impl Simulator {
             seed,
             pace,
             faults: Faults::new(seed),
+            providers: ResourceProviders::default(),
             directory,
             clusters: SimulatedClusters::new(),
             runs,

@@ -74,7 +74,9 @@ impl RequestPipeline {
         let asked = parts.uri.clone();
         parts.uri = lower(&asked, &spelled);
         parts.extensions.insert(ids);
-        self.names.drop_foreign_referer(&mut parts.headers);
+        if !peer.is_local {
+            self.names.drop_foreign_referer(&mut parts.headers);
+        }
         parts.extensions.insert(self.names.link_base(peer.scheme, &asked, &parts.headers));
         parts.extensions.insert(OriginalPath(spelled.as_str().into()));
         let request = Request::from_parts(parts, body);

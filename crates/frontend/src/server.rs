@@ -183,6 +183,17 @@ impl Server {
         LocalService { pipeline: self.pipeline.clone(), peer }
     }
 
+    /// The API for a resource manager in this process, which authenticates and authorizes its callers itself. It may not use the Admin
+    /// API. Its `Referer` is trusted, so that links in responses have the address that the caller used.
+    pub fn for_resource_manager(&self) -> LocalService {
+        let proof = ClientProof::resource_manager();
+        let (address, scheme) = ("this process".to_owned(), Scheme::Https);
+        LocalService {
+            pipeline: self.pipeline.clone(),
+            peer: Peer { address, scheme, proof, is_local: true },
+        }
+    }
+
     /// Serves until `shutdown`, then completes active responses and closes event streams.
     pub async fn serve(self, shutdown: CancellationToken) -> Result<(), ServerError> {
         let mut watching = JoinSet::new();

@@ -93,6 +93,9 @@ pub(crate) struct Api {
     pub(crate) portal: Client,
     /// In-process client for this process itself.
     pub(crate) internal: Client,
+    /// The API for a resource manager in this process.
+    #[cfg(feature = "sim")]
+    pub(crate) for_resource_manager: frontend::LocalService,
 }
 
 /// Starts the Admin API.
@@ -114,7 +117,14 @@ pub(crate) async fn frontend(
     };
     let server = frontend::Server::bind(config, deps).await?;
     let in_process = |name: &str| Client::in_process(server.local(name));
-    let api = Api { url: server.url(), pair, portal: in_process("portal"), internal: in_process("up") };
+    let api = Api {
+        url: server.url(),
+        pair,
+        portal: in_process("portal"),
+        internal: in_process("up"),
+        #[cfg(feature = "sim")]
+        for_resource_manager: server.for_resource_manager(),
+    };
     tracing::info!("The API is at {}", api.url);
     process.tasks.spawn(Stage::Listeners, "frontend", move |shutdown| async move {
         Ok(server.serve(shutdown).await?)

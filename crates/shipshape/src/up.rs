@@ -30,6 +30,10 @@ use crate::services::{self, Api};
 use crate::supervisor::Stage;
 use crate::version::Version;
 
+/// The namespace of our resources in the resource manager.
+#[cfg(feature = "sim")]
+const PROVIDER_NAMESPACE: &str = "Microsoft.RedHatOpenShift";
+
 /// A service that can run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Service {
@@ -166,6 +170,11 @@ async fn start(process: &mut Process, environment: &Environment) -> anyhow::Resu
         .context("the versions that clusters can be installed with")?;
     let cloud = provider.as_ref().map(|it| &it.cloud);
     let (api, context) = services::frontend_with_context(process, &store, environment, cloud).await?;
+    #[cfg(feature = "sim")]
+    if let Some(providers) = provider.as_ref().and_then(|it| it.resource_providers.as_ref()) {
+        let service = axum::Router::new().fallback_service(api.for_resource_manager.clone());
+        providers.register(PROVIDER_NAMESPACE, service);
+    }
     let portal = portal::open(process, api.portal.clone(), api.pair.clone()).await?;
     if let Some(provider) = &provider {
         services::backend(process, &store, provider);

@@ -108,6 +108,12 @@ fn a_customer_reads_errors_meant_for_customers_and_nothing_else() {
         "The console has not become ready. Please retry, and if the issue persists, raise a support ticket.",
     );
     check(
+        Ending::RetriesExceeded,
+        json!({"code": "StepTimeout", "step": "ensure-resource-group"}),
+        DEPLOYMENT_FAILED,
+        "The resource group of the cluster has not been created. Please retry, and if the issue persists, raise a support ticket.",
+    );
+    check(
         Ending::Cancelled,
         json!({"reason": "its subscription is deleted"}),
         "OperationCanceled",
@@ -121,6 +127,8 @@ fn the_code_of_an_error_decides_whether_it_is_the_users_or_the_servers() {
     assert_eq!(result_type(Some(&customer_error(INTERNAL, "", None))), "ServerError");
     assert_eq!(result_type(Some(&customer_error("InvalidLinkedVNet", "", None))), "UserError");
     let mut failed = customer_error(DEPLOYMENT_FAILED, "", None);
+    assert_eq!(result_type(Some(&failed)), "ServerError");
+    failed.details.push(customer_error("InternalExecutionError", "", None));
     assert_eq!(result_type(Some(&failed)), "ServerError");
     failed.details.push(customer_error("ZonalAllocationFailed", "", None));
     assert_eq!(result_type(Some(&failed)), "UserError");
@@ -165,6 +173,14 @@ fn every_message_about_a_timeout_belongs_to_a_step_of_a_plan() {
 fn the_names_of_steps_with_messages_are_those_of_earlier_releases() {
     let names = TIMEOUT_MESSAGES.map(|(name, _)| String::from(name));
     let expect = [
+        "create-dns",
+        "ensure-resource-group",
+        "ensure-service-endpoints",
+        "set-master-subnet-policies",
+        "attach-nsgs",
+        "deploy-base-resource-template",
+        "create-api-server-private-endpoint",
+        "create-certificates",
         "api-servers-ready",
         "api-servers-ready-without-bootstrap",
         "api-servers-ready-with-certificate",

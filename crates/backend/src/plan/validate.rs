@@ -14,6 +14,7 @@ use cloud::capacity::{
     unregistered_provider,
 };
 use cloud::{CloudError, Credential, Principal, Properties, Resource, ResourceId, ResourceState};
+use futures_util::future::join_all;
 use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::user_error;
 use steps::lifecycle::{ClusterSnapshot, resource_id};
@@ -87,7 +88,12 @@ async fn capacity_problem(
             Pool::workers(at, &it.vm_size, is_on(it.encryption_at_host), u64::from(it.count))
         });
     let pools: Vec<Pool> = std::iter::once(masters).chain(workers).collect();
-    if let Some(problem) = unavailable_size(&cloud.sizes(subscription, location).await?, &pools, location) {
+    let (sizes, usages, providers) = tokio::try_join!(
+        cloud.sizes(subscription, location),
+        cloud.usages(subscription, location),
+        cloud.providers(subscription)
+    )?;
+    if let Some(problem) = unavailable_size(&sizes, &pools, location) {
         return Ok(Some(problem));
     }
     if pools.iter().any(|it| it.is_encrypted)
@@ -96,10 +102,7 @@ async fn capacity_problem(
         return Ok(Some(unregistered_feature()));
     }
     let outbound = spec.network.managed_outbound_ips.unwrap_or(1);
-    if let Some(problem) = exceeded_quota(&cloud.usages(subscription, location).await?, &pools, outbound) {
-        return Ok(Some(problem));
-    }
-    Ok(unregistered_provider(&cloud.providers(subscription).await?))
+    Ok(exceeded_quota(&usages, &pools, outbound).or_else(|| unregistered_provider(&providers)))
 }
 
 async fn first_invalid(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Option<InvalidInput>, StepError> {
@@ -116,13 +119,16 @@ async fn first_invalid(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Optio
         return Ok(Some(invalid));
     }
     // Permissions of the cluster's identity, then those of the service.
-    for (credential, code) in
-        [(&credential, permission_code(spec)), (&Credential::Service, SERVICE_PERMISSIONS)]
-    {
-        for (id, target, actions) in subnets.required_permissions(spec) {
-            if let Some(invalid) = check_permissions(cx, credential, code, &id, &target, &actions).await? {
-                return Ok(Some(invalid));
-            }
+    let required = subnets.required_permissions(spec);
+    let of = |credential, code| {
+        required
+            .iter()
+            .map(move |(id, target, actions)| check_permissions(cx, credential, code, id, target, actions))
+    };
+    let checks = of(&credential, permission_code(spec)).chain(of(&Credential::Service, SERVICE_PERMISSIONS));
+    for checked in join_all(checks).await {
+        if let Some(invalid) = checked? {
+            return Ok(Some(invalid));
         }
     }
     if let Some(invalid) = disk_encryption_sets(cx, snapshot, &credential).await? {

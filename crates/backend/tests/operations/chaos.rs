@@ -35,9 +35,9 @@ const ROLES: [&str; 4] = ["backend", "backend", "actuator", "actuator"];
 /// A subscription that is deleted while its clusters are being created.
 const DELETED_SUBSCRIPTION: &str = "33333333-3333-3333-3333-333333333333";
 
-const ROTATE_CERTIFICATES: Uuid = uuid!("9b741734-6505-447f-8510-85eb0ae561a2");
+pub(crate) const ROTATE_CERTIFICATES: Uuid = uuid!("9b741734-6505-447f-8510-85eb0ae561a2");
 const CHECK_TOKEN: Uuid = uuid!("082978ce-3700-4972-835f-53d48658d291");
-const RENEW_IDENTITY: Uuid = uuid!("7c3f8e2d-9a4b-4f1e-8c5d-2b6a9e7f3d1c");
+pub(crate) const RENEW_IDENTITY: Uuid = uuid!("7c3f8e2d-9a4b-4f1e-8c5d-2b6a9e7f3d1c");
 
 #[expect(clippy::disallowed_methods, reason = "a test's switch, not a setting of the product")]
 fn soak() -> bool {

@@ -10,7 +10,7 @@ use api::install::InstallStage;
 use api::work::WorkState;
 use backend::{Config, Deps, Metrics};
 use cloud::{Infrastructure as _, ResourceId};
-use cloudsim::{CloudFault, FaultRule, SimClient};
+use cloudsim::{CloudFault, FaultRule, Faults, SimClient};
 use jiff::{SignedDuration, Timestamp};
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::AllowedRisks;
@@ -50,6 +50,8 @@ pub(crate) struct TestEnvironment {
     _directory: Option<tempfile::TempDir>,
     pub(crate) store: Store,
     pub(crate) cloud: SimClient,
+    /// The fault rules of the cloud.
+    pub(crate) faults: Faults,
     /// The file of the cloud's endpoints, for processes.
     pub(crate) cloud_file: PathBuf,
     pub(crate) clock: SharedClock,
@@ -67,13 +69,13 @@ impl Drop for TestEnvironment {
 }
 
 /// The simulated cloud, served until the environment is dropped.
-async fn cloud(ends: &CancellationToken) -> (SimClient, PathBuf, JoinHandle<()>) {
+async fn cloud(ends: &CancellationToken) -> (SimClient, Faults, PathBuf, JoinHandle<()>) {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
-    let (client, file) = (service.client().unwrap(), service.endpoints_file());
+    let (client, faults, file) = (service.client().unwrap(), service.faults(), service.endpoints_file());
     let shutdown = ends.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is kept, and aborted with the environment")]
     let served = tokio::spawn(async move { service.serve(shutdown).await.unwrap() });
-    (client, file, served)
+    (client, faults, file, served)
 }
 
 impl TestEnvironment {
@@ -96,9 +98,10 @@ impl TestEnvironment {
         clock: SharedClock,
     ) -> TestEnvironment {
         let ends = CancellationToken::new();
-        let (cloud, cloud_file, served) = cloud(&ends).await;
+        let (cloud, faults, cloud_file, served) = cloud(&ends).await;
         customer::write_role_sets(&store).await.unwrap();
-        TestEnvironment { _directory: directory, store, cloud, cloud_file, clock, ends, served: Some(served) }
+        let served = Some(served);
+        TestEnvironment { _directory: directory, store, cloud, faults, cloud_file, clock, ends, served }
     }
 
     pub(crate) fn connections(&self) -> Arc<ClusterConnections> {

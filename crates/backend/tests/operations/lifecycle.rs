@@ -182,7 +182,7 @@ async fn errors_that_the_customer_can_fix_have_a_code_and_a_field() {
 }
 
 /// Creates a resource of a customer.
-async fn put(environment: &TestEnvironment, id: &ResourceId, properties: Properties) {
+pub(crate) async fn put(environment: &TestEnvironment, id: &ResourceId, properties: Properties) {
     let (location, id) = (LOCATION.to_owned(), id.clone());
     environment
         .cloud

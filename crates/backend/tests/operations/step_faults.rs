@@ -36,12 +36,14 @@ const SURVIVED: [StepFault; 8] = [
 ];
 
 /// Timing for a cloud that completes everything at once.
-fn immediate_timing() -> OperationTiming {
+pub(crate) fn immediate_timing() -> OperationTiming {
     let instant = Duration::from_millis(3);
     OperationTiming {
         poll_interval: instant,
         retry_delay: instant,
         propagation_interval: instant,
+        // A crash costs a minute of the test's clock.
+        install_timeout: Duration::from_secs(24 * 3600),
         ..quick_timing()
     }
 }
@@ -55,15 +57,15 @@ enum Restart {
 
 /// Kind of identity of the clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IdentityKind {
+pub(crate) enum IdentityKind {
     Principal,
     Workload,
 }
 
-struct World {
+pub(crate) struct World {
     context: Arc<Context>,
-    cluster: Uuid,
-    name: String,
+    pub(crate) cluster: Uuid,
+    pub(crate) name: String,
 }
 
 /// The fault test of one plan.
@@ -163,7 +165,7 @@ impl FaultTest {
 }
 
 /// Verifies that a cluster has all of its resources, each once.
-async fn verify(environment: &TestEnvironment, world: &World, verb: Verb) -> Result<(), String> {
+pub(crate) async fn verify(environment: &TestEnvironment, world: &World, verb: Verb) -> Result<(), String> {
     let store = &world.context.life.records.store;
     let cluster = store.clusters().get(world.cluster).await.unwrap().unwrap().document;
     let provisioned = cluster.provisioned.unwrap();
@@ -240,7 +242,7 @@ async fn verify(environment: &TestEnvironment, world: &World, verb: Verb) -> Res
 }
 
 /// A cluster that is about to go through the plan, in the trial's own store.
-async fn begin(
+pub(crate) async fn begin(
     environment: &TestEnvironment,
     store: &Store,
     verb: Verb,

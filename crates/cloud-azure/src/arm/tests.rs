@@ -276,6 +276,17 @@ async fn the_result_of_a_post_is_awaited_and_the_post_is_sent_once() {
     assert!(error.to_string().contains("no result within 45 s"), "{error}");
     assert_eq!(service.sent().iter().filter(|it| it.method == "POST").count(), 1);
 
+    // An operation that is unknown for long is lost, and its result with it; the caller may begin anew.
+    let url = result.clone();
+    let service = ScriptedService::by(move |sent| match sent.method.as_str() {
+        "POST" => Reply::json(202, json!(null)).with("location", &url),
+        _ => Reply::error(404, "OperationNotFound"),
+    });
+    let error = service.client().inner.arm.post_for_result(path, "v", &json!({})).await.unwrap_err();
+    assert!(matches!(error, CloudError::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("its operation has vanished"), "{error}");
+    assert_eq!(service.sent().iter().filter(|it| it.method == "POST").count(), 1);
+
     let elsewhere = Reply::json(202, json!(null)).with("location", "https://evil.example/x");
     let service = ScriptedService::new([elsewhere]);
     let error = service.client().inner.arm.post_for_result(path, "v", &json!({})).await.unwrap_err();

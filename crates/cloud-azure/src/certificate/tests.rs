@@ -72,7 +72,10 @@ fn an_assertion_is_signed_by_the_key_of_its_certificate() {
 fn a_certificate_that_cannot_be_used_is_one_sentence() {
     let check = |pem: String, expect: &str| {
         let error = assertion(&pem).unwrap_err().to_string();
-        assert!(error.starts_with("setting credential.pem: holds ") && error.contains(expect), "{error}");
+        assert!(
+            error.starts_with("setting client_certificate_file: holds ") && error.contains(expect),
+            "{error}"
+        );
         // Neither key nor certificate is repeated.
         assert!(!error.contains("-----") && error.len() < 150, "{error}");
     };

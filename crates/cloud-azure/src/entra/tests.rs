@@ -102,9 +102,7 @@ async fn a_workload_sends_the_present_token_of_its_file() {
     let client = service.client_with(Settings { credential, ..settings() });
     let credentials = &client.inner.credentials;
     let error = credentials.token("a/.default").await.unwrap_err();
-    assert!(
-        matches!(&error, CloudError::Configuration { setting, .. } if setting == "credential.token_file")
-    );
+    assert!(matches!(&error, CloudError::Configuration { setting, .. } if setting == "federated_token_file"));
     for (scope, content) in [("a/.default", "first"), ("b/.default", "second")] {
         std::fs::write(&token_file, format!("{content}\n")).unwrap();
         credentials.token(scope).await.unwrap();
@@ -152,7 +150,7 @@ async fn errors_of_the_metadata_service_name_the_identity() {
     let error = rejected(machine_identity(Some("identity")), Reply::json(400, missing)).await;
     assert_eq!(
         error.to_string(),
-        "setting credential.client_id: invalid_request: the machine does not have the identity identity (Identity not found); \
+        "setting client_id: invalid_request: the machine does not have the identity identity (Identity not found); \
          assign it to the machine"
     );
     for status in [404, 410, 500] {

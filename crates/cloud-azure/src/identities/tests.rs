@@ -4,7 +4,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::*;
 use crate::settings::Settings;
-use crate::testing::{Reply, ScriptedService, settings};
+use crate::testing::{Reply, ScriptedService, Sent, settings};
 
 const ROLE: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
 
@@ -140,8 +140,12 @@ async fn permissions_of_a_customer_are_asked_with_its_token() {
     let permissions = json!({"value": [{"actions": ["*/read", "a/*"], "notActions": ["a/secret"]}]});
     let deny = json!({"value": [{"properties": {"scope": "/subscriptions/s", "permissions": [{"actions": ["*/write"]}],
         "principals": [{"id": "00000000-0000-0000-0000-000000000000"}], "excludePrincipals": []}}]});
-    let service = ScriptedService::new([Reply::json(200, permissions), Reply::json(200, deny)])
-        .with_token_replies([token(&json!({"oid": "customer"}))]);
+    // Both are read at the same time.
+    let service = ScriptedService::by(move |sent| match sent.path.rsplit('/').next() {
+        Some("permissions") => Reply::json(200, permissions.clone()),
+        _ => Reply::json(200, deny.clone()),
+    })
+    .with_token_replies([token(&json!({"oid": "customer"}))]);
     let credential =
         Credential::Client { client_id: "c".to_owned(), secret: api::secret::Secret::new("x".to_owned()) };
     let found =
@@ -150,8 +154,13 @@ async fn permissions_of_a_customer_are_asked_with_its_token() {
     let expect = [("A/Read", true), ("a/write", false), ("a/secret", false), ("b/do", false)];
     assert_eq!(allowed, expect.map(|(action, allowed)| (action.to_owned(), allowed)));
     let sent = service.sent();
-    assert!(sent[0].header("authorization").starts_with("Bearer e30."));
-    assert_eq!(sent[1].header("authorization"), "Bearer token-2");
+    let token_for = |last: &str| {
+        let of: Vec<&Sent> = sent.iter().filter(|it| it.path.ends_with(last)).collect();
+        assert_eq!(of.len(), 1, "{last}");
+        of[0].header("authorization").to_owned()
+    };
+    assert!(token_for("/permissions").starts_with("Bearer e30."));
+    assert_eq!(token_for("/denyAssignments"), "Bearer token-2");
     // Without any right, nothing is allowed.
     let denied = [Reply::error(403, "AuthorizationFailed"), Reply::error(403, "AuthorizationFailed")];
     let service = ScriptedService::new(denied);

@@ -92,7 +92,7 @@ fn only_requests_of_the_metadata_service_are_redirected() {
 fn a_trusted_authority_must_be_a_certificate() {
     for pem in ["", "nothing", "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----"] {
         let error = Transport::new(Some(pem), None).unwrap_err().to_string();
-        assert!(error.starts_with("setting ca_pem: "), "{error}");
+        assert!(error.starts_with("setting ca_file: "), "{error}");
     }
 }
 
@@ -201,7 +201,7 @@ async fn a_certificate_of_another_authority_is_named_as_the_cause() {
     let error = server.get(&Transport::new(Some(&other), None).unwrap()).await.unwrap_err();
     let cause = NoResponse::of(&error);
     assert_eq!(cause, NoResponse::Untrusted);
-    assert!(cause.describe("https://x", "vault").ends_with("check settings vault and ca_pem"));
+    assert!(cause.describe("https://x", "vault").ends_with("check settings vault and ca_file"));
     assert!(!cause.was_sent());
 }
 

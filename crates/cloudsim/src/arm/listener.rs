@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::error::{ArmError, RetryAfter};
 use super::message::{ArmRequest, ArmResponse};
 use super::path::{self, Target};
-use super::{access, dispatch};
+use super::{access, dispatch, forward};
 use crate::call_context::FaultEffects;
 use crate::failure::Failure;
 use crate::fault_injection::claims_challenge;
@@ -70,15 +70,19 @@ async fn answer(State(state): State<ListenerState>, request: Request) -> Respons
 fn with_headers(mut response: Response, method: &Method, sent: &HeaderMap, count: u64) -> Response {
     let id = Uuid::new_v4().to_string();
     let headers = response.headers_mut();
+    // A response that was forwarded has the ids of its provider.
+    let is_forwarded = headers.contains_key("x-ms-request-id");
     let mut insert = |name: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
     };
-    insert("x-ms-request-id", &id);
     insert("x-ms-routing-request-id", &format!("SIMULATED:{id}"));
-    let correlation = sent.get("x-ms-correlation-request-id").and_then(|it| it.to_str().ok());
-    insert("x-ms-correlation-request-id", correlation.unwrap_or(&id));
+    if !is_forwarded {
+        insert("x-ms-request-id", &id);
+        let correlation = sent.get("x-ms-correlation-request-id").and_then(|it| it.to_str().ok());
+        insert("x-ms-correlation-request-id", correlation.unwrap_or(&id));
+    }
     if let Some(client) = sent.get("x-ms-client-request-id").and_then(|it| it.to_str().ok()) {
         insert("x-ms-client-request-id", client);
     }
@@ -91,6 +95,13 @@ fn with_headers(mut response: Response, method: &Method, sent: &HeaderMap, count
     insert(name, &(limit - 1 - count % (limit / 2)).to_string());
     insert("cache-control", "no-cache");
     response
+}
+
+/// The response to a request before it is rendered.
+enum Outcome {
+    Own(ArmResponse),
+    /// That of a resource provider outside the emulator.
+    Forwarded(Response),
 }
 
 async fn respond(
@@ -125,7 +136,21 @@ async fn respond(
             return challenged(&error, &header);
         }
     };
-    let done = perform(simulator, effects, method, uri, &query, headers, body, base, parsed);
+    let providers = &simulator.providers;
+    let target = parsed.as_ref().ok();
+    let registration = target.and_then(|it| forward::find_registration(providers, method, it));
+    let done = match target.and_then(|it| forward::find_route(providers, method, it)) {
+        Some(route) => {
+            let request = forward::ForwardedRequest { method, uri, query: &query, headers, body, base };
+            Box::pin(forward::respond(simulator, request, &route)).await.map(Outcome::Forwarded)
+        }
+        None => {
+            perform(simulator, effects, method, uri, &query, headers, body, base, parsed).map(Outcome::Own)
+        }
+    };
+    if let Some((subscription, namespace, is_registered)) = registration.filter(|_| done.is_ok()) {
+        forward::notify(simulator, &namespace, &subscription, is_registered).await;
+    }
     match &fault {
         Some(CloudFault::Unavailable { when: FaultTiming::After }) => {
             return rejected(&unavailable(), &authority);
@@ -137,12 +162,13 @@ async fn respond(
         _ => {}
     }
     match done {
-        Ok(response) => {
+        Ok(Outcome::Own(response)) => {
             if !response.delay.is_zero() {
                 tokio::time::sleep(response.delay).await;
             }
             render(method, response)
         }
+        Ok(Outcome::Forwarded(response)) => response,
         Err(Failure::Arm(error)) => rejected(&error, &authority),
         Err(Failure::Refused(error)) => rejected(&translated(error), &authority),
         Err(failure) => {

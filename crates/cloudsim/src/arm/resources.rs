@@ -78,7 +78,7 @@ pub(crate) fn group_not_found(group: &ResourceId) -> Failure {
 }
 
 /// Requires that a group exists and is not being deleted.
-fn check_group(cx: &CallContext<'_>, id: &ResourceId) -> Result<(), Failure> {
+pub(crate) fn check_group(cx: &CallContext<'_>, id: &ResourceId) -> Result<(), Failure> {
     let group = group_of(id);
     let found = store::visible(cx, &group)?.ok_or_else(|| group_not_found(&group))?;
     if found.change == Change::Deleting {
@@ -107,8 +107,16 @@ fn check_parent(cx: &CallContext<'_>, id: &ResourceId, type_name: &str) -> Resul
 }
 
 fn check_provider(cx: &CallContext<'_>, id: &ResourceId, type_name: &str) -> Result<(), Failure> {
-    let namespace = type_name.split('/').next().unwrap_or_default();
-    if sizes::is_registered(cx, id.subscription(), namespace)? {
+    check_registered(cx, id.subscription(), type_name.split('/').next().unwrap_or_default())
+}
+
+/// Requires that a subscription has registered a provider.
+pub(crate) fn check_registered(
+    cx: &CallContext<'_>,
+    subscription: &str,
+    namespace: &str,
+) -> Result<(), Failure> {
+    if sizes::is_registered(cx, subscription, namespace)? {
         return Ok(());
     }
     let message = format!(

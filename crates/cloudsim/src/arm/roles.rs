@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::openshift_roles;
 use crate::call_context::CallContext;
 use crate::failure::Failure;
 use crate::{database, identities};
@@ -12,20 +13,11 @@ const ROLE_DEFINITION: &str = "role-definition";
 /// Owner, the role of everybody who may do everything.
 pub(crate) const OWNER: &str = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635";
 
-/// What the roles of Azure Red Hat OpenShift allow here.
-const OPENSHIFT: &[&str] = &[
-    "*/read",
-    "Microsoft.Network/*",
-    "Microsoft.Compute/*",
-    "Microsoft.Storage/*",
-    "Microsoft.ManagedIdentity/*",
-];
-
 /// Built-in roles: guid, name, actions, excluded actions, data actions.
-type BuiltIn =
+pub(super) type BuiltIn =
     (&'static str, &'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-const BUILT_IN: [BuiltIn; 23] = [
+const BUILT_IN: [BuiltIn; 13] = [
     (OWNER, "Owner", &["*"], &[], &[]),
     (
         "b24988ac-6180-42a0-ab88-20f7382dd24c",
@@ -123,65 +115,6 @@ const BUILT_IN: [BuiltIn; 23] = [
         &[],
         &[],
     ),
-    (
-        "ef318e2a-8334-4a05-9e4a-295a196c6a6e",
-        "Azure Red Hat OpenShift Federated Credential",
-        OPENSHIFT,
-        &[],
-        &[],
-    ),
-    // The role of the resource provider over a customer's network; `az aro` knows it by its id only.
-    (
-        "42f3c60f-e7b1-46d7-ba56-6de681664342",
-        "Azure Red Hat OpenShift First Party Network",
-        &["*/read", "Microsoft.Network/*"],
-        &[],
-        &[],
-    ),
-    ("4436bae4-7702-4c84-919b-c4069ff25ee2", "Azure Red Hat OpenShift Service Operator", OPENSHIFT, &[], &[]),
-    (
-        "a1f96423-95ce-4224-ab27-4e3dc72facd4",
-        "Azure Red Hat OpenShift Cloud Controller Manager",
-        OPENSHIFT,
-        &[],
-        &[],
-    ),
-    (
-        "0336e1d3-7a87-462b-b6db-342b63f7802c",
-        "Azure Red Hat OpenShift Cluster Ingress Operator",
-        OPENSHIFT,
-        &[],
-        &[],
-    ),
-    (
-        "5b7237c5-45e1-49d6-bc18-a1f62f400748",
-        "Azure Red Hat OpenShift Disk Storage Operator",
-        OPENSHIFT,
-        &[],
-        &[],
-    ),
-    (
-        "0d7aedc0-15fd-4a67-a412-efad370c947e",
-        "Azure Red Hat OpenShift File Storage Operator",
-        OPENSHIFT,
-        &[],
-        &[],
-    ),
-    (
-        "8b32b316-c2f5-4ddf-b05b-83dacd2d08b5",
-        "Azure Red Hat OpenShift Image Registry Operator",
-        OPENSHIFT,
-        &[],
-        &[],
-    ),
-    (
-        "0358943c-7e01-48ba-8889-02cc51d78637",
-        "Azure Red Hat OpenShift Machine API Operator",
-        OPENSHIFT,
-        &[],
-        &[],
-    ),
-    ("be7a6435-15ae-4171-8f30-4a343eff9e8f", "Azure Red Hat OpenShift Network Operator", OPENSHIFT, &[], &[]),
 ];
 
 /// What one entry of a role allows.
@@ -250,20 +183,22 @@ fn subscription_scope(scope: &str) -> &str {
 
 fn built_in() -> impl Iterator<Item = RoleDefinition> {
     let owned = |texts: &[&str]| texts.iter().map(|it| (*it).to_owned()).collect::<Vec<String>>();
-    BUILT_IN.iter().map(move |(name, role_name, actions, not_actions, data_actions)| RoleDefinition {
-        name: (*name).to_owned(),
-        scope: String::new(),
-        role_name: (*role_name).to_owned(),
-        role_type: "BuiltInRole".to_owned(),
-        description: String::new(),
-        permissions: vec![PermissionSet {
-            actions: owned(actions),
-            not_actions: owned(not_actions),
-            data_actions: owned(data_actions),
-            not_data_actions: Vec::new(),
-        }],
-        assignable_scopes: vec!["/".to_owned()],
-    })
+    BUILT_IN.iter().chain(&openshift_roles::BUILT_IN).map(
+        move |(name, role_name, actions, not_actions, data_actions)| RoleDefinition {
+            name: (*name).to_owned(),
+            scope: String::new(),
+            role_name: (*role_name).to_owned(),
+            role_type: "BuiltInRole".to_owned(),
+            description: String::new(),
+            permissions: vec![PermissionSet {
+                actions: owned(actions),
+                not_actions: owned(not_actions),
+                data_actions: owned(data_actions),
+                not_data_actions: Vec::new(),
+            }],
+            assignable_scopes: vec!["/".to_owned()],
+        },
+    )
 }
 
 /// All definitions.

@@ -11,7 +11,7 @@ use cloud::{
     ResourceState,
 };
 use cloudsim::SimClient;
-use cloudsim::{Endpoints, Faults, Options, Service};
+use cloudsim::{Endpoints, Faults, Options, ResourceProviders, Service};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Environment {
     pub(crate) cloud: SimClient,
     pub(crate) faults: Faults,
+    pub(crate) providers: ResourceProviders,
     pub(crate) endpoints: Endpoints,
     stop: CancellationToken,
     task: JoinHandle<Result<(), cloudsim::ServeError>>,
@@ -43,11 +44,11 @@ impl Environment {
     pub(crate) async fn with(options: Options) -> Environment {
         let service = Service::open(options).await.expect("the service opens");
         let (cloud, faults) = (service.client().expect("a client"), service.faults());
-        let endpoints = service.endpoints();
+        let (endpoints, providers) = (service.endpoints(), service.providers());
         let stop = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "the handle is kept, and its end is awaited or forced")]
         let task = tokio::spawn(service.serve(stop.clone()));
-        Environment { cloud, faults, endpoints, stop, task }
+        Environment { cloud, faults, providers, endpoints, stop, task }
     }
 
     /// Asks it to stop, and waits until it has.

@@ -1,10 +1,12 @@
 //! What goes wrong on purpose.
 
+use api::clock::ManualClock;
 use api::error::{Class, Classify as _};
 use cloud::{CloudError, Infrastructure as _, Properties};
-use cloudsim::{CloudFault, FaultRule, FaultTiming};
+use cloudsim::{CloudFault, FaultRule, FaultTiming, Options};
+use jiff::{SignedDuration, Timestamp};
 
-use crate::environment::{Environment, eventually, group};
+use crate::environment::{Environment, group};
 
 fn empty() -> Properties {
     Properties::ResourceGroup { managed_by: None }
@@ -30,15 +32,29 @@ async fn a_call_may_fail_before_its_effect_or_after_it() {
 }
 
 #[tokio::test]
-async fn a_fresh_resource_may_be_unseen_for_a_while() {
+async fn a_fault_may_spare_the_first_calls() {
     let environment = Environment::new().await;
+    environment.faults.inject(FaultRule::new(CloudFault::Denied {}).on("get").after(2).times(1)).unwrap();
+    let denied = async || {
+        let found = environment.cloud.azure().get(&group("one")).await;
+        matches!(found, Err(CloudError::Denied { .. }))
+    };
+    assert_eq!([denied().await, denied().await, denied().await, denied().await], [false, false, true, false]);
+    assert_eq!(environment.faults.present(), []);
+}
+
+#[tokio::test]
+async fn a_fresh_resource_may_be_unseen_for_a_while() {
+    let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
+    let environment = Environment::with(Options { clock: clock.clone(), ..Options::default() }).await;
     environment
         .faults
         .inject(FaultRule::new(CloudFault::DelayedVisibility { millis: 150 }).times(1))
         .unwrap();
     environment.put(group("one"), empty()).await;
     assert_eq!(environment.get(&group("one")).await, None);
-    eventually("it is seen", async || environment.get(&group("one")).await).await;
+    clock.advance(SignedDuration::from_millis(150));
+    assert!(environment.get(&group("one")).await.is_some());
 }
 
 #[tokio::test]
@@ -57,7 +73,7 @@ async fn quotas_and_rights_may_be_missing_for_a_call() {
 #[tokio::test]
 async fn faults_are_listed_and_cleared_and_chance_is_seeded() {
     let run = async |seed| {
-        let environment = Environment::with(cloudsim::Options { seed, ..Default::default() }).await;
+        let environment = Environment::with(Options { seed, ..Options::default() }).await;
         let rule = |when| FaultRule::new(CloudFault::Unavailable { when }).share(0.3);
         environment.cloud.inject(rule(FaultTiming::Before)).await.unwrap();
         assert_eq!(environment.cloud.faults().await.unwrap(), [rule(FaultTiming::Before)]);
@@ -77,7 +93,7 @@ async fn faults_are_listed_and_cleared_and_chance_is_seeded() {
 
 #[tokio::test]
 async fn a_client_without_the_token_is_rejected() {
-    let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
+    let service = cloudsim::Service::open(Options::default()).await.unwrap();
     let (files, mut endpoints) = (tempfile::tempdir().unwrap(), service.endpoints());
     for file in [&mut endpoints.token_file, &mut endpoints.client_secret_file] {
         *file = files.path().join(file.file_name().unwrap());

@@ -22,6 +22,9 @@ pub(crate) use token::TokenVerifier;
 /// The name of the person behind a tool that acts for many, for the audit log.
 const PRINCIPAL: &str = "x-ms-client-principal-name";
 
+/// The name of a resource manager whose identity has no name.
+const RESOURCE_MANAGER: &str = "resource manager";
+
 /// An authenticated caller and its role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
@@ -106,12 +109,20 @@ pub(crate) struct ClientProof {
     holder: Option<Arc<Result<CertificateHolder, AuthenticationError>>>,
     /// The client's own certificate, in DER.
     leaf: Option<Arc<[u8]>>,
+    /// Whether it is the resource manager of this process.
+    is_resource_manager: bool,
 }
 
 impl ClientProof {
     /// The proof of a component of this process.
     pub(crate) fn in_process(name: &str) -> ClientProof {
-        ClientProof { holder: Some(Arc::new(Ok(CertificateHolder::in_process(name)))), leaf: None }
+        let holder = Some(Arc::new(Ok(CertificateHolder::in_process(name))));
+        ClientProof { holder, ..ClientProof::default() }
+    }
+
+    /// The proof of a resource manager in this process, which may use no other API than its own.
+    pub(crate) fn resource_manager() -> ClientProof {
+        ClientProof { is_resource_manager: true, ..ClientProof::default() }
     }
 }
 
@@ -126,7 +137,11 @@ impl Authenticator {
             return ClientProof::default();
         };
         let holder = guarded.certificates.as_ref().map(|it| it.holder(chain.unwrap_or_default(), now));
-        ClientProof { holder: holder.map(Arc::new), leaf: Some(leaf.as_ref().into()) }
+        ClientProof {
+            holder: holder.map(Arc::new),
+            leaf: Some(leaf.as_ref().into()),
+            is_resource_manager: false,
+        }
     }
 
     /// Authenticates the sender of a request.
@@ -191,6 +206,10 @@ impl AuthenticationMethods {
         context: &RequestContext<'_>,
         now: Timestamp,
     ) -> Result<Identity, AuthenticationError> {
+        if proof.is_resource_manager {
+            let actor = acting_for(context.headers, RESOURCE_MANAGER)?;
+            return Ok(Identity { actor, role: Role::Operator });
+        }
         let mut why = Vec::new();
         // An invalid Authorization header does not exclude the certificate.
         let token = bearer(context.headers).unwrap_or_else(|error| {
@@ -204,7 +223,7 @@ impl AuthenticationMethods {
             };
             match judged {
                 Ok(()) => {
-                    let actor = acting_for(context.headers, "resource manager")?;
+                    let actor = acting_for(context.headers, RESOURCE_MANAGER)?;
                     return Ok(Identity { actor, role: Role::Operator });
                 }
                 Err(error) if service.is_enforced => return Err(error),
@@ -284,6 +303,30 @@ mod tests {
         for method in [Method::PUT, Method::POST, Method::DELETE, Method::PATCH, Method::OPTIONS] {
             assert!(!Role::Reader.allows(&method) && Role::Operator.allows(&method), "{method}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_resource_manager_of_this_process_may_not_use_the_admin_api() {
+        let methods = AuthenticationMethods {
+            certificates: None,
+            tokens: None,
+            callers: None,
+            token_service: None,
+            admit_operators: true,
+        };
+        let authenticator = Authenticator::Required(Box::new(methods));
+        let mut headers = HeaderMap::new();
+        headers.insert(PRINCIPAL, http::HeaderValue::from_static("app"));
+        let identify = async |audience, proof: ClientProof| {
+            let uri = Uri::from_static("/x");
+            let context =
+                RequestContext { audience, method: &Method::PUT, uri: &uri, headers: &headers, peer: "test" };
+            authenticator.identify(&proof, &context, Timestamp::UNIX_EPOCH).await
+        };
+        let known = identify(Audience::Arm, ClientProof::resource_manager()).await.unwrap();
+        assert_eq!((known.actor.as_str(), known.role), ("app via resource manager", Role::Operator));
+        assert!(identify(Audience::Admin, ClientProof::resource_manager()).await.is_err());
+        assert!(identify(Audience::Arm, ClientProof::default()).await.is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Azure as the cloud of the clusters: its settings become those of the client.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use api::secret::Secret;
 use cloud::ResourceId;
 use cloud_azure::{AzureClient, ServiceCredential, Settings};
@@ -9,7 +9,8 @@ use crate::config::{AzureConfig, FilePath};
 
 /// The client that the settings describe. Nothing is sent yet.
 pub(super) fn client(config: &AzureConfig) -> anyhow::Result<AzureClient> {
-    Ok(AzureClient::new(settings(config)?)?)
+    AzureClient::new(settings(config)?)
+        .map_err(|error| anyhow!("cloud.azure.{}: {}", error.setting, error.why))
 }
 
 fn settings(config: &AzureConfig) -> anyhow::Result<Settings> {
@@ -19,7 +20,8 @@ fn settings(config: &AzureConfig) -> anyhow::Result<Settings> {
     let registry: ResourceId = registry.parse().with_context(|| {
         format!("cloud.azure.registry = {registry:?}: expected the resource id of a container registry")
     })?;
-    let mut settings = Settings::public(&tenant, &vault, registry, credential(config)?);
+    let mut settings = Settings::public(&tenant, &vault, registry, credential(config)?)
+        .with_suffixes(&config.registry_suffix, &config.blob_suffix);
     settings.authority.clone_from(&config.authority);
     settings.resource_manager.clone_from(&config.resource_manager);
     settings.scope.clone_from(&config.scope);
@@ -105,6 +107,42 @@ mod tests {
             let error = format!("{:#}", settings(&change).unwrap_err());
             assert!(error.contains(named), "{error}");
         }
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_as_in_the_configuration() {
+        let changed = |change: &dyn Fn(&mut AzureConfig)| {
+            let mut config = complete();
+            change(&mut config);
+            config
+        };
+        for (config, expect) in [
+            (changed(&|it| it.authority = "login".to_owned()), "cloud.azure.authority: 'login' is no URL"),
+            (
+                changed(&|it| it.blob_suffix = "https://blob".to_owned()),
+                "cloud.azure.blob_suffix: 'https://blob' is no host name; expected one without scheme and path",
+            ),
+            (
+                changed(&|it| it.registry_suffix = "azurecr us".to_owned()),
+                "cloud.azure.registry_suffix: 'images.azurecr us' is no host name",
+            ),
+            (changed(&|it| it.scope = "arm".to_owned()), "cloud.azure.scope: 'arm' is no scope"),
+        ] {
+            let error = client(&config).unwrap_err().to_string();
+            assert!(error.starts_with(expect), "{error}");
+        }
+    }
+
+    #[test]
+    fn suffixes_of_a_sovereign_cloud_are_settings() {
+        let config = AzureConfig {
+            registry_suffix: "azurecr.us".to_owned(),
+            blob_suffix: "blob.core.usgovcloudapi.net".to_owned(),
+            ..complete()
+        };
+        let settings = settings(&config).unwrap();
+        assert_eq!(settings.registry_login_server, "images.azurecr.us");
+        assert_eq!(settings.blob_suffix, "blob.core.usgovcloudapi.net");
     }
 
     #[test]

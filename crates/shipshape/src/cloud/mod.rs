@@ -28,6 +28,9 @@ pub(crate) struct CloudProvider {
     /// The client of the simulated cloud, for actions that only a simulator has.
     #[cfg(feature = "sim")]
     pub(crate) simulated: Option<cloudsim::SimClient>,
+    /// Where a simulated cloud in this process forwards requests to.
+    #[cfg(feature = "sim")]
+    pub(crate) resource_providers: Option<cloudsim::ResourceProviders>,
 }
 
 impl CloudProvider {
@@ -38,6 +41,8 @@ impl CloudProvider {
             installer: Arc::new(UnavailableInstaller),
             #[cfg(feature = "sim")]
             simulated: None,
+            #[cfg(feature = "sim")]
+            resource_providers: None,
         })
     }
 }
@@ -49,7 +54,9 @@ pub(crate) async fn ensure(process: &mut Process) -> anyhow::Result<Option<Cloud
         Some(provider) => Ok(Some(provider)),
         None => {
             let directory = simulated::directory(&process.config);
-            Ok(Some(simulated::provider(simulated::start(process, directory).await?)))
+            let (client, resource_providers) = simulated::start(process, directory).await?;
+            let provider = simulated::provider(client);
+            Ok(Some(CloudProvider { resource_providers: Some(resource_providers), ..provider }))
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use api::clock::SystemClock;
-use cloudsim::{Options, Service, SimClient};
+use cloudsim::{Options, ResourceProviders, Service, SimClient};
 
 use super::CloudProvider;
 use crate::config::{Config, FilePath};
@@ -26,11 +26,15 @@ pub(super) fn provider(simulated: SimClient) -> CloudProvider {
         cloud: simulated.cloud(),
         installer: Arc::new(simulated.installer()),
         simulated: Some(simulated),
+        resource_providers: None,
     }
 }
 
 /// Starts a simulated cloud in this process. The directory gets a file of its endpoints, for other processes on this machine.
-pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::Result<SimClient> {
+pub(crate) async fn start(
+    process: &mut Process,
+    directory: PathBuf,
+) -> anyhow::Result<(SimClient, ResourceProviders)> {
     let cloud_ready = process.readiness.condition("cloud");
     cloud_ready.not_ready("opening");
     let options = Options {
@@ -42,14 +46,14 @@ pub(crate) async fn start(process: &mut Process, directory: PathBuf) -> anyhow::
         runtimes: None,
     };
     let service = Service::open(options).await.context("the simulated cloud")?;
-    let cloud = service.client()?;
+    let (cloud, providers) = (service.client()?, service.providers());
     tracing::info!("The simulated cloud is at {}", service.endpoints().resource_manager);
     // Workers depend on it, so it is stopped last.
     process.tasks.spawn(Stage::Infrastructure, "cloud", move |shutdown| async move {
         Ok(service.serve(shutdown).await?)
     });
     cloud_ready.ready();
-    Ok(cloud)
+    Ok((cloud, providers))
 }
 
 /// The directory of the simulated cloud of `up`.

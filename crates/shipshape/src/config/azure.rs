@@ -35,7 +35,11 @@ pub(crate) struct AzureConfig {
     pub(crate) certificate_issuer: String,
     /// The resource id of the container registry that clusters pull from.
     pub(crate) registry: Option<String>,
-    /// The address of blobs with accounts as first path segment, of an emulator. Unset: `https://ACCOUNT.blob.core.windows.net`.
+    /// The suffix of the registry's host, which is `NAME.SUFFIX`.
+    pub(crate) registry_suffix: String,
+    /// The suffix of the hosts of blobs, which are `ACCOUNT.SUFFIX`.
+    pub(crate) blob_suffix: String,
+    /// The address of blobs with accounts as first path segment, of an emulator. Unset: `https://ACCOUNT.SUFFIX`.
     pub(crate) blob: Option<String>,
     /// The address of the instance metadata service. Unset: its fixed address.
     pub(crate) metadata: Option<String>,
@@ -61,6 +65,8 @@ impl Default for AzureConfig {
             verify_vault_address: true,
             certificate_issuer: cloud_azure::SELF_SIGNED.to_owned(),
             registry: None,
+            registry_suffix: cloud_azure::PUBLIC_REGISTRY_SUFFIX.to_owned(),
+            blob_suffix: cloud_azure::PUBLIC_BLOB_SUFFIX.to_owned(),
             blob: None,
             metadata: None,
             identity_service: None,

@@ -7,6 +7,7 @@
 
 mod alerts;
 mod azure;
+mod azure_cli;
 mod clusters;
 mod config;
 mod executable;

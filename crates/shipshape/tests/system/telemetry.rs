@@ -36,7 +36,7 @@ fn traces_reach_the_collector_before_the_process_ends() {
     let up = home.up(&["--set", &endpoint, "--set", "telemetry.service_name=the-flagship"]);
     up.signal("TERM");
     assert_eq!(up.end().code, Some(0));
-    let (head, body) = received.recv_timeout(Duration::from_secs(5)).expect("an export");
+    let (head, body) = received.recv_timeout(Duration::from_secs(60)).expect("an export");
     assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
     assert!(head.contains("application/x-protobuf"), "{head}");
     let holds = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());

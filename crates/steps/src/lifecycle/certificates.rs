@@ -1,6 +1,7 @@
 //! The serving certificates of a cluster: requested in the vault, copied into the cluster, renewed there.
 
 use cloud::CertificateSpec;
+use futures_util::future::try_join_all;
 use kubelink::{Link, Target};
 use serde_json::Value;
 use store::WorkLease;
@@ -24,14 +25,14 @@ pub async fn ensure_issued(cx: &Lifecycle) -> Result<PollStatus, StepError> {
         return Ok(PollStatus::Done(StepOutcome::with_message("the customer manages the cluster's domain")));
     }
     let managed = cx.managed().await?;
-    let mut waits = Vec::new();
-    for what in CertificateUse::ALL {
+    let ensure = async |what: CertificateUse| {
         let name = what.name(&managed);
         let spec = CertificateSpec { name: name.clone(), dns_names: vec![dns_name(what, &cluster.domain)] };
-        if cx.cloud.vault.ensure_certificate(&spec).await?.version.is_none() {
-            waits.push(name);
-        }
-    }
+        let found = cx.cloud.vault.ensure_certificate(&spec).await?;
+        Ok::<_, StepError>(found.version.is_none().then_some(name))
+    };
+    let waits: Vec<String> =
+        try_join_all(CertificateUse::ALL.map(ensure)).await?.into_iter().flatten().collect();
     match waits.as_slice() {
         [] => Ok(PollStatus::Done(StepOutcome::with_message("both certificates are issued"))),
         _ => Ok(PollStatus::Waiting(format!("certificate {} is being issued", waits.join(" and ")))),

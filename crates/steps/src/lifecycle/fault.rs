@@ -58,6 +58,23 @@ const PATTERNS: &[Pattern] = &[
         ),
     },
     Pattern {
+        word: "AllocationFailed",
+        code: DEPLOYMENT_FAILED,
+        kind: StepErrorKind::Terminal,
+        message: Some(
+            "The location has no capacity for this machine size. Choose another size or location, or try again later.",
+        ),
+    },
+    Pattern {
+        word: "OverconstrainedAllocationRequest",
+        code: DEPLOYMENT_FAILED,
+        kind: StepErrorKind::Terminal,
+        message: Some(
+            "The location has no capacity for this machine size with the features that the cluster needs. Choose another size or \
+             location.",
+        ),
+    },
+    Pattern {
         word: "OSProvisioningTimedOut",
         code: DEPLOYMENT_FAILED,
         kind: StepErrorKind::Terminal,
@@ -77,7 +94,22 @@ const PATTERNS: &[Pattern] = &[
         kind: StepErrorKind::Terminal,
         message: None,
     },
+    Pattern {
+        word: "NotAvailableForSubscription",
+        code: "InvalidParameter",
+        kind: StepErrorKind::Terminal,
+        message: None,
+    },
+    Pattern {
+        word: "MissingSubscriptionRegistration",
+        code: "ResourceProviderNotRegistered",
+        kind: StepErrorKind::Terminal,
+        message: None,
+    },
 ];
+
+/// The code among the details of an error that names who uses a resource.
+const IN_USE: &str = "InUse";
 
 /// An error for the customer: a code, a sentence, and the field at fault.
 pub fn customer_error(code: &str, message: impl Into<String>, target: Option<&str>) -> OperationError {
@@ -120,23 +152,30 @@ pub fn in_use(what: &str, by: &str) -> StepError {
     };
     let mut error = customer_error(code, format!("{said}. Remove it, or let it use something else."), None);
     if code == DEPLOYMENT_FAILED {
-        error.details.push(customer_error("InUse", said.clone(), None));
+        error.details.push(customer_error(IN_USE, said.clone(), None));
     }
     StepError::transient("InUse", said).with_customer_error(error)
 }
 
-/// The error of a failed resource or installation.
+/// The error of a failed resource or installation. The customer gets the cloud's code; its message only where they can fix the cause.
 pub fn from_fault(fault: &ResourceFailure, what: impl Into<String>) -> StepError {
-    let what = format!("{}: {}: {}", what.into(), fault.code, fault.message);
+    let what = what.into();
+    let full = format!("{what}: {}: {}", fault.code, fault.message);
     match pattern(&fault.code, &fault.message) {
-        Some(pattern) => StepError::new(pattern.kind, pattern.code, what)
+        Some(pattern) => StepError::new(pattern.kind, pattern.code, full)
             .with_customer_error(pattern.customer_error(&fault.message)),
-        None => StepError::transient(DEPLOYMENT_FAILED, what).with_customer_error(customer_error(
-            DEPLOYMENT_FAILED,
-            "Deployment failed.",
-            None,
-        )),
+        None => {
+            let mut customer = customer_error(DEPLOYMENT_FAILED, "Deployment failed.", None);
+            customer.details.push(customer_error(&fault.code, format!("{what} with this code."), None));
+            StepError::transient(DEPLOYMENT_FAILED, full).with_customer_error(customer)
+        }
     }
+}
+
+/// Whether a failed deployment has a cause that the customer can fix.
+pub fn can_be_fixed_by_customer(error: &OperationError) -> bool {
+    let is_known = |code: &str| code == IN_USE || PATTERNS.iter().any(|it| it.word == code);
+    error.details.iter().any(|it| is_known(&it.code))
 }
 
 fn pattern(code: &str, message: &str) -> Option<&'static Pattern> {
@@ -248,9 +287,18 @@ mod tests {
             .map(|it| (&*it.code, &*it.message))
             .collect();
         assert_eq!(details, [("ZonalAllocationFailed", "no room")]);
+        assert!(full.customer_error().is_some_and(can_be_fixed_by_customer));
+        check("AllocationFailed", "no room", DEPLOYMENT_FAILED, Terminal);
+        check("OverconstrainedAllocationRequest", "no room", DEPLOYMENT_FAILED, Terminal);
+        check("NotAvailableForSubscription", "no", "InvalidParameter", Terminal);
+        check("MissingSubscriptionRegistration", "no", "ResourceProviderNotRegistered", Terminal);
         check("Odd", "something", DEPLOYMENT_FAILED, Transient);
-        let odd = from_fault(&fault("Odd", "with our innards"), "it failed");
-        assert_eq!(odd.customer_error().map(|it| it.message.as_str()), Some("Deployment failed."));
+        let odd = from_fault(&fault("Odd", "with our innards"), "address failed");
+        let odd = odd.customer_error().unwrap();
+        assert_eq!(odd.message, "Deployment failed.");
+        let details: Vec<(&str, &str)> = odd.details.iter().map(|it| (&*it.code, &*it.message)).collect();
+        assert_eq!(details, [("Odd", "address failed with this code.")]);
+        assert!(!can_be_fixed_by_customer(odd));
     }
 
     #[test]

@@ -111,6 +111,7 @@ pub(super) async fn run(command: &FaultCommand, invocation: &Invocation<'_>) -> 
                 fault: fault.0.clone(),
                 verb: verb.clone(),
                 about: about.clone(),
+                after: None,
                 times: *times,
                 share: *share,
             };

@@ -1,7 +1,9 @@
 //! Calls under faults: before and after their effect, in their operations, and in storms of all kinds.
 
+use api::clock::{Clock as _, ManualClock, SystemClock};
 use cloudsim::{CloudFault, FaultRule, FaultTiming};
 use futures_util::future::join_all;
+use jiff::SignedDuration;
 
 use super::*;
 
@@ -133,14 +135,16 @@ async fn a_throttled_subscription_tells_how_long_and_is_left_alone() {
     let environment = AzureEnvironment::new().await;
     let azure = &environment.azure;
     let group = request_of(ResourceKind::ResourceGroup);
-    environment.inject(FaultRule::new(CloudFault::Throttled { after_seconds: 2 }).on("put").times(1));
+    environment.inject(FaultRule::new(CloudFault::Throttled { after_seconds: 600 }).on("put").times(1));
     let error = azure.put(group.clone()).await.unwrap_err();
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(2)), "{error}");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(600)), "{error}");
     // The rule is used up, and still nothing is sent before its time.
     assert!(matches!(azure.get(&group.id).await, Err(CloudError::Throttled { .. })));
     // Another subscription is not concerned.
     azure.get(&ResourceId::group("22222222-2222-2222-2222-222222222222", "g")).await.unwrap();
-    environment.ready(&group).await;
+    // A client that does not know of it finds that the service answers again.
+    let created = environment.client(|_| {}).put(group).await.unwrap();
+    assert_eq!(created.state, ResourceState::Succeeded);
 }
 
 #[tokio::test]
@@ -275,7 +279,15 @@ async fn what_is_not_visible_yet_is_created_once() {
     let machines = azure.list(&group()).await.unwrap();
     let machines = machines.iter().filter(|it| it.properties.kind() == ResourceKind::Machine).count();
     assert_eq!(machines, 1);
-    // A security group that the subnet does not see yet is waited for.
+}
+
+#[tokio::test]
+async fn a_security_group_that_a_subnet_does_not_see_yet_is_waited_for() {
+    let clock = ManualClock::at(SystemClock.now());
+    let options = Options { clock: clock.clone(), ..Options::default() };
+    let environment = AzureEnvironment::with(options).await;
+    environment.prepared().await;
+    let azure = &environment.azure;
     let late = ResourceRequest {
         id: network("networkSecurityGroups", "late"),
         ..request_of(ResourceKind::SecurityGroup)
@@ -289,6 +301,7 @@ async fn what_is_not_visible_yet_is_created_once() {
     }
     let error = azure.put(subnet.clone()).await.unwrap_err();
     assert!(matches!(&error, CloudError::Busy { code, .. } if code == "InvalidResourceReference"), "{error}");
+    clock.advance(SignedDuration::from_millis(500));
     environment.ready(&subnet).await;
 }
 
