@@ -15,15 +15,20 @@ use crate::support::{World, informers, world};
 const CHILDREN: usize = 3;
 
 /// A parent of its own for each run, in the namespace of the test.
-async fn parent(client: &Client, namespace: &str, name: &str) -> (Client, String, String) {
+pub(crate) async fn parent(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    children: usize,
+) -> (Client, String, String) {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let object = json!({"metadata": {"name": name, "labels": {"role": "parent"}}, "data": {"children": CHILDREN.to_string()}});
+    let object = json!({"metadata": {"name": name, "labels": {"role": "parent"}}, "data": {"children": children.to_string()}});
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     (client.clone(), namespace.to_owned(), name.to_owned())
 }
 
 /// Returns when the parent reports all its children; panics as soon as it has too many.
-async fn settled((client, namespace, name): (Client, String, String)) {
+pub(crate) async fn settled((client, namespace, name): (Client, String, String)) {
     let running = informers(&client);
     let all = Api::<ConfigMap>::namespaced(client, &namespace);
     let parents = running.informers.select(all.clone(), Selection::named(&name));
@@ -33,9 +38,9 @@ async fn settled((client, namespace, name): (Client, String, String)) {
     children.synced().await;
     loop {
         if let Some(parent) = parents.list().first() {
-            let found = children_of(&children.list(), parent).len();
-            assert!(found <= CHILDREN, "{name} has {found} children");
-            if found == CHILDREN && number(parent, "ready") == CHILDREN {
+            let (found, wanted) = (children_of(&children.list(), parent).len(), number(parent, "children"));
+            assert!(found <= wanted, "{name} has {found} children");
+            if found == wanted && number(parent, "ready") == wanted {
                 return;
             }
         }
@@ -52,7 +57,7 @@ where
 {
     let prepare = async |crash: Crash| {
         let name = format!("parent-{}-{:?}", crash.at_write, crash.effect).to_lowercase();
-        parent(&world.client, &world.namespace, &name).await
+        parent(&world.client, &world.namespace, &name, CHILDREN).await
     };
     let process = |client: Client, (_, namespace, _): (Client, String, String)| process(client, namespace);
     crash_at_every_write(&world.client, prepare, process, settled).await
@@ -69,7 +74,7 @@ async fn the_sample_survives_its_end_at_every_write() {
 #[tokio::test]
 async fn the_sample_makes_progress_with_one_write_per_process() {
     let Some(world) = world("crash-each").await else { return };
-    let parent = parent(&world.client, &world.namespace, "parent").await;
+    let parent = parent(&world.client, &world.namespace, "parent", CHILDREN).await;
     let process =
         |client: Client, (_, namespace, _): (Client, String, String)| sample::run(client, namespace);
     let writes = crash_after_each_write(&world.client, parent, process, settled, CHILDREN + 1).await;

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Line, Mode, World, soon, world};
 
-/// Short, so that a test can wait for a lease to end.
+/// Short enough that a test can wait for a lease to end, long enough for a busy machine.
 fn durations() -> LeaseDurations {
-    LeaseDurations::new(Duration::from_secs(3), Duration::from_secs(2), Duration::from_millis(500)).unwrap()
+    LeaseDurations::new(Duration::from_secs(6), Duration::from_secs(4), Duration::from_millis(500)).unwrap()
 }
 
 /// What happened to a candidate.
@@ -104,7 +104,7 @@ async fn a_released_lease_is_taken_over_and_its_transitions_are_counted() {
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), &world.namespace);
     let spec = leases.get("work").await.unwrap().spec.unwrap();
     assert!(spec.holder_identity.unwrap().starts_with("two_"));
-    assert_eq!((spec.lease_transitions, spec.lease_duration_seconds), (Some(1), Some(3)));
+    assert_eq!((spec.lease_transitions, spec.lease_duration_seconds), (Some(1), Some(6)));
     stop_two.cancel();
     assert_eq!(candidates.next().await.0, Happened::Cancelled("two"));
     while candidates.tasks.join_next().await.is_some() {}

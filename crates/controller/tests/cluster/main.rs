@@ -7,6 +7,7 @@ mod definitions;
 mod events;
 mod informer;
 mod leader;
+mod outage;
 mod sample;
 mod support;
 mod writes;

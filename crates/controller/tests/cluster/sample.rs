@@ -70,7 +70,13 @@ async fn reconcile(context: Context, key: ObjectKey) -> Result<Action, RequestEr
                     "ownerReferences": [parent.controller_owner_ref(&())],
                 }}))
                 .expect("a ConfigMap");
-                MANAGER.create(&context.children, &child).await?;
+                if let Err(error) = MANAGER.create(&context.children, &child).await {
+                    // The child may exist, under a name that nobody knows.
+                    if error.is_ambiguous() {
+                        context.children.catch_up().await;
+                    }
+                    return Err(error);
+                }
             }
             Decision::Delete(at) => MANAGER.delete(&context.children, &children[at]).await?,
             Decision::Report(found) => {

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cluster_role;
-use super::context::{ControllerContext, target};
+use super::context::ControllerContext;
+use super::default_roles;
 use crate::cluster::ClusterInner;
 use crate::fields;
-use crate::rbac;
 use crate::status::ApiResult;
-use crate::verbs::{self, WriteOptions};
 
 /// The namespaces of a new cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -32,27 +30,7 @@ pub(crate) fn bootstrap(cluster: &Arc<ClusterInner>) -> ApiResult<()> {
         },
     });
     ensure(&mut context, "Service", "default", "kubernetes", service)?;
-    roles(&mut context)?;
-    cluster_role::reconcile(&mut context)
-}
-
-/// Creates the roles and bindings that are missing. Those that somebody changed stay as they are.
-fn roles(context: &mut ControllerContext<'_>) -> ApiResult<()> {
-    let options = WriteOptions { manager: "kube-apiserver".to_owned(), ..WriteOptions::default() };
-    let caller = context.caller();
-    for mut object in rbac::bootstrap_objects() {
-        let word = object["kind"].as_str().unwrap_or_default().to_owned();
-        let kind = ControllerContext::built_in_kind("rbac.authorization.k8s.io", &word)?;
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let (namespace, name) = (text("namespace").to_owned(), text("name").to_owned());
-        if context.state.get(kind, &namespace, &name).is_some() {
-            continue;
-        }
-        kind.set_type_meta(&mut object);
-        let target = target(kind, &namespace, "", "");
-        verbs::create(&mut context.state, &target, object, &options, &caller)?;
-    }
-    Ok(())
+    default_roles::ensure(&mut context)
 }
 
 /// Creates the default service account and the CA bundle of a namespace.

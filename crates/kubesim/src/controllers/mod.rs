@@ -8,6 +8,7 @@ mod cluster_role;
 mod context;
 mod cron_job;
 mod daemon_set;
+mod default_roles;
 mod deployment;
 mod disruption;
 mod garbage_collector;

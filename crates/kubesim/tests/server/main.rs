@@ -169,6 +169,21 @@ async fn a_webhook_behind_a_service_is_at_the_address_in_its_annotation() {
 }
 
 #[tokio::test]
+async fn every_cluster_has_the_default_roles_under_uids_of_its_own() {
+    let (one, two) = (cluster().await, cluster().await);
+    let mut found = Vec::new();
+    for cluster in [&one, &two] {
+        let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view";
+        let (code, view) = get(&cluster.client(), path).await;
+        assert_eq!(code, 200);
+        assert!(view["rules"].as_array().unwrap().len() > 5, "{view}");
+        found.push(view);
+    }
+    assert_ne!(found[0]["metadata"]["uid"], found[1]["metadata"]["uid"]);
+    assert_eq!(found[0]["rules"], found[1]["rules"]);
+}
+
+#[tokio::test]
 async fn a_token_is_valid_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let before = cluster_in(directory.path()).await;

@@ -1,6 +1,7 @@
 //! Defaults and rules of Machines and MachineSets, as functions of the objects and the facts about the cluster. Objects are JSON as it was
 //! sent: a mutating webhook sees it before any schema is applied, so nothing about its form is certain.
 
+use api::crd::machine::names::{CLUSTER_LABEL, ROLE_LABEL};
 use json_patch::Patch;
 use serde_json::{Map, Value, json};
 
@@ -10,12 +11,6 @@ use super::lifecycle_hooks;
 use super::providers::{self, MachineIdentity};
 use super::selector;
 use super::verdict::Verdict;
-
-/// The label with the identity of the cluster, which each Machine must have.
-const CLUSTER_LABEL: &str = "machine.openshift.io/cluster-api-cluster";
-
-/// The label with the role of a Machine.
-const ROLE_LABEL: &str = "machine.openshift.io/cluster-api-machine-role";
 
 /// A kind with webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,6 +28,12 @@ impl SecretReference {
         let detail = "not found. Expected CredentialsSecret to exist";
         FieldError::invalid("providerSpec.credentialsSecret", self.name.clone(), detail).to_string()
     }
+
+    /// The warning about a Secret that cannot be looked up.
+    pub fn failure_warning(&self, why: &str) -> String {
+        let detail = format!("failed to get credentialsSecret: {why}");
+        FieldError::invalid("providerSpec.credentialsSecret", self.name.clone(), detail).to_string()
+    }
 }
 
 impl Verdict {

@@ -3,19 +3,20 @@
 
 mod clients;
 mod files;
+mod replaceable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::ResolvesServerCert;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{Error, ServerConfig};
 
 pub use clients::{ClientAuthority, ClientCertificates};
 pub use files::CertificateFiles;
+pub use replaceable::ReplaceableCertificate;
+pub use rustls::server::ResolvesServerCert;
 
 /// A certificate or key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -74,10 +75,7 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
 
 /// A server certificate with its key in PEM that does not change.
 pub fn fixed_certificate(certificate: &str, key: &str) -> Result<Arc<dyn ResolvesServerCert>, TlsError> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(TlsError::invalid)?;
-    let pair = CertifiedKey::from_der(chain.map_err(TlsError::invalid)?, key, &provider());
-    Ok(Arc::new(SingleCertAndKey::from(pair.map_err(TlsError::invalid)?)))
+    Ok(ReplaceableCertificate::new(certificate, key)?)
 }
 
 /// The TLS configuration of a server.

@@ -1,5 +1,6 @@
 //! Tests of the webhooks as a whole; the rules of each platform are tested beside them.
 
+mod cluster;
 mod machine;
 mod machine_set;
 mod properties;
