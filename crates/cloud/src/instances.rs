@@ -22,12 +22,14 @@ pub trait InstanceProvider: std::fmt::Debug + Send + Sync + 'static {
     /// The Secrets that a providerSpec names. An unreadable providerSpec is [`InstanceError::InvalidConfiguration`].
     fn secrets(&self, provider_spec: &Value) -> Result<SecretRefs, InstanceError>;
 
-    /// The instance as it is; `None` when there is none or it is terminated. A stopped, failed or vanishing instance is there. Changes
-    /// nothing and needs no user data.
+    /// The instance as it is; `None` when there is none, it is terminated, or, for a Machine without a providerID, its creation has not
+    /// succeeded yet: `create` goes on then. A stopped, failed or vanishing instance is there. Changes nothing and needs no user data.
     async fn find(&self, request: &InstanceRequest) -> Result<Option<Instance>, InstanceError>;
 
-    /// Creates the instance and what belongs to it, and returns as soon as the cloud has accepted it. What an earlier call has
-    /// created is found by its name and used. Only [`InstanceError::InvalidConfiguration`] says that no repetition can succeed.
+    /// Creates the instance and what belongs to it. What an earlier call has created is found by its name and used; a creation that
+    /// failed in the cloud is cleared away and begun again. No call waits for the cloud: while it works, the result is
+    /// [`InstanceError::RequeueAfter`], and the caller repeats the call. Only [`InstanceError::InvalidConfiguration`] says that no
+    /// repetition can succeed.
     async fn create(&self, request: &InstanceRequest) -> Result<Instance, InstanceError>;
 
     /// Refreshes what the cloud keeps about the instance outside its configuration, such as tags and memberships of load balancers,
