@@ -98,6 +98,45 @@ const DATA: &[&str] = &[
     "Microsoft.Storage/storageAccounts/blobServices/containers/blobs/write",
 ];
 
+/// The calls of the instance provider, which a cluster's own identity makes.
+const INSTANCE_CALLS: &[&str] = &[
+    "Microsoft.Compute/availabilitySets/delete",
+    "Microsoft.Compute/availabilitySets/read",
+    "Microsoft.Compute/availabilitySets/write",
+    "Microsoft.Compute/disks/delete",
+    "Microsoft.Compute/disks/read",
+    "Microsoft.Compute/skus/read",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Network/applicationSecurityGroups/read",
+    "Microsoft.Network/loadBalancers/read",
+    "Microsoft.Network/networkInterfaces/delete",
+    "Microsoft.Network/networkInterfaces/read",
+    "Microsoft.Network/networkInterfaces/write",
+    "Microsoft.Network/networkSecurityGroups/read",
+    "Microsoft.Network/publicIPAddresses/delete",
+    "Microsoft.Network/publicIPAddresses/read",
+    "Microsoft.Network/publicIPAddresses/write",
+    "Microsoft.Network/virtualNetworks/subnets/read",
+];
+
+/// Rights of the same identity on what its machines refer to.
+const INSTANCE_LINKED: &[&str] = &[
+    "Microsoft.Compute/capacityReservationGroups/deploy/action",
+    "Microsoft.Compute/diskEncryptionSets/read",
+    "Microsoft.Compute/galleries/images/versions/read",
+    "Microsoft.Compute/images/read",
+    "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+    "Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action",
+    "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
+    "Microsoft.Network/loadBalancers/inboundNatRules/join/action",
+    "Microsoft.Network/networkInterfaces/join/action",
+    "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/publicIPAddresses/join/action",
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+];
+
 /// The actions of the service's calls alone.
 static CALLS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let of_kinds = ResourceKind::ALL.into_iter().flat_map(|kind| {
@@ -115,6 +154,13 @@ pub fn required_actions() -> Vec<String> {
     let mut all: Vec<String> = CALLS.iter().cloned().chain(others).collect();
     all.sort();
     all.dedup();
+    all
+}
+
+/// The actions that the identity of a cluster's machine controllers needs, in order and without repetition.
+pub fn instance_actions() -> Vec<&'static str> {
+    let mut all: Vec<&str> = INSTANCE_CALLS.iter().chain(INSTANCE_LINKED).copied().collect();
+    all.sort_unstable();
     all
 }
 
@@ -141,6 +187,7 @@ pub fn role_definition(name: &str, scopes: &[String]) -> Value {
 pub(crate) fn is_listed(method: Method, path: &str) -> bool {
     let is_in = |action: &str| {
         CALLS.iter().any(|it| it.eq_ignore_ascii_case(action))
+            || INSTANCE_CALLS.iter().any(|it| it.eq_ignore_ascii_case(action))
             || PREPARATION.iter().any(|it| matches(it, action))
     };
     action_of(method, path).is_some_and(|it| is_in(&it))

@@ -58,6 +58,9 @@ const FILES: [(&str, &str); 16] = recorded![
     "virtual-network",
 ];
 
+/// The exchanges about a machine of machine controllers.
+const INSTANCE: &str = include_str!("../tests/exchanges/instance.json");
+
 fn exchanges(name: &str) -> Vec<Exchange> {
     let (_, text) = FILES.iter().find(|(it, _)| *it == name).unwrap();
     serde_json::from_str(text).unwrap()
@@ -154,7 +157,7 @@ fn every_member_that_is_sent_is_one_of_microsofts_models() {
 
 #[test]
 fn recordings_hold_no_credentials() {
-    for (name, text) in FILES {
+    for (name, text) in FILES.into_iter().chain([("instance", INSTANCE)]) {
         let lower = text.to_lowercase();
         for word in [
             "authorization",
@@ -168,7 +171,7 @@ fn recordings_hold_no_credentials() {
         ] {
             assert!(!lower.contains(word), "{name} holds {word}");
         }
-        for Exchange { request, response } in exchanges(name) {
+        for Exchange { request, response } in serde_json::from_str::<Vec<Exchange>>(text).unwrap() {
             for header in request.headers.keys().chain(response.headers.keys()) {
                 let kept = [
                     "azure-asyncoperation",
@@ -285,4 +288,54 @@ async fn an_account_that_was_accepted_without_a_body_follows() {
     assert_eq!(put.state, ResourceState::Creating);
     // The poll of its result is 202 until its end, and the account is not there before.
     assert_eq!(client.get(&id).await.unwrap().unwrap().state, ResourceState::Creating);
+}
+
+/// The members of the bodies that are put for each type, with identities under one name.
+fn members_by_type(puts: impl Iterator<Item = (String, Value)>) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, mut body) in puts {
+        if let Some(Value::Object(identities)) = body.pointer_mut("/identity/userAssignedIdentities") {
+            *identities = identities.values().map(|it| ("ID".to_owned(), it.clone())).collect();
+        }
+        body.as_object_mut().unwrap().remove("tags");
+        let Some(kind) = path.split('/').nth(7) else { continue };
+        members("", &body, found.entry(kind.to_owned()).or_default());
+    }
+    found
+}
+
+#[tokio::test]
+async fn every_member_of_an_instance_is_one_of_microsofts_models() {
+    use cloud::InstanceProvider as _;
+
+    use crate::instances::tests::{full_spec, furnished, provider, request};
+
+    let recorded: Vec<Exchange> = serde_json::from_str(INSTANCE).unwrap();
+    let puts = recorded.into_iter().filter(|it| it.request.method == "PUT");
+    let known = members_by_type(puts.filter_map(|it| Some((it.request.path, it.request.body?))));
+
+    let cloud = furnished();
+    cloud.change("/subscriptions/s/providers/Microsoft.Compute/skus/a", |it| {
+        *it = json!({ "resourceType": "virtualMachines", "name": "Standard_D4s_v5" });
+    });
+    let service = cloud.service();
+    let mut in_a_set = full_spec();
+    in_a_set["zone"] = Value::Null;
+    in_a_set["spotVMOptions"] = Value::Null;
+    for spec in [full_spec(), in_a_set] {
+        let request = request(spec);
+        let _ = provider(&service).create(&request).await;
+        provider(&service).delete(&request).await.unwrap();
+    }
+    let puts = service.sent().into_iter().filter(|it| it.method == "PUT");
+    let sent = members_by_type(puts.map(|it| (it.path.clone(), it.json())));
+    assert_eq!(
+        sent.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["availabilitySets", "networkInterfaces", "publicIPAddresses", "virtualMachines"]
+    );
+    for (kind, sent) in &sent {
+        let known = &known[kind];
+        assert_eq!(sent.difference(known).collect::<Vec<_>>(), [""; 0], "{kind}: unknown");
+        assert_eq!(known.difference(sent).collect::<Vec<_>>(), [""; 0], "{kind}: missing");
+    }
 }

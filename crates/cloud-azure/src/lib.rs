@@ -2,7 +2,8 @@
 //!
 //! From the official libraries come tokens (azure_identity), the pipeline (azure_core) and the clients of Key Vault. The calls of the
 //! resource manager, their repetition, long operations and errors are our own, because no maintained library has them
-//! (docs/decisions/0032-azure-client-libraries.md).
+//! (docs/decisions/0032-azure-client-libraries.md). [`AzureClient`] is the service's client; [`AzureInstances`] is what machine
+//! controllers inside a cluster use, with the cluster's credential.
 //!
 //! No call waits for a state, and none is repeated for longer than a few seconds: callers poll. Nothing here reads the environment, apart
 //! from azure_identity, which chooses by it between the kinds of managed identities.
@@ -21,6 +22,7 @@ mod exchanges;
 mod headers;
 mod identities;
 mod infrastructure;
+mod instances;
 mod inventory;
 mod json;
 mod limits;
@@ -44,8 +46,9 @@ mod transport;
 mod vault;
 mod write_locks;
 
-pub use actions::{preparation_actions, required_actions, role_definition};
+pub use actions::{instance_actions, preparation_actions, required_actions, role_definition};
 pub use client::AzureClient;
+pub use instances::{AzureInstances, InstanceSettings};
 pub use settings::{
     EMULATED_ISSUER, MachineSettings, PUBLIC_BLOB_SUFFIX, PUBLIC_REGISTRY_SUFFIX, PUBLIC_SCOPE, SELF_SIGNED,
     ServiceCredential, Settings, SettingsError,

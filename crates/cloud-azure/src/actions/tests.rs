@@ -256,3 +256,52 @@ async fn every_call_has_its_action_and_every_action_its_call() {
     assert_eq!(linked.iter().map(String::as_str).collect::<Vec<_>>(), LINKED);
     assert_eq!(data.iter().map(String::as_str).collect::<Vec<_>>(), DATA);
 }
+
+#[tokio::test]
+async fn every_call_about_instances_has_its_action_and_every_action_its_call() {
+    use cloud::InstanceProvider as _;
+
+    use crate::instances::tests::{full_spec, furnished, provider, request};
+
+    let cloud = furnished();
+    cloud.change("/subscriptions/s/providers/Microsoft.Compute/skus/a", |it| {
+        *it = json!({ "resourceType": "virtualMachines", "name": "Standard_D4s_v5" });
+    });
+    let service = cloud.service();
+    let provider = provider(&service);
+    // Where there are no zones, the machine is in an availability set.
+    let mut without_zone = full_spec();
+    without_zone["zone"] = Value::Null;
+    without_zone["spotVMOptions"] = Value::Null;
+    for spec in [full_spec(), without_zone] {
+        let request = request(spec);
+        let _ = provider.create(&request).await;
+        let disk = "/subscriptions/s/resourceGroups/managed/providers/Microsoft.Compute/disks/one-worker-abcde_OSDisk";
+        cloud.change(disk, |_| {});
+        let found = provider.find(&request).await.unwrap().unwrap();
+        provider.update(&request, &found).await.unwrap();
+        provider.delete(&request).await.unwrap();
+    }
+    let (mut calls, mut linked) = (BTreeSet::new(), BTreeSet::new());
+    for sent in service.sent() {
+        let method: Method = serde_json::from_value(json!(sent.method)).unwrap();
+        calls.insert(action_of(method, &sent.path).unwrap());
+        if sent.method == "PUT" {
+            linked_actions(&sent.path, &sent.json(), &mut linked);
+        }
+    }
+    assert_eq!(calls.iter().map(String::as_str).collect::<Vec<_>>(), INSTANCE_CALLS);
+    // Azure's names of the rights on what is joined differ from `join` for some types, and identities are members by name.
+    let types = |it: &str| it.rsplitn(3, '/').last().unwrap_or_default().to_owned();
+    let named: BTreeSet<String> = INSTANCE_LINKED
+        .iter()
+        .chain(INSTANCE_CALLS)
+        .map(|it| {
+            let verb = it.rsplit('/').next().unwrap_or_default();
+            if verb == "action" { types(it) } else { it.rsplit_once('/').unwrap().0.to_owned() }
+        })
+        .collect();
+    for action in &linked {
+        assert!(named.contains(&types(action)), "{action} is needed and not listed");
+    }
+}

@@ -1,7 +1,8 @@
 """Records what Microsoft's SDKs send for the resources of a cluster, and what the emulator answers.
 
-    python record.py ENDPOINTS.json
+    python record.py ENDPOINTS.json [instance]
 
+With `instance`, only the exchanges about machines of machine controllers are recorded.
 ENDPOINTS.json is the line that the example `emulator` of the crate `cloudsim` prints; start it with `--pace 0.05`, so that operations
 take a moment. Needs the packages of tests/azure-sdk/requirements.txt. Writes one JSON file for each subject beside this script. Headers
 that hold credentials are never kept.
@@ -71,6 +72,143 @@ class Recorder(SansIOHTTPPolicy):
             self.exchanges.append(exchange)
 
 
+def record_instance(client):
+    """A machine with every member that the instance provider sends."""
+    client(ResourceManagementClient).resource_groups.create_or_update("cluster", resources.ResourceGroup(location=LOCATION))
+    networks, machines = client(NetworkManagementClient), client(ComputeManagementClient)
+    tags = {"kubernetes.io_cluster.infra": "owned"}
+    space = network.AddressSpace(address_prefixes=["10.0.0.0/16", "fd00::/48"])
+    subnet = network.Subnet(name="worker", address_prefixes=["10.0.0.0/24", "fd00::/64"])
+    networks.virtual_networks.begin_create_or_update(
+        "cluster", "net", network.VirtualNetwork(location=LOCATION, address_space=space, subnets=[subnet])
+    ).result()
+    networks.subnets.get("cluster", "net", "worker")
+    networks.network_security_groups.begin_create_or_update("cluster", "nsg", network.NetworkSecurityGroup(location=LOCATION)).result()
+    networks.application_security_groups.begin_create_or_update(
+        "cluster", "asg", network.ApplicationSecurityGroup(location=LOCATION)
+    ).result()
+    networks.application_security_groups.get("cluster", "asg")
+    own = f"{NETWORK}/loadBalancers/infra"
+    internal = network.FrontendIPConfiguration(
+        name="front", subnet=network.Subnet(id=f"{NETWORK}/virtualNetworks/net/subnets/worker"), private_ip_allocation_method="Dynamic"
+    )
+    rule = network.InboundNatRule(
+        name="ssh", protocol="Tcp", frontend_port=2200, backend_port=22,
+        frontend_ip_configuration=network.SubResource(id=f"{own}/frontendIPConfigurations/front"),
+    )
+    balancer = network.LoadBalancer(
+        location=LOCATION, sku=network.LoadBalancerSku(name="Standard"), frontend_ip_configurations=[internal],
+        backend_address_pools=[network.BackendAddressPool(name="infra")], inbound_nat_rules=[rule],
+    )
+    networks.load_balancers.begin_create_or_update("cluster", "infra", balancer).result()
+    msi_client = client(ManagedServiceIdentityClient)
+    identity = msi_client.user_assigned_identities.create_or_update("cluster", "identity", msi.Identity(location=LOCATION))
+    key = compute.KeyForDiskEncryptionSet(key_url="https://keys.vault.azure.net/keys/disks/1")
+    encryption = compute.DiskEncryptionSet(
+        location=LOCATION, identity=compute.EncryptionSetIdentity(type="SystemAssigned"),
+        encryption_type="EncryptionAtRestWithCustomerKey", active_key=key,
+    )
+    encryption = machines.disk_encryption_sets.begin_create_or_update("cluster", "keys", encryption).result()
+
+    address = network.PublicIPAddress(
+        location=LOCATION, tags=tags, zones=["2"], sku=network.PublicIPAddressSku(name="Standard"), public_ip_allocation_method="Static"
+    )
+    networks.public_ip_addresses.begin_create_or_update("cluster", "infra-worker", address).result()
+    place = compute.AvailabilitySet(
+        location=LOCATION, tags=tags, sku=compute.Sku(name="Aligned"), platform_fault_domain_count=2, platform_update_domain_count=5
+    )
+    machines.availability_sets.create_or_update("cluster", "worker-as", place)
+    subnet = network.Subnet(id=f"{NETWORK}/virtualNetworks/net/subnets/worker")
+    nic = network.NetworkInterface(
+        location=LOCATION,
+        tags=tags,
+        enable_accelerated_networking=True,
+        network_security_group=network.NetworkSecurityGroup(id=f"{NETWORK}/networkSecurityGroups/nsg"),
+        ip_configurations=[
+            network.NetworkInterfaceIPConfiguration(
+                name="pipConfig", primary=True, subnet=subnet, private_ip_allocation_method="Dynamic",
+                load_balancer_backend_address_pools=[network.BackendAddressPool(id=f"{own}/backendAddressPools/infra")],
+                load_balancer_inbound_nat_rules=[network.InboundNatRule(id=f"{own}/inboundNatRules/ssh")],
+                public_ip_address=network.PublicIPAddress(id=f"{NETWORK}/publicIPAddresses/infra-worker"),
+                application_security_groups=[network.ApplicationSecurityGroup(id=f"{NETWORK}/applicationSecurityGroups/asg")],
+            ),
+            network.NetworkInterfaceIPConfiguration(
+                name="pipConfig-v6", subnet=subnet, private_ip_allocation_method="Dynamic", private_ip_address_version="IPv6"
+            ),
+        ],
+    )
+    networks.network_interfaces.begin_create_or_update("cluster", "worker-nic", nic).result()
+
+    keys = compute.DiskEncryptionSetParameters(id=encryption.id)
+    group = f"{GROUP}/providers/Microsoft.Compute"
+    machine = compute.VirtualMachine(
+        location=LOCATION,
+        tags=tags,
+        zones=["2"],
+        plan=compute.Plan(name="k", publisher="p", product="o"),
+        identity=compute.VirtualMachineIdentity(
+            type="UserAssigned", user_assigned_identities={identity.id: compute.UserAssignedIdentitiesValue()}
+        ),
+        hardware_profile=compute.HardwareProfile(vm_size="Standard_D4s_v5"),
+        storage_profile=compute.StorageProfile(
+            image_reference=compute.ImageReference(publisher="p", offer="o", sku="k", version="1.0"),
+            os_disk=compute.OSDisk(
+                name="worker_OSDisk", create_option="FromImage", caching="ReadOnly", disk_size_gb=128, os_type="Linux",
+                diff_disk_settings=compute.DiffDiskSettings(option="Local"), delete_option="Delete",
+                managed_disk=compute.ManagedDiskParameters(
+                    storage_account_type="Premium_LRS", disk_encryption_set=keys,
+                    security_profile=compute.VMDiskSecurityProfile(
+                        security_encryption_type="VMGuestStateOnly", disk_encryption_set=keys
+                    ),
+                ),
+            ),
+            data_disks=[
+                compute.DataDisk(
+                    lun=0, name="worker_a", create_option="Empty", caching="None", disk_size_gb=4, delete_option="Delete",
+                    managed_disk=compute.ManagedDiskParameters(storage_account_type="UltraSSD_LRS"),
+                )
+            ],
+        ),
+        os_profile=compute.OSProfile(
+            computer_name="worker", admin_username="capi", custom_data="e30=",
+            linux_configuration=compute.LinuxConfiguration(
+                disable_password_authentication=True,
+                ssh=compute.SshConfiguration(
+                    public_keys=[compute.SshPublicKey(path="/home/capi/.ssh/authorized_keys", key_data="ssh-rsa AAAA")]
+                ),
+            ),
+        ),
+        network_profile=compute.NetworkProfile(
+            network_interfaces=[
+                compute.NetworkInterfaceReference(id=f"{NETWORK}/networkInterfaces/worker-nic", primary=True, delete_option="Delete")
+            ]
+        ),
+        priority="Spot",
+        eviction_policy="Deallocate",
+        billing_profile=compute.BillingProfile(max_price=0.5),
+        security_profile=compute.SecurityProfile(
+            encryption_at_host=True, security_type="ConfidentialVM",
+            uefi_settings=compute.UefiSettings(secure_boot_enabled=False, v_tpm_enabled=True),
+        ),
+        additional_capabilities=compute.AdditionalCapabilities(ultra_ssd_enabled=True),
+        availability_set=compute.SubResource(id=f"{group}/availabilitySets/worker-as"),
+        capacity_reservation=compute.CapacityReservationProfile(
+            capacity_reservation_group=compute.SubResource(id=f"{group}/capacityReservationGroups/c")
+        ),
+        diagnostics_profile=compute.DiagnosticsProfile(
+            boot_diagnostics=compute.BootDiagnostics(enabled=True, storage_uri="https://a.blob")
+        ),
+    )
+    machines.virtual_machines.begin_create_or_update("cluster", "worker", machine).result()
+    machines.virtual_machines.get("cluster", "worker", expand="instanceView")
+    machines.virtual_machines.begin_update(
+        "cluster", "worker", compute.VirtualMachineUpdate(tags={**tags, "team": "a"})
+    ).result()
+    machines.availability_sets.get("cluster", "worker-as")
+    machines.virtual_machines.begin_delete("cluster", "worker").result()
+    machines.availability_sets.delete("cluster", "worker-as")
+
+
 def main():
     endpoints = json.loads(Path(sys.argv[1]).read_text())
     recorder = Recorder(endpoints)
@@ -97,6 +235,9 @@ def main():
         Path(__file__).with_name(f"{subject}.json").write_text(f"[\n{lines}\n]\n")
         recorder.exchanges = []
 
+    if sys.argv[2:] == ["instance"]:
+        record_instance(client)
+        return save("instance")
     groups, networks, machines = client(ResourceManagementClient), client(NetworkManagementClient), client(ComputeManagementClient)
     groups.resource_groups.create_or_update("cluster", resources.ResourceGroup(location=LOCATION, managed_by="/the/cluster"))
     save("resource-group")
