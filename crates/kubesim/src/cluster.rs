@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::token::{BoundClaims, Claims, ISSUER, ObjectClaim};
-use crate::access::{Access, AccessError, User};
+use crate::access::{AUTHENTICATED, Access, AccessError, User};
 use crate::controllers;
 use crate::events::EventLimits;
 use crate::faults::Faults;
@@ -209,6 +209,12 @@ impl SimulatedCluster {
     /// A client of the administrator that does not use the network.
     pub fn client(&self) -> kube::Client {
         self.client_with(Credentials::User(User::admin()), "default")
+    }
+
+    /// A client of another user, such as a node, that does not use the network.
+    pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
+        let groups = groups.iter().copied().chain([AUTHENTICATED]);
+        self.client_with(Credentials::User(User::new(user, groups)), "default")
     }
 
     /// A client with the rights of a ServiceAccount that does not use the network, for a program that runs in this

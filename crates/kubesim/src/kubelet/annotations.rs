@@ -14,3 +14,5 @@ pub const STOP_SECONDS: &str = "sim.shipshape.dev/stop-seconds";
 pub const LOG: &str = "sim.shipshape.dev/log";
 /// The label of simulated nodes.
 pub const SIMULATED_LABEL: &str = "sim.shipshape.dev/simulated";
+/// On a node: its address, as real kubelets note it for the cloud. Without it the node gets an address for documentation.
+pub const NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";

@@ -241,7 +241,14 @@ mod tests {
     }
 
     fn node(state: NodeState) -> NodeView {
-        NodeView { name: "n".to_owned(), uid: "u".to_owned(), state, refuses_drain: false, ready: Some(true) }
+        NodeView {
+            name: "n".to_owned(),
+            uid: "u".to_owned(),
+            state,
+            refuses_drain: false,
+            address: None,
+            ready: Some(true),
+        }
     }
 
     #[test]

@@ -377,7 +377,8 @@ impl Engine {
                 if tracked.view.ready != Some(ready) {
                     self.options.server.record_events(&[events::of_readiness(&name, ready)], now);
                 }
-                node::status(&name, tracked.number, tracked.pods, ready, &self.version, now)
+                let address = tracked.view.address.as_deref();
+                node::status(&name, tracked.number, address, tracked.pods, ready, &self.version, now)
             }
             NodeStep::Renew | NodeStep::Remove => Value::Null,
         };

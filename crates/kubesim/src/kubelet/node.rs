@@ -79,12 +79,14 @@ pub(super) fn object(plan: &NodeTemplate) -> Value {
 pub(super) fn status(
     name: &str,
     number: usize,
+    address: Option<&str>,
     pods: u32,
     ready: bool,
     version: &str,
     now: Timestamp,
 ) -> Value {
     let now = seconds(now);
+    let address = address.map_or_else(|| format!("192.0.2.{}", number % 254 + 1), str::to_owned);
     let condition = |kind: &str, status: bool, reason: &str, message: &str| {
         json!({
             "type": kind, "status": if status { "True" } else { "False" }, "reason": reason, "message": message,
@@ -106,7 +108,7 @@ pub(super) fn status(
             ready,
         ],
         "addresses": [
-            { "type": "InternalIP", "address": format!("192.0.2.{}", number % 254 + 1) },
+            { "type": "InternalIP", "address": address },
             { "type": "Hostname", "address": name },
         ],
         "nodeInfo": {
@@ -144,7 +146,14 @@ mod tests {
     const BEAT: Duration = Duration::from_secs(10);
 
     fn node(state: NodeState, ready: Option<bool>) -> NodeView {
-        NodeView { name: "n".to_owned(), uid: "u".to_owned(), state, refuses_drain: false, ready }
+        NodeView {
+            name: "n".to_owned(),
+            uid: "u".to_owned(),
+            state,
+            refuses_drain: false,
+            address: None,
+            ready,
+        }
     }
 
     fn at(second: i64) -> Timestamp {

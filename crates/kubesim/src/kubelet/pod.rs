@@ -177,6 +177,7 @@ mod tests {
             uid: "u".to_owned(),
             state: NodeState::Ready,
             refuses_drain: false,
+            address: None,
             ready: Some(true),
         }
     }

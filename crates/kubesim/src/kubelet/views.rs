@@ -210,6 +210,8 @@ pub(super) struct NodeView {
     pub(super) uid: String,
     pub(super) state: NodeState,
     pub(super) refuses_drain: bool,
+    /// The address that it has, if it was given one.
+    pub(super) address: Option<String>,
     /// The Ready condition: true, false, or not reported yet.
     pub(super) ready: Option<bool>,
 }
@@ -225,6 +227,7 @@ impl NodeView {
         Some(NodeView {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
+            address: annotation(annotations::NODE_IP).map(str::to_owned),
             state: match annotation(annotations::STATE) {
                 Some("NotReady") => NodeState::NotReady,
                 Some("Gone") => NodeState::Gone,
