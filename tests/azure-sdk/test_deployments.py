@@ -1,4 +1,4 @@
-"""Deployments of templates. The emulator has no template language: it accepts templates without resources."""
+"""Deployments of templates. The emulator has no template language: it accepts templates whose resources are written out."""
 
 import pytest
 from azure.mgmt.resource.deployments.models import Deployment, DeploymentProperties
@@ -36,13 +36,25 @@ def test_a_missing_deployment_is_an_error(cloud, clients, rejected):
         clients.deployments.deployments.get(cloud.group, "missing")
 
 
-@pytest.mark.emulator
-def test_a_template_with_resources_is_rejected(cloud, clients, rejected):
-    table = {
+def table(cloud, name):
+    return {
         "type": "Microsoft.Network/routeTables",
         "apiVersion": "2024-05-01",
-        "name": "a",
+        "name": name,
         "location": cloud.location,
     }
+
+
+def test_a_resource_that_is_written_out_is_deployed(cloud, clients):
+    template = deployment([table(cloud, "deployed")])
+    made = clients.deployments.deployments.begin_create_or_update(cloud.group, "full", template).result()
+    assert made.properties.provisioning_state == "Succeeded"
+    assert [it.id.rsplit("/", 1)[-1] for it in made.properties.output_resources] == ["deployed"]
+    assert clients.network.route_tables.get(cloud.group, "deployed").provisioning_state == "Succeeded"
+
+
+@pytest.mark.emulator
+def test_an_expression_is_rejected(cloud, clients, rejected):
+    template = deployment([table(cloud, "[parameters('name')]")])
     with rejected(400, "InvalidTemplate"):
-        clients.deployments.deployments.begin_create_or_update(cloud.group, "full", deployment([table])).result()
+        clients.deployments.deployments.begin_create_or_update(cloud.group, "evaluated", template).result()
