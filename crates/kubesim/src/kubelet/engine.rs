@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, Patch};
 use kube::core::ApiResource;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::Value;
@@ -19,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::containers::{self, Containers, Directive, Exit};
 use super::node::{self, LastWrites, NodeStep};
 use super::pod::{self, Delays, PodStep};
+use super::requests::{MANAGER, create_node, delete_params, patch_params, renew};
 use super::views::{NodeView, PodView, RawNode, RawPod};
-use super::{KubeletOptions, NodeTemplate, annotations, events};
+use super::{KubeletOptions, annotations, events};
 
 /// Highest number of concurrent writes.
 const WRITES_MAX: usize = 16;
@@ -30,9 +30,6 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 const CLOCK_POLL: Duration = Duration::from_secs(5);
 /// Leases that are due within this fraction of a heartbeat are renewed together.
 const RENEW_AHEAD_DIVISOR: u32 = 5;
-/// The field manager of all writes. Stored objects of earlier versions have it too, so the name stays.
-const MANAGER: &str = "kubesim-life";
-
 /// The node or pod that a step is due for; pods by uid.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum QueueKey {
@@ -459,15 +456,6 @@ impl Engine {
     }
 }
 
-fn patch_params() -> PatchParams {
-    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
-}
-
-fn delete_params(uid: &str) -> DeleteParams {
-    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
-}
-
 /// An object that is gone or was changed by another client is no failure: the watch reports it. `None` means retry.
 fn write_outcome(written: kube::Result<WriteOutcome>) -> Option<WriteOutcome> {
     match written {
@@ -479,38 +467,6 @@ fn write_outcome(written: kube::Result<WriteOutcome>) -> Option<WriteOutcome> {
             tracing::debug!(error = &error as &dyn std::error::Error, "Write failed; retrying");
             None
         }
-    }
-}
-
-async fn create_node(nodes: &Api<Node>, plan: &NodeTemplate) -> kube::Result<()> {
-    if nodes.get_metadata_opt(&plan.name).await?.is_some() {
-        return Ok(());
-    }
-    let object: Node = serde_json::from_value(node::object(plan)).map_err(kube::Error::SerdeError)?;
-    match nodes
-        .create(&PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }, &object)
-        .await
-    {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        created => created.map(drop),
-    }
-}
-
-async fn renew(
-    client: Client,
-    name: &str,
-    uid: &str,
-    heartbeat: Duration,
-    now: Timestamp,
-) -> kube::Result<()> {
-    let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
-    let lease = node::lease(name, uid, heartbeat, now);
-    match leases.patch(name, &patch_params(), &Patch::Merge(&lease)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {
-            let created: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
-            leases.create(&PostParams::default(), &created).await.map(drop)
-        }
-        patched => patched.map(drop),
     }
 }
 

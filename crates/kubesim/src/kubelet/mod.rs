@@ -10,6 +10,7 @@ mod engine;
 mod events;
 mod node;
 mod pod;
+mod requests;
 mod views;
 
 use std::sync::Arc;
