@@ -31,7 +31,7 @@ impl Arguments {
             match name.as_str() {
                 "--nodes" => nodes = value()?.parse().context("--nodes must be a number")?,
                 "--controllers" => {
-                    controllers = value()?.parse().context("--controllers must be true or false")?
+                    controllers = value()?.parse().context("--controllers must be true or false")?;
                 }
                 other if other.starts_with('-') => bail!("{other}: only --nodes and --controllers are known"),
                 _ => places.push(name),

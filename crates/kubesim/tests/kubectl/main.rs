@@ -8,6 +8,7 @@ use testkit::{kube, prerequisites};
 mod normalize;
 mod scenarios;
 mod servers;
+mod workloads;
 
 use servers::{Kubectl, Servers};
 
