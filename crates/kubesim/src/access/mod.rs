@@ -3,6 +3,7 @@
 //! and stored beside the journal.
 
 pub(crate) mod service_account;
+mod signing;
 mod subject;
 pub(crate) mod token;
 mod user;
@@ -12,8 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use api::secret::Secret;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use serve::pki::{CertificateAuthority, CertificateRequest, PkiError, Purpose, Validity};
@@ -23,6 +26,7 @@ use sha2::{Digest, Sha256};
 
 use token::{Claims, TokenKey};
 
+pub(crate) use signing::{ApprovedRequest, is_served as is_served_signer};
 pub use user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};
 pub(crate) use user::{service_account_groups, service_account_of};
 
@@ -55,6 +59,7 @@ pub enum AccessError {
 #[derive(Debug, Clone)]
 struct KeyMaterial {
     authority: String,
+    authority_key: Option<Secret<String>>,
     server: String,
     server_key: String,
     admin: String,
@@ -72,6 +77,10 @@ pub struct Access {
     tls: Arc<ServerConfig>,
 }
 
+/// The name of the certificate authority.
+const AUTHORITY: &str = "kubernetes";
+/// The key of the certificate authority. Clusters of earlier releases have none and sign nothing.
+const AUTHORITY_KEY_FILE: &str = "ca.key";
 /// Generated if it is missing: older clusters have none.
 const CUSTOMER_FILE: &str = "customer-token";
 const FILES: [&str; 6] = ["ca.crt", "apiserver.crt", "apiserver.key", "admin.crt", "admin.key", "token"];
@@ -137,6 +146,16 @@ impl Access {
         &self.keys.authority
     }
 
+    /// The certificate for an approved request, or why it gets none; `None` if this cluster has no key to sign with.
+    pub(crate) fn certify(
+        &self,
+        request: &ApprovedRequest<'_>,
+        now: Timestamp,
+    ) -> Option<Result<String, String>> {
+        let key = self.keys.authority_key.as_ref()?;
+        Some(signing::sign(AUTHORITY, key.expose(), request, now))
+    }
+
     /// A kubeconfig for the administrator, with everything inline.
     pub fn kubeconfig(&self, cluster: &str, url: &str) -> String {
         let (certificate, key) = (STANDARD.encode(&self.keys.admin), STANDARD.encode(&self.keys.admin_key));
@@ -168,7 +187,7 @@ impl Access {
 impl KeyMaterial {
     fn generate() -> Result<KeyMaterial, AccessError> {
         let validity = Validity::UNLIMITED;
-        let authority = CertificateAuthority::generate("kubernetes", validity)?;
+        let authority = CertificateAuthority::generate(AUTHORITY, validity)?;
         let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         let server = authority.issue(&CertificateRequest {
             common_name: "kube-apiserver",
@@ -186,6 +205,7 @@ impl KeyMaterial {
         })?;
         Ok(KeyMaterial {
             authority: authority.certificate().to_owned(),
+            authority_key: Some(Secret::new(authority.pair().key)),
             server: server.certificate,
             server_key: server.key,
             admin: admin.certificate,
@@ -199,7 +219,9 @@ impl KeyMaterial {
     }
 
     fn write(&self, directory: &Path) -> Result<(), AccessError> {
-        for (name, text) in FILES.iter().zip(self.fields()) {
+        // The token is last: with it the keys are complete.
+        let key = self.authority_key.as_ref().map(|key| (&AUTHORITY_KEY_FILE, key.expose().as_str()));
+        for (name, text) in key.into_iter().chain(FILES.iter().zip(self.fields())) {
             let path = directory.join(name);
             write_private_unsynced(&path, text).map_err(|source| AccessError::Io {
                 path,
@@ -215,9 +237,11 @@ impl KeyMaterial {
             let path = directory.join(name);
             fs::read_to_string(&path).map_err(|source| AccessError::Io { path, operation: "read", source })
         };
+        let authority_key = directory.join(AUTHORITY_KEY_FILE).exists().then(|| read(AUTHORITY_KEY_FILE));
         let [authority, server, server_key, admin, admin_key, token] = FILES;
         Ok(KeyMaterial {
             authority: read(authority)?,
+            authority_key: authority_key.transpose()?.map(Secret::new),
             server: read(server)?,
             server_key: read(server_key)?,
             admin: read(admin)?,

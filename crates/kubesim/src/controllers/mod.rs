@@ -19,6 +19,7 @@ mod pods;
 mod replica_set;
 mod revisions;
 mod scheduler;
+mod signing_request;
 mod stateful_set;
 mod work_items;
 
@@ -116,6 +117,7 @@ fn process(cluster: &Arc<ClusterInner>, item: &WorkItem) -> BTreeMap<WorkItem, T
         WorkItem::StatefulSet(key) => stateful_set::reconcile(&mut context, key),
         WorkItem::CronJob(key) => cron_job::reconcile(&mut context, key),
         WorkItem::Job(key) => job::reconcile(&mut context, key),
+        WorkItem::SigningRequest(name) => signing_request::reconcile(&mut context, name),
         WorkItem::Claim(key) => claim::reconcile(&mut context, key),
         WorkItem::Budget(key) => disruption::reconcile(&mut context, key),
         WorkItem::Schedule => scheduler::schedule_pods(&mut context),

@@ -34,11 +34,16 @@ pub(super) enum WorkItem {
     Job(Arc<str>),
     /// A claim may wait for the last pod that uses it.
     Claim(Arc<str>),
+    /// An approved signing request may lack its certificate.
+    SigningRequest(Arc<str>),
     /// Pods may be unscheduled.
     Schedule,
     /// A disruption budget.
     Budget(Arc<str>),
 }
+
+/// The table of certificate signing requests.
+const SIGNING_REQUESTS: &str = "certificates.k8s.io/certificatesigningrequests";
 
 impl WorkItem {
     /// Whether it is processed in a cluster without controllers too: what requests need to succeed.
@@ -71,6 +76,8 @@ pub(super) fn all_items(state: &State) -> BTreeSet<WorkItem> {
     }
     queue.extend(budgets(state, ""));
     queue.extend(terminating_claims(state, ""));
+    let requests = state.objects.range(SIGNING_REQUESTS, "", "");
+    queue.extend(requests.map(|(name, _)| WorkItem::SigningRequest(name.clone())));
     for kind in state.kinds.all() {
         for (key, object) in state.objects.range(kind.table(), "", "") {
             if !object.owners().is_empty() || object.summary().is_terminating {
@@ -109,6 +116,9 @@ pub(super) fn items_after(state: &State, event: &WatchEvent, queue: &mut BTreeSe
             if is_deleted {
                 queue.extend(terminating_claims(state, &prefix));
             }
+        }
+        SIGNING_REQUESTS if !is_deleted => {
+            queue.insert(WorkItem::SigningRequest(key.clone()));
         }
         "/persistentvolumeclaims" if !is_deleted && event.object.summary().is_terminating => {
             queue.insert(WorkItem::Claim(key.clone()));

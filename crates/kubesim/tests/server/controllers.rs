@@ -1,12 +1,18 @@
 //! What controllers of the real server do over time, against a clock that the tests set.
 
 use api::clock::ManualClock;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
+use kube::{Client, Config};
 use kubesim::kubelet::{Kubelets, NodeTemplate};
 use kubesim::{ClusterOptions, SimulatedCluster};
 use serde_json::{Value, json};
@@ -88,4 +94,55 @@ async fn a_cluster_without_controllers_changes_nothing_by_itself() {
     assert_eq!(sets.items, []);
     let status = deployments.get("web").await.unwrap().status.unwrap_or_default();
     assert_eq!(status.observed_generation, None);
+}
+
+/// The signer is a controller of the real server, which the suite that compares both does not run.
+#[tokio::test]
+async fn an_approved_signing_request_gets_a_certificate_that_authenticates() {
+    let cluster = SimulatedCluster::start("test", ClusterOptions::default()).await.unwrap();
+    let requests = Api::<CertificateSigningRequest>::all(cluster.client());
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "system:node:worker-1");
+    let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+    for (name, usages) in
+        [("good", json!(["digital signature", "client auth"])), ("bad", json!(["server auth"]))]
+    {
+        let request = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "request": STANDARD.encode(&pem), "signerName": "kubernetes.io/kube-apiserver-client-kubelet", "usages": usages,
+            },
+        });
+        let created = requests.create(&PostParams::default(), &object(request)).await.unwrap();
+        assert_eq!(created.status.and_then(|status| status.certificate), None);
+        let approval = json!({"status": {
+            "conditions": [{"type": "Approved", "status": "True", "reason": "Tested", "message": "by the test"}],
+        }});
+        requests.patch_approval(name, &PatchParams::default(), &Patch::Merge(&approval)).await.unwrap();
+    }
+    let is_failed = |request: Option<&CertificateSigningRequest>| {
+        let status = request.and_then(|request| request.status.as_ref());
+        status.is_some_and(|status| status.conditions.iter().flatten().any(|one| one.type_ == "Failed"))
+    };
+    await_condition(requests.clone(), "bad", is_failed).await.unwrap();
+    let is_issued = |request: Option<&CertificateSigningRequest>| {
+        request.and_then(|request| request.status.as_ref()).is_some_and(|status| status.certificate.is_some())
+    };
+    await_condition(requests.clone(), "good", is_issued).await.unwrap();
+    let certificate = requests.get("good").await.unwrap().status.unwrap().certificate.unwrap().0;
+    let mut kubeconfig = Kubeconfig::from_yaml(&cluster.kubeconfig()).unwrap();
+    kubeconfig.auth_infos[0].auth_info = Some(AuthInfo {
+        client_certificate_data: Some(STANDARD.encode(certificate)),
+        client_key_data: Some(STANDARD.encode(key.serialize_pem()).into()),
+        ..AuthInfo::default()
+    });
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let reviews = Api::<SelfSubjectReview>::all(Client::try_from(config).unwrap());
+    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.unwrap();
+    let user = review.status.unwrap().user_info.unwrap();
+    assert_eq!(user.username.as_deref(), Some("system:node:worker-1"));
+    assert!(user.groups.unwrap().contains(&"system:nodes".to_owned()));
 }
