@@ -2,7 +2,7 @@
 
 import pytest
 from azure.core import MatchConditions
-from azure.core.exceptions import ResourceModifiedError, ResourceNotFoundError
+from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 
 from machines import IMAGE, SIZE, create_machine, interface, machine_body, power_state
 
@@ -280,3 +280,29 @@ def test_images_of_the_marketplace_have_versions(cloud, clients):
     versions = images.list(*place)
     assert versions
     assert images.get(*place, versions[0].name).name == versions[0].name
+
+
+def test_a_machine_that_exists_is_not_created_over(cloud, machine, machines):
+    body = machine_body(cloud, machine.network_profile.network_interfaces[0].id, "shared-vm")
+    with pytest.raises(ResourceExistsError):
+        machines.begin_create_or_update(cloud.group, "shared-vm", body, match_condition=MatchConditions.IfMissing)
+
+
+def test_an_availability_set_is_created_and_deleted_at_once(cloud, clients):
+    sets = clients.compute.availability_sets
+    domains = {"platformFaultDomainCount": 2, "platformUpdateDomainCount": 5}
+    body = {"location": cloud.location, "sku": {"name": "Aligned"}, "properties": domains}
+    created = sets.create_or_update(cloud.group, "pair-as", body)
+    assert created.sku.name == "Aligned" and not created.virtual_machines
+    assert sets.get(cloud.group, "pair-as").platform_update_domain_count == 5
+    sets.delete(cloud.group, "pair-as")
+    with pytest.raises(ResourceNotFoundError):
+        sets.get(cloud.group, "pair-as")
+
+
+def test_an_application_security_group_is_created_and_deleted(cloud, clients):
+    groups = clients.network.application_security_groups
+    made = groups.begin_create_or_update(cloud.group, "asg", {"location": cloud.location}).result()
+    assert made.provisioning_state == SUCCEEDED
+    assert groups.get(cloud.group, "asg").name == "asg"
+    groups.begin_delete(cloud.group, "asg").result()

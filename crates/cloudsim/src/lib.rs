@@ -43,6 +43,11 @@
 //! `ApiServer` on. The bootstrap machine stays: the client that ordered removes it with its disk. A failed installation stays as it
 //! is until it is removed.
 //!
+//! A machine that somebody else creates in the managed group, and whose user data refers to
+//! `https://api-int.DOMAIN:22623/config/POOL`, boots into the cluster: it requests a client certificate as the node bootstrapper;
+//! when somebody approves it, the node appears with the machine's provider id and address, and requests a serving certificate. Its node is not
+//! ready while the machine is stopped, impaired or gone, and stays until somebody deletes it.
+//!
 //! After that, the cluster is kept plausible: a changed serving certificate (`APIServer/cluster`, `IngressController/default`
 //! and the secrets they name) makes the operator concerned progress and settle, a `desiredUpdate` of `ClusterVersion/version`
 //! is carried out after a while.

@@ -76,6 +76,13 @@ pub enum Setting {
     },
     /// Announce an event of a machine, change it, or withdraw it.
     ScheduledEvent(ScheduledEvent),
+    /// Let the system of a running machine hang, or answer again.
+    Impair {
+        /// The machine.
+        machine: ResourceId,
+        /// The new state.
+        impaired: bool,
+    },
     /// The principals.
     Principals {},
     /// The installations.
@@ -151,7 +158,8 @@ pub struct ScheduledEvent {
     pub machine: String,
     /// The id of the event.
     pub id: String,
-    /// `Freeze`, `Reboot`, `Redeploy`, `Preempt` or `Terminate`.
+    /// `Freeze`, `Reboot`, `Redeploy`, `Preempt` or `Terminate`. With `Preempt` the machine is deallocated at `not_before`, or when it
+    /// agrees.
     pub event_type: String,
     /// `Scheduled` or `Started`; `None` withdraws the event.
     pub status: Option<String>,

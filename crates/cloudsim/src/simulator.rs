@@ -228,7 +228,17 @@ impl Simulator {
 
     /// Changes or queries settings.
     pub(crate) fn arrange(&self, setting: &Setting) -> Result<Value, Failure> {
-        self.within(FaultEffects::default(), |cx| arrange(cx, setting))
+        let done = self.within(FaultEffects::default(), |cx| arrange(cx, setting))?;
+        if matches!(setting, Setting::ScheduledEvent(_) | Setting::Impair { .. }) {
+            self.notify_all();
+        }
+        Ok(done)
+    }
+
+    /// Notifies those who follow the machines of any group.
+    pub(crate) fn notify_all(&self) {
+        let notifiers = self.notifiers.lock().unwrap_or_else(PoisonError::into_inner);
+        notifiers.values().for_each(|it| it.notify_one());
     }
 }
 
@@ -258,6 +268,9 @@ fn arrange(cx: &CallContext<'_>, setting: &Setting) -> Result<Value, Failure> {
         }
         Setting::TokenLifetime { seconds } => to_json(entra::set_token_lifetime(cx, *seconds)),
         Setting::ScheduledEvent(event) => to_json(metadata::announce(cx, event)),
+        Setting::Impair { machine, impaired } => {
+            to_json(arm::kinds::machines::set_impaired(cx, machine, *impaired))
+        }
         Setting::Principals {} => to_json(identities::principals(cx)),
         Setting::Installations {} => to_json(install::list(cx)),
         Setting::Quota { subscription, location, quota, limit } => {

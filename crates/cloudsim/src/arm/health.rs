@@ -48,6 +48,9 @@ fn status(cx: &CallContext<'_>, resource: &ArmResource, scope: &str) -> Value {
     let is_machine = resource.type_name.eq_ignore_ascii_case(machines::MACHINE);
     let (state, reason, summary) = match resource.provisioning_state(cx.now) {
         "Failed" => ("Unavailable", "Unplanned", "The provisioning of this resource failed."),
+        "Succeeded" if is_machine && machines::is_impaired(resource) => {
+            ("Degraded", "Unplanned", "The system of this machine does not respond.")
+        }
         "Succeeded" if is_machine && !machines::is_running(resource, cx.now) => (
             "Unavailable",
             "Customer Initiated",

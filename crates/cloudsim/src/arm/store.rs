@@ -122,6 +122,11 @@ pub(crate) fn of_type_in_group(
     query(db, sql, [group_of(group).key(), type_name.to_lowercase()])
 }
 
+/// The resources of a type, by key.
+pub(crate) fn of_type_everywhere(db: &Connection, type_name: &str) -> Result<Vec<ArmResource>, Failure> {
+    query(db, "select doc from arm_resource where type = ? order by key", [type_name.to_lowercase()])
+}
+
 /// The resources of a type in a subscription, by key.
 pub(crate) fn of_type(
     db: &Connection,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::machines::PlannedMachine;
-use crate::arm::kinds::machines::{MACHINE, machines_of_group};
+use crate::arm::kinds::machines::{MACHINE, machines_of_group, next_power_change};
 use crate::arm::resources::{self, known_kind};
 use crate::arm::{ArmResource, Change, store};
 use crate::call_context::CallContext;
@@ -57,9 +57,14 @@ pub(crate) fn progress(cx: &CallContext<'_>, id: &ResourceId) -> Result<MachineP
     })
 }
 
-/// The machines of a group by key, and whether each is to run. `Simulator::notifier` tells when to read them again.
+/// The machines of a group by key, and whether the system of each answers. `Simulator::notifier` tells when to read them again.
 pub(crate) fn running(cx: &CallContext<'_>, group: &ResourceId) -> Result<BTreeMap<String, bool>, Failure> {
     machines_of_group(cx, group)
+}
+
+/// The next time at which the power of a machine of a group changes without a request.
+pub(crate) fn next_change(cx: &CallContext<'_>, group: &ResourceId) -> Result<Option<Timestamp>, Failure> {
+    next_power_change(cx, group)
 }
 
 fn interface_id(request: &InstallRequest, machine: &PlannedMachine) -> ResourceId {

@@ -25,7 +25,10 @@ impl PlannedMachine {
 
     /// What its node and its Machine say it is.
     pub(crate) fn provider_id(&self, request: &InstallRequest) -> String {
-        format!("azure://{}", self.id(request))
+        // As the cloud's controller writes it: subscription and group in lower case.
+        let (subscription, group) = (request.group.subscription(), request.group.resource_group());
+        let group = ResourceId::group(&subscription.to_lowercase(), &group.to_lowercase());
+        format!("azure://{}", group.sibling("Microsoft.Compute", "virtualMachines", &self.name))
     }
 }
 

@@ -4,6 +4,7 @@
 //! is removed. A stage may be begun again at any moment, so a killed service simply goes on.
 
 mod arm_machines;
+mod boot;
 mod machines;
 mod objects;
 mod operators;

@@ -9,6 +9,8 @@ use api::install::InstallRequest;
 use cloud::ResourceId;
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
@@ -16,10 +18,10 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kubesim::kubelet::annotations;
 use serde_json::{Value, json};
 
-use super::arm_machines;
 use super::machines::{self, PlannedMachine};
 use super::operators::{self, OPERATORS, Phase};
 use super::runner::{place, report, until};
+use super::{arm_machines, boot};
 use super::{sim_name, update};
 use crate::call_context::FaultEffects;
 use crate::seed;
@@ -48,19 +50,21 @@ pub(super) async fn run(
 /// Something that changed, whatever it was: the whole is looked at anyway.
 type Changes = SelectAll<BoxStream<'static, Result<(), watcher::Error>>>;
 
+/// The changes that a watch reports, without the objects.
+fn quiet<K>(
+    stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send + 'static,
+) -> BoxStream<'static, Result<(), watcher::Error>>
+where
+    K: Send + 'static,
+{
+    let of_note = |event: watcher::Event<K>| async move {
+        let quiet = matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
+        Ok((!quiet).then_some(()))
+    };
+    stream.default_backoff().try_filter_map(of_note).boxed()
+}
+
 fn changes(client: &kube::Client) -> anyhow::Result<Changes> {
-    fn quiet<K>(
-        stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send + 'static,
-    ) -> BoxStream<'static, Result<(), watcher::Error>>
-    where
-        K: Send + 'static,
-    {
-        let of_note = |event: watcher::Event<K>| async move {
-            let quiet = matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
-            Ok((!quiet).then_some(()))
-        };
-        stream.default_backoff().try_filter_map(of_note).boxed()
-    }
     let config = watcher::Config::default;
     let mut all = Changes::new();
     for (api_version, kind, namespace) in [
@@ -121,7 +125,7 @@ async fn roll_out_once(
     let now = || simulator.clock.now();
     let takes = |usual: Duration, what: &str| {
         let span = seed::span(simulator.seed, simulator.pace, usual, &[what, &request.infra_id]);
-        now().saturating_add(span).unwrap_or(jiff::Timestamp::MAX)
+        now().saturating_add(span).unwrap_or(Timestamp::MAX)
     };
     for (name, _, why) in &rolling {
         report(&operators, name, &operators::status(name, Phase::Rolling, &running, why, now())).await?;
@@ -188,26 +192,46 @@ async fn versions_of(client: &kube::Client, namespace: &str, names: &[&str]) -> 
     Ok(versions.join(","))
 }
 
-/// Nodes are as their machines are: gone, stopped, running. While no machine of the control plane runs, nobody is let in.
+/// Nodes are as their machines are: gone, stopped, running. While no machine of the control plane runs, nobody is let in. Machines that
+/// were made for this cluster join it.
 async fn follow_machines(
     simulator: &Arc<Simulator>,
     request: &InstallRequest,
     client: &kube::Client,
 ) -> anyhow::Result<()> {
     let notifier = simulator.notifier(&request.group);
+    let requests: Api<PartialObjectMeta<CertificateSigningRequest>> = Api::all(client.clone());
+    let mut requests = quiet(watcher(requests, watcher::Config::default()));
     loop {
-        follow_once(simulator, request, client).await?;
-        notifier.notified().await;
+        let changes = follow_once(simulator, request, client).await?;
+        let boots = match simulator.clusters.get(&sim_name(request)) {
+            Some(cluster) => boot::advance(simulator, request, &cluster).await?,
+            None => None,
+        };
+        let due = [changes, boots].into_iter().flatten().min();
+        let in_time = async {
+            match due {
+                Some(due) => until(simulator, due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = notifier.notified() => {}
+            () = in_time => {}
+            Some(_) = requests.next() => {}
+        }
     }
 }
 
+/// Brings the nodes up to date, and returns when a machine changes by itself.
 async fn follow_once(
     simulator: &Simulator,
     request: &InstallRequest,
     client: &kube::Client,
-) -> anyhow::Result<()> {
-    let running =
-        simulator.within(FaultEffects::default(), |cx| arm_machines::running(cx, &request.group))?;
+) -> anyhow::Result<Option<Timestamp>> {
+    let (running, next) = simulator.within(FaultEffects::default(), |cx| {
+        Ok((arm_machines::running(cx, &request.group)?, arm_machines::next_change(cx, &request.group)?))
+    })?;
     let runs = |it: &PlannedMachine| running.get(&it.id(request).key()) == Some(&true);
     if let Some(cluster) = simulator.clusters.get(&sim_name(request)) {
         cluster.set_reachable(machines::masters(request).iter().any(runs));
@@ -221,9 +245,11 @@ async fn follow_once(
         };
         let (name, annotations) = (node.metadata.name.unwrap_or_default(), node.metadata.annotations);
         let present = annotations.as_ref().and_then(|it| it.get(annotations::STATE)).map(String::as_str);
+        // The node of a machine that booted stays until it is deleted in the cluster.
+        let has_booted = annotations.as_ref().is_some_and(|it| it.contains_key(boot::BOOTED));
         let wanted = match running.get(&id.key()) {
-            None => "Gone",
-            Some(false) => "NotReady",
+            None if !has_booted => "Gone",
+            None | Some(false) => "NotReady",
             Some(true) => "Ready",
         };
         if present.unwrap_or("Ready") != wanted {
@@ -237,5 +263,5 @@ async fn follow_once(
             report(&place, &name, &status).await?;
         }
     }
-    Ok(())
+    Ok(next)
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{MetadataRequest, rejected, respond};
+use crate::arm::kinds::machines;
 use crate::call_context::CallContext;
 use crate::database;
 use crate::failure::Failure;
@@ -21,6 +22,8 @@ const EVENTS: &str = "scheduled-events";
 
 const SCHEDULED: &str = "Scheduled";
 const STARTED: &str = "Started";
+/// The cloud evicts a spot machine.
+const PREEMPT: &str = "Preempt";
 
 /// The events of a machine. The incarnation rises with every change.
 #[derive(Default, Serialize, Deserialize)]
@@ -40,6 +43,10 @@ pub(crate) fn announce(cx: &CallContext<'_>, event: &ScheduledEvent) -> Result<(
     kept.events.retain(|it| it.id != event.id);
     if event.status.is_some() {
         kept.events.push(event.clone());
+    }
+    if event.event_type == PREEMPT {
+        let at = event.not_before.filter(|_| event.status.as_deref() != Some(STARTED)).unwrap_or(cx.now);
+        machines::preempt(cx, &event.machine, event.status.as_ref().map(|_| at))?;
     }
     database::write(cx.db, EVENTS, &event.machine.to_lowercase(), &kept)
 }
@@ -109,7 +116,7 @@ pub(super) async fn start(
     let Ok(agreed) = serde_json::from_slice::<StartRequests>(&body) else {
         return rejected(StatusCode::BAD_REQUEST, "Bad request. StartRequests is missing or malformed");
     };
-    respond(&simulator, |cx| {
+    let response = respond(&simulator, |cx| {
         let name = request.machine.as_deref().unwrap_or_default().to_lowercase();
         let mut kept = stored(cx, &name)?;
         for StartRequest { event_id } in &agreed.start_requests {
@@ -117,9 +124,14 @@ pub(super) async fn start(
                 return Ok(rejected(StatusCode::BAD_REQUEST, "Bad request. Unknown EventId"));
             };
             event.status = Some(STARTED.to_owned());
+            if event.event_type == PREEMPT {
+                machines::preempt(cx, &name, Some(cx.now))?;
+            }
         }
         kept.incarnation += 1;
         database::write(cx.db, EVENTS, &name, &kept)?;
         Ok(StatusCode::OK.into_response())
-    })
+    });
+    simulator.notify_all();
+    response
 }

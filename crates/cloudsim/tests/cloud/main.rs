@@ -7,6 +7,7 @@ mod environment;
 mod faults;
 mod identities;
 mod installing;
+mod instances;
 mod providers;
 mod resources;
 mod restarts;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::body::{same, text};
 use super::machines::{POWER, power};
-use crate::arm::{ActionOutcome, ArmError, ArmResource, maintenance};
+use crate::arm::{ActionOutcome, ArmError, ArmResource, Change, maintenance};
 use crate::call_context::CallContext;
 use crate::failure::Failure;
 use crate::seed;
@@ -117,7 +117,9 @@ pub(super) fn instance_view(cx: &CallContext<'_>, resource: &ArmResource) -> Res
         provisioning["message"] = json!(fault.message);
     }
     let mut statuses = vec![provisioning];
-    if !matches!(state, "Creating" | "Failed") {
+    // A machine whose creation failed never ran.
+    let has_run = state != "Creating" && (state != "Failed" || resource.change != Change::Creating);
+    if has_run {
         let power = power(resource, cx.now);
         statuses.push(json!({
             "code": format!("PowerState/{power}"), "level": "Info", "displayStatus": format!("VM {power}")

@@ -11,16 +11,19 @@ use super::body::{
     Body, default, hide_private, invalid, items, keep, keep_private, object, properties, reference, required,
     same, text,
 };
-use super::{disks, interfaces, machine_actions, rows};
+use super::{boot, disks, interfaces, machine_actions, rows};
 use crate::arm::{ActionOutcome, ArmError, ArmResource, Behaviour, Change, store};
 use crate::call_context::CallContext;
-use crate::failure::Failure;
+use crate::failure::{Failure, not_found};
 use crate::{identities, seed};
 
 pub(crate) const MACHINE: &str = "Microsoft.Compute/virtualMachines";
 
 /// The power of a machine: its state, the state on the way to it, and the time at which it is reached.
 pub(super) const POWER: &str = "$power";
+
+/// Whether a machine runs and its system does not answer.
+const IMPAIRED: &str = "$impaired";
 
 /// How long the interfaces of a deleted machine stay reserved at the pace of a real cloud.
 const RESERVATION: Duration = Duration::from_secs(180);
@@ -40,6 +43,9 @@ impl Behaviour for Machines {
         keep(None, body, &["instanceView"]);
         body.remove("resources");
         default(body, POWER, json!({ "state": "running" }));
+        if before.is_none() {
+            boot::note_user_data(cx, id, body);
+        }
         check_unchanged(before, body)?;
         let inner = properties(body);
         default(
@@ -53,7 +59,7 @@ impl Behaviour for Machines {
         }
         if inner.contains_key("osProfile") {
             let profile = object(inner, "osProfile");
-            // They are never shown, and nobody here boots from them.
+            // They are never shown.
             profile.remove("adminPassword");
             profile.remove("customData");
             default(profile, "computerName", json!(id.name()));
@@ -259,7 +265,7 @@ fn is_deleted_with_machine(description: &Value) -> bool {
 }
 
 /// The interfaces of a machine with their descriptions.
-fn interfaces_of(body: &Body) -> Vec<(ResourceId, Value)> {
+pub(super) fn interfaces_of(body: &Body) -> Vec<(ResourceId, Value)> {
     let Some(profile) = body.get("properties").and_then(|it| it.get("networkProfile")) else {
         return Vec::new();
     };
@@ -321,16 +327,58 @@ pub(crate) fn is_running(resource: &ArmResource, now: Timestamp) -> bool {
     usable && power(resource, now) == "running"
 }
 
-/// The machines of a group by key, and whether each is to run. Machines that are being deleted are left out.
+/// The machines of a group by key, and whether the system of each answers. Machines that are being deleted are left out.
 pub(crate) fn machines_of_group(
     cx: &CallContext<'_>,
     group: &ResourceId,
 ) -> Result<BTreeMap<String, bool>, Failure> {
     let found = store::of_type_in_group(cx.db, group, MACHINE)?;
     let present = found.into_iter().filter(|it| it.change != Change::Deleting);
-    let runs = |it: &ArmResource| {
-        let power = it.body.get(POWER).cloned().unwrap_or_default();
-        text(&power, "state").unwrap_or("running") == "running"
+    let answers = |it: &ArmResource| {
+        matches!(power(it, cx.now).as_str(), "starting" | "running") && !it.body.contains_key(IMPAIRED)
     };
-    Ok(present.map(|it| (it.id.key(), runs(&it))).collect())
+    Ok(present.map(|it| (it.id.key(), answers(&it))).collect())
+}
+
+/// The next time at which the power of a machine of a group changes by itself.
+pub(crate) fn next_power_change(
+    cx: &CallContext<'_>,
+    group: &ResourceId,
+) -> Result<Option<Timestamp>, Failure> {
+    let found = store::of_type_in_group(cx.db, group, MACHINE)?;
+    let changes = found.iter().filter_map(|it| text(it.body.get(POWER)?, "at")?.parse::<Timestamp>().ok());
+    Ok(changes.filter(|at| cx.now < *at).min())
+}
+
+/// Lets the system of a machine hang, or answer again.
+pub(crate) fn set_impaired(cx: &CallContext<'_>, id: &ResourceId, is_impaired: bool) -> Result<(), Failure> {
+    let found = rows::present(cx, id)?.filter(|it| same(&it.type_name, MACHINE));
+    let mut machine = found.ok_or_else(|| not_found(id))?;
+    match is_impaired {
+        true => machine.body.insert(IMPAIRED.to_owned(), json!(true)),
+        false => machine.body.remove(IMPAIRED),
+    };
+    rows::replace(cx, &machine)
+}
+
+/// Whether the system of a machine hangs.
+pub(crate) fn is_impaired(resource: &ArmResource) -> bool {
+    resource.body.contains_key(IMPAIRED)
+}
+
+/// Evicts the machines of a name at a time, as a cloud evicts spot machines: they are deallocated. `None` withdraws it.
+pub(crate) fn preempt(cx: &CallContext<'_>, name: &str, at: Option<Timestamp>) -> Result<(), Failure> {
+    for mut machine in store::of_type_everywhere(cx.db, MACHINE)? {
+        let is_meant = same(machine.id.name(), name) && machine.change != Change::Deleting;
+        if !is_meant || power(&machine, cx.now) != "running" {
+            continue;
+        }
+        let power = match at {
+            Some(at) => json!({ "state": "deallocated", "from": "running", "at": at.to_string() }),
+            None => json!({ "state": "running" }),
+        };
+        machine.body.insert(POWER.to_owned(), power);
+        rows::replace(cx, &machine)?;
+    }
+    Ok(())
 }

@@ -2,8 +2,10 @@
 
 mod addresses;
 mod allocation;
+mod availability;
 mod balancers;
 mod body;
+pub(crate) mod boot;
 mod disks;
 mod dns;
 mod identity;
@@ -62,10 +64,11 @@ const fn record(type_name: &'static str, behaviour: &'static dyn Behaviour) -> K
     Kind { has_etag: true, ..sync(type_name, false, behaviour) }
 }
 
-static NETWORK: [Kind; 11] = [
+static NETWORK: [Kind; 12] = [
     network(networks::NETWORK, 5, &networks::VirtualNetworks),
     Kind { has_location: false, ..network(networks::SUBNET, 5, &networks::Subnets) },
     network("Microsoft.Network/networkSecurityGroups", 5, &security::SecurityGroups),
+    network("Microsoft.Network/applicationSecurityGroups", 5, &availability::ApplicationSecurityGroups),
     network("Microsoft.Network/routeTables", 5, &security::RouteTables),
     network("Microsoft.Network/natGateways", 5, &addresses::NatGateways),
     network("Microsoft.Network/publicIPAddresses", 8, &addresses::PublicAddresses),
@@ -99,7 +102,11 @@ static DNS: [Kind; 11] = [
     record(private_dns::RECORD_TYPES[3], &private_dns::Records),
 ];
 
-static COMPUTE: [Kind; 3] = [
+static COMPUTE: [Kind; 4] = [
+    Kind {
+        put: PutStyle::SyncOk,
+        ..sync("Microsoft.Compute/availabilitySets", true, &availability::AvailabilitySets)
+    },
     network(machines::MACHINE, 60, &machines::Machines),
     Kind { put: PutStyle::Accepted, has_etag: false, ..network(disks::DISK, 8, &disks::Disks) },
     Kind {
