@@ -71,17 +71,21 @@ fn leaf(der: &[u8]) -> Option<ServerCertificate> {
 
 /// Contents of a PKCS#10 request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct SigningRequest {
-    pub(crate) common_names: Vec<String>,
-    pub(crate) organizations: Vec<String>,
-    pub(crate) dns_names: Vec<String>,
-    pub(crate) addresses: Vec<std::net::IpAddr>,
-    /// Whether there are names of any other kind: mail addresses, URIs.
-    pub(crate) other_names: usize,
+pub struct SigningRequest {
+    /// The common names of its subject.
+    pub common_names: Vec<String>,
+    /// The organizations of its subject.
+    pub organizations: Vec<String>,
+    /// The DNS names that it asks for.
+    pub dns_names: Vec<String>,
+    /// The addresses that it asks for.
+    pub addresses: Vec<std::net::IpAddr>,
+    /// Number of names of any other kind: mail addresses, URIs.
+    pub other_names: usize,
 }
 
 /// Parses a request in PEM; `None` if it is not one.
-pub(crate) fn parse_signing_request(pem: &[u8]) -> Option<SigningRequest> {
+pub fn parse_signing_request(pem: &[u8]) -> Option<SigningRequest> {
     let (_, block) = x509_parser::pem::parse_x509_pem(pem).ok()?;
     if block.label != "CERTIFICATE REQUEST" {
         return None;

@@ -68,6 +68,8 @@ pub struct DrainOptions {
     pub unmanaged: UnmanagedPolicy,
     /// Grace period instead of each pod's own.
     pub grace: Option<Duration>,
+    /// Do not wait for pods that have been terminating for longer: on a node that does not respond nobody confirms their end.
+    pub skip_terminating_after: Option<Duration>,
     /// When it is done.
     pub until: DrainGoal,
 }
@@ -76,7 +78,15 @@ impl DrainOptions {
     /// Safe options: fails if something would be lost, keeps each pod's grace period, and waits until the pods are gone.
     pub fn new(holder: Holder, time_limit: Duration) -> DrainOptions {
         let (empty_dir, unmanaged) = (EmptyDirPolicy::Refuse, UnmanagedPolicy::Refuse);
-        DrainOptions { holder, time_limit, empty_dir, unmanaged, grace: None, until: DrainGoal::Gone }
+        DrainOptions {
+            holder,
+            time_limit,
+            empty_dir,
+            unmanaged,
+            grace: None,
+            skip_terminating_after: None,
+            until: DrainGoal::Gone,
+        }
     }
 }
 

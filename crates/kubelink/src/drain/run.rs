@@ -7,6 +7,7 @@ use api::error::Class;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ListParams, PostParams};
@@ -170,7 +171,8 @@ impl<'a> Run<'a> {
                 return Ok(End::Empty { left });
             }
             self.forget_the_gone();
-            let next_try = self.ask(Instant::now());
+            let now = Instant::now();
+            let next_try = [self.ask(now), self.next_skip(now)].into_iter().flatten().min();
             self.report(&remaining);
             tokio::select! {
                 changed = self.watched.changed(self.progress) => changed?,
@@ -187,13 +189,31 @@ impl<'a> Run<'a> {
         let granted = |pod: &Pod| matches!(self.stages.get(&uid(pod)), Some(EvictionState::Granted));
         let waits = |pod: &Pod| match pod_action(pod, self.options) {
             PodAction::Evict => !(self.options.until == DrainGoal::Granted && granted(pod)),
-            PodAction::Await => self.options.until == DrainGoal::Gone,
+            PodAction::Await => {
+                self.options.until == DrainGoal::Gone && self.skipped_in(pod) != Some(Duration::ZERO)
+            }
             PodAction::LeaveToDaemonSet
             | PodAction::LeaveMirror
             | PodAction::RefuseEmptyDir
             | PodAction::RefuseUnmanaged => false,
         };
         self.watched.objects().iter().filter(|(_, pod)| waits(pod)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Time until a terminating pod is no longer waited for; `None` if it always is.
+    fn skipped_in(&self, pod: &Pod) -> Option<Duration> {
+        let after = SignedDuration::try_from(self.options.skip_terminating_after?).ok()?;
+        let from = pod.metadata.deletion_timestamp.as_ref()?.0.checked_add(after).ok()?;
+        let left = self.link.clock().now().duration_until(from);
+        Some(if left.is_positive() { left.unsigned_abs() } else { Duration::ZERO })
+    }
+
+    /// When the next of the remaining pods is no longer waited for.
+    fn next_skip(&self, now: Instant) -> Option<Instant> {
+        let waits = self.watched.objects().values();
+        let waits = waits.filter(|pod| pod_action(pod, self.options) == PodAction::Await);
+        let left = waits.filter_map(|pod| self.skipped_in(pod)).filter(|left| !left.is_zero()).min()?;
+        Some(now + left)
     }
 
     fn forget_the_gone(&mut self) {
