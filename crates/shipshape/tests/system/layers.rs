@@ -27,7 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("backend", &["api", "store", "kubelink", "cloud", "steps"]),
     ("maintenance", &["api", "store", "kubelink", "cloud", "steps", "planner"]),
     ("portal", &["api", "client", "serve"]),
-    ("machines", &["api", "controller", "kubelink", "serve"]),
+    ("machines", &["api", "cloud", "controller", "kubelink", "serve"]),
     // Simulators.
     ("kubesim", &["api", "serve"]),
     ("cloudsim", &["api", "cloud", "cloud-azure", "kubesim", "serve"]),

@@ -1,0 +1,261 @@
+//! The rules of the MachineSet controller, each with a test named after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::crd::machine::{DeletePolicy, Machine, MachineSet, names};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::decide::{
+    Scaling, adopted, authority, look_again, members, name_prefix, new_machine, next_status, scaling,
+    validate,
+};
+use super::priority;
+use crate::merge::merge_over;
+
+fn now() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+fn set(over: Value) -> MachineSet {
+    let mut value = json!({
+        "metadata": {"name": "web", "namespace": "m", "uid": "set-1", "generation": 4},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"set": "web"}},
+            "template": {"metadata": {"labels": {"set": "web", "tier": "a"}}, "spec": {"providerID": null}},
+        },
+    });
+    merge_over(&mut value, &over);
+    serde_json::from_value(value).unwrap()
+}
+
+fn machine(name: &str, over: Value) -> Arc<Machine> {
+    let mut value = json!({
+        "metadata": {"name": name, "namespace": "m", "uid": name, "labels": {"set": "web"},
+            "creationTimestamp": "2026-03-01T00:00:00Z",
+            "ownerReferences": [{"apiVersion": "a", "kind": "MachineSet", "name": "web", "uid": "set-1",
+                "controller": true}]},
+        "spec": {},
+        "status": {"nodeRef": {"name": name}},
+    });
+    merge_over(&mut value, &over);
+    Arc::new(serde_json::from_value(value).unwrap())
+}
+
+fn names_of(machines: &[Arc<Machine>]) -> Vec<String> {
+    machines.iter().map(|machine| machine.name_any()).collect()
+}
+
+#[test]
+fn rule_6_1_2_the_authority_is_as_for_a_machine() {
+    let authority = |over: Value| authority(&set(over), now());
+    assert_eq!(
+        authority(json!({"spec": {"authoritativeAPI": "MachineAPI"}}))
+            .unwrap()
+            .unwrap()
+            .authoritative_api
+            .unwrap()
+            .as_str(),
+        "MachineAPI"
+    );
+    let paused = authority(json!({"status": {"authoritativeAPI": "Migrating"}})).unwrap().unwrap();
+    assert_eq!(paused.conditions[0].status.as_str(), "True");
+    let ours = authority(json!({"status": {"authoritativeAPI": "MachineAPI"}})).unwrap().unwrap();
+    assert_eq!(ours.conditions[0].status.as_str(), "False");
+}
+
+#[test]
+fn rule_6_1_3_the_selector_is_valid_not_empty_and_matches_the_template() {
+    assert!(validate(&set(json!({}))).is_ok());
+    let check = |over: Value, expect: &str| {
+        let error = validate(&set(over)).unwrap_err();
+        assert!(error.contains(expect), "{error}");
+    };
+    check(json!({"spec": {"selector": {"matchLabels": null}}}), "must not be empty");
+    check(json!({"spec": {"selector": {"matchLabels": {"set": "db"}}}}), "must match spec.selector (set=db)");
+    let operator = json!([{"key": "k", "operator": "Like"}]);
+    check(json!({"spec": {"selector": {"matchExpressions": operator}}}), "\"Like\"");
+    check(json!({"spec": {"replicas": null}}), "spec.replicas");
+    check(json!({"spec": {"replicas": -1}}), "must not be negative");
+}
+
+#[test]
+fn rule_6_1_4_to_6_members_match_are_alive_and_have_no_other_controller() {
+    let set = set(json!({}));
+    let selector = validate(&set).unwrap();
+    let other = json!({"metadata": {"ownerReferences": [{"apiVersion": "a", "kind": "MachineSet", "name": "o", "uid": "set-2", "controller": true}]}});
+    let machines = vec![
+        machine("c", json!({})),
+        machine("a", json!({})),
+        machine("deleted", json!({"metadata": {"deletionTimestamp": "2026-03-01T11:00:00Z"}})),
+        machine("released", json!({"metadata": {"labels": {"set": "db"}}})),
+        machine("other", other),
+        machine("orphan", json!({"metadata": {"ownerReferences": []}})),
+    ];
+    let members = members(&set, &selector, machines);
+    assert_eq!(names_of(&members.owned), ["a", "c"]);
+    assert_eq!(names_of(&members.orphans), ["orphan"]);
+    let adopted = adopted(&set, &members.orphans[0]);
+    let owner = &adopted.owner_references()[0];
+    assert_eq!((owner.uid.as_str(), owner.controller), ("set-1", Some(true)));
+}
+
+#[test]
+fn rule_6_2_the_number_is_reached_by_creation_or_deletion() {
+    let machines: Vec<_> = ["a", "b", "c"].map(|name| machine(name, json!({}))).into();
+    let of =
+        |replicas: i32| scaling(&set(json!({"spec": {"replicas": replicas}})), &machines, now()).unwrap();
+    assert_eq!(of(3), Scaling::None);
+    assert_eq!(of(5), Scaling::Create(2));
+    assert!(matches!(of(1), Scaling::Delete(machines) if names_of(&machines) == ["a", "b"]));
+    assert!(matches!(of(0), Scaling::Delete(machines) if machines.len() == 3));
+}
+
+#[test]
+fn rule_6_2_a_new_machine_is_a_copy_of_the_template() {
+    let template =
+        json!({"metadata": {"annotations": {"note": "x"}}, "spec": {"providerSpec": {"value": {"a": 1}}}});
+    let set = set(json!({"spec": {"template": template}}));
+    let machine = new_machine(&set, "web-abcde".to_owned());
+    assert_eq!(machine.metadata.generate_name.as_deref(), Some("web-"));
+    assert_eq!(machine.labels()["tier"], "a");
+    assert_eq!(machine.annotations()["note"], "x");
+    assert_eq!(machine.spec.provider_spec.clone().unwrap().value.unwrap(), json!({"a": 1}));
+    let owner = &machine.owner_references()[0];
+    assert_eq!((owner.kind.as_str(), owner.block_owner_deletion), ("MachineSet", Some(true)));
+    let long = MachineSet {
+        metadata: kube::core::ObjectMeta { name: Some("x".repeat(253)), ..Default::default() },
+        ..set
+    };
+    assert_eq!(name_prefix(&long).len(), 58);
+}
+
+fn selected(machines: &[Arc<Machine>], count: usize, policy: DeletePolicy) -> Vec<String> {
+    names_of(&priority::select(machines, count, Some(&policy), now()).unwrap())
+}
+
+#[test]
+fn rule_6_3_random_prefers_marked_and_failed_then_those_without_a_node() {
+    let machines = [
+        machine("a-linked", json!({})),
+        machine("b-unlinked", json!({"status": {"nodeRef": null}})),
+        machine("c-failed", json!({"status": {"errorMessage": "m"}})),
+        machine("d-marked", json!({"metadata": {"annotations": {names::DELETE_MACHINE: "yes"}}})),
+        machine("e-marked-empty", json!({"metadata": {"annotations": {names::DELETE_MACHINE: ""}}})),
+        machine("f-deleted", json!({"metadata": {"deletionTimestamp": "2026-03-01T11:00:00Z"}})),
+        machine("g-marked-old", json!({"metadata": {"annotations": {names::DELETE_MACHINE_OLD: "yes"}}})),
+    ];
+    let expect =
+        ["f-deleted", "c-failed", "d-marked", "g-marked-old", "b-unlinked", "a-linked", "e-marked-empty"];
+    assert_eq!(selected(&machines, 9, DeletePolicy::Random), expect);
+    assert_eq!(selected(&machines, 2, DeletePolicy::Random), expect[..2]);
+    assert!(selected(&machines, 0, DeletePolicy::Random).is_empty());
+    let none = priority::select(&machines, 1, None, now()).unwrap();
+    let empty = DeletePolicy::Unrecognized(String::new());
+    assert_eq!(
+        (names_of(&none), selected(&machines, 1, empty)),
+        (vec!["f-deleted".into()], vec!["f-deleted".to_owned()])
+    );
+}
+
+#[test]
+fn rule_6_3_newest_and_oldest_go_by_age_after_the_marked() {
+    let aged = |name: &str, created: &str| machine(name, json!({"metadata": {"creationTimestamp": created}}));
+    let machines = [
+        aged("a-old", "2025-01-01T00:00:00Z"),
+        aged("b-new", "2026-03-01T11:59:59Z"),
+        aged("c-middle", "2026-01-01T00:00:00Z"),
+        aged("d-future", "2027-01-01T00:00:00Z"),
+    ];
+    assert_eq!(selected(&machines, 4, DeletePolicy::Oldest), ["a-old", "c-middle", "b-new", "d-future"]);
+    assert_eq!(selected(&machines, 4, DeletePolicy::Newest)[2..], ["c-middle", "a-old"]);
+}
+
+#[test]
+fn rule_15_a_marked_machine_goes_before_the_newest() {
+    let fresh = machine("a-fresh", json!({"metadata": {"creationTimestamp": "2026-03-01T12:00:00Z"}}));
+    let marked = machine(
+        "b-marked",
+        json!({"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z", "annotations": {names::DELETE_MACHINE: "y"}}}),
+    );
+    assert_eq!(selected(&[fresh, marked], 1, DeletePolicy::Newest), ["b-marked"]);
+}
+
+#[test]
+fn rule_6_3_an_unknown_policy_is_an_error() {
+    let unknown = DeletePolicy::Unrecognized("Best".to_owned());
+    let error = priority::select(&[], 1, Some(&unknown), now()).unwrap_err();
+    assert_eq!(error, "unsupported delete policy Best");
+}
+
+fn node(ready: &str, since: &str) -> Arc<Node> {
+    let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
+    Arc::new(
+        serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"conditions": [condition]}}))
+            .unwrap(),
+    )
+}
+
+#[test]
+fn rule_6_4_the_status_counts_machines_by_labels_and_nodes() {
+    let set = set(json!({"spec": {"minReadySeconds": 60, "replicas": 3}}));
+    let selector = validate(&set).unwrap();
+    let labelled = json!({"metadata": {"labels": {"tier": "a"}}});
+    let machines = [
+        machine("long", labelled),
+        machine("short", json!({})),
+        machine("unready", json!({})),
+        machine("unlinked", json!({"status": {"nodeRef": null}})),
+        machine("gone", json!({})),
+    ];
+    let find = |name: &str| match name {
+        "long" => Some(node("True", "2026-03-01T11:58:59Z")),
+        "short" => Some(node("True", "2026-03-01T11:59:00Z")),
+        "unready" => Some(node("Unknown", "2026-03-01T11:00:00Z")),
+        _ => None,
+    };
+    let status = next_status(&set, &selector, &machines, find, now());
+    let counts =
+        (status.replicas, status.fully_labeled_replicas, status.ready_replicas, status.available_replicas);
+    assert_eq!(counts, (Some(5), Some(1), Some(2), Some(1)));
+    assert_eq!((status.observed_generation, status.label_selector.as_deref()), (Some(4), Some("set=web")));
+}
+
+#[test]
+fn rule_6_1_9_availability_is_looked_at_again_when_it_is_due() {
+    let set = set(json!({"spec": {"minReadySeconds": 60, "replicas": 1}}));
+    let selector = validate(&set).unwrap();
+    let machines = [machine("a", json!({}))];
+    let at = |since: SignedDuration| {
+        let find = |_: &str| Some(node("True", &(now() - since).to_string()));
+        next_status(&set, &selector, &machines, find, now())
+    };
+    assert_eq!(look_again(&set, &at(SignedDuration::from_secs(1))), Some(Duration::from_secs(60)));
+    assert_eq!(look_again(&set, &at(SignedDuration::from_secs(99))), None);
+}
+
+proptest! {
+    #[test]
+    fn scaling_reaches_the_number_and_never_deletes_more(replicas in 0_i32..12, marked in proptest::collection::vec(any::<bool>(), 0..12)) {
+        let machines: Vec<_> = marked.iter().enumerate().map(|(number, marked)| {
+            let over = if *marked { json!({"metadata": {"annotations": {names::DELETE_MACHINE: "y"}}}) } else { json!({}) };
+            machine(&format!("m{number:02}"), over)
+        }).collect();
+        let wanted = usize::try_from(replicas).unwrap();
+        match scaling(&set(json!({"spec": {"replicas": replicas}})), &machines, now()).unwrap() {
+            Scaling::None => prop_assert_eq!(machines.len(), wanted),
+            Scaling::Create(count) => prop_assert_eq!(machines.len() + count, wanted),
+            Scaling::Delete(selected) => {
+                prop_assert_eq!(machines.len() - selected.len(), wanted);
+                let is_marked = |machine: &Machine| machine.annotations().contains_key(names::DELETE_MACHINE);
+                let kept_marked = machines.iter().filter(|it| is_marked(it)).count() - selected.iter().filter(|it| is_marked(it)).count();
+                prop_assert!(kept_marked == 0 || selected.iter().all(|it| is_marked(it)));
+            }
+        }
+    }
+}

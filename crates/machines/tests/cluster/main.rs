@@ -1,0 +1,8 @@
+//! The controllers on a real API server, with a provider in memory.
+
+#![allow(clippy::unwrap_used, reason = "tests and what they stand on")]
+
+mod crash;
+mod life;
+mod random;
+mod world;
