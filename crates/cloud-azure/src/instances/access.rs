@@ -160,7 +160,7 @@ fn digest(tenant: &str, credential: &ServiceCredential) -> [u8; 32] {
     match credential {
         ServiceCredential::ClientSecret { secret, .. } => add(secret.expose().as_bytes()),
         ServiceCredential::WorkloadIdentity { token_file, .. } => {
-            add(token_file.as_os_str().as_encoded_bytes())
+            add(token_file.as_os_str().as_encoded_bytes());
         }
         ServiceCredential::ClientCertificate { pem, .. } => add(pem.expose().as_bytes()),
         ServiceCredential::ManagedIdentity { .. } => {}

@@ -56,7 +56,7 @@ pub enum AccessError {
 }
 
 /// The certificates and keys in PEM, and the administrator's token.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct KeyMaterial {
     authority: String,
     authority_key: Option<Secret<String>>,
@@ -68,13 +68,19 @@ struct KeyMaterial {
 }
 
 /// The access of one cluster.
-#[derive(Debug)]
 pub struct Access {
     keys: KeyMaterial,
     customer: String,
     tokens: TokenKey,
     clients: ClientAuthority,
     tls: Arc<ServerConfig>,
+}
+
+impl std::fmt::Debug for Access {
+    /// Keys and tokens are left out.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access").field("tokens", &self.tokens).finish_non_exhaustive()
+    }
 }
 
 /// The name of the certificate authority.
@@ -273,5 +279,21 @@ fn read_or_generate(
             Ok(text)
         }
         Err(source) => Err(AccessError::Io { path, operation: "read", source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_has_neither_keys_nor_tokens() {
+        let access = Access::open(None).unwrap();
+        let shown = format!("{access:?}");
+        let keys = &access.keys;
+        for secret in [&keys.server_key, &keys.admin_key, &keys.token, &access.customer] {
+            assert!(!shown.contains(secret.trim()), "{shown}");
+        }
+        assert!(!shown.contains("PRIVATE KEY"), "{shown}");
     }
 }
