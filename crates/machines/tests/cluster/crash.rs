@@ -75,7 +75,7 @@ async fn run_until_running(world: &World, count: usize) {
 /// Runs a process until `done` returns or `end` comes first; whether it did.
 async fn run_until(world: &World, done: impl AsyncFn(), end: impl Future<Output = ()>) -> bool {
     let mut running = JoinSet::new();
-    running.spawn(process(world.client.clone(), world.clone()));
+    running.spawn(process(world.for_process.clone(), world.clone()));
     let ended = tokio::select! {
         () = end => true,
         () = done() => false,

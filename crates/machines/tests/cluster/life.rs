@@ -15,7 +15,7 @@ async fn running_world() -> Option<(World, JoinSet<()>)> {
     let cluster = cluster()?;
     let world = world(cluster).await;
     let mut running = JoinSet::new();
-    running.spawn(process(world.client.clone(), world.clone()));
+    running.spawn(process(world.for_process.clone(), world.clone()));
     Some((world, running))
 }
 

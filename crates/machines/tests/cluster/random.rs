@@ -99,6 +99,6 @@ async fn converges(cluster: &'static testkit::kube::TestCluster, events: &[Event
 
 fn start(world: &World) -> JoinSet<()> {
     let mut running = JoinSet::new();
-    running.spawn(process(world.client.clone(), world.clone()));
+    running.spawn(process(world.for_process.clone(), world.clone()));
     running
 }

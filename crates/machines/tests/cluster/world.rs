@@ -159,6 +159,7 @@ impl InstanceProvider for Cloud {
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) client: Client,
+    pub(crate) for_process: Client,
     pub(crate) namespace: String,
     pub(crate) cloud: Arc<Cloud>,
     _kubelets: Arc<JoinSet<()>>,
@@ -184,22 +185,28 @@ pub(crate) fn cluster() -> Option<&'static testkit::kube::TestCluster> {
     Some(cluster)
 }
 
+/// The client of a process, as the command makes it: an eviction that a budget refuses must not be repeated below the drain.
 pub(crate) async fn client(cluster: &testkit::kube::TestCluster) -> Client {
+    connect(cluster, false).await
+}
+
+async fn connect(cluster: &testkit::kube::TestCluster, retry: bool) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(cluster.kubeconfig()).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    // As the client of the command: an eviction that a budget refuses must not be repeated below the drain.
-    config.default_retry = false;
+    config.default_retry = retry;
     Client::try_from(config).unwrap()
 }
 
 /// A world of its own.
 pub(crate) async fn world(cluster: &'static testkit::kube::TestCluster) -> World {
     let namespace = tokio::task::spawn_blocking(|| cluster.namespace("machines").unwrap()).await.unwrap();
-    let client = client(cluster).await;
+    // The test itself waits where the API server asks for it, such as after a change of a definition.
+    let client = connect(cluster, true).await;
+    let for_process = connect(cluster, false).await;
     let cloud = Arc::new(Cloud::default());
     let mut kubelets = JoinSet::new();
     kubelets.spawn(run_kubelets(client.clone(), cloud.clone()));
-    World { client, namespace, cloud, _kubelets: Arc::new(kubelets) }
+    World { client, for_process, namespace, cloud, _kubelets: Arc::new(kubelets) }
 }
 
 /// The process: all controllers, until it is dropped.
