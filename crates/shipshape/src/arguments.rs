@@ -65,6 +65,10 @@ pub(crate) enum Command {
     /// Run inside a managed cluster
     #[cfg(feature = "agent")]
     Agent(ServiceFlags),
+    /// Controllers of the machine API, which run inside a cluster
+    #[cfg(feature = "agent")]
+    #[command(subcommand)]
+    Machines(MachinesCommand),
     /// Maintenance tasks: list, store, test and run them
     #[command(subcommand, visible_alias = "tasks")]
     Task(TaskCommand),
@@ -213,6 +217,37 @@ pub(crate) struct ServiceFlags {
     health: Option<String>,
 }
 
+/// `shipshape machines`.
+#[cfg(feature = "agent")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum MachinesCommand {
+    /// Run the controllers of Machines, MachineSets, health checks, links of Nodes and certificate requests
+    Controllers(MachineControllerFlags),
+}
+
+/// Flags of `shipshape machines controllers`.
+#[cfg(feature = "agent")]
+#[derive(Debug, Args)]
+pub(crate) struct MachineControllerFlags {
+    #[command(flatten)]
+    pub(crate) service: ServiceFlags,
+    /// Kubeconfig of the cluster; the service account of the pod if it is not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<std::path::PathBuf>,
+    /// Namespace of Machines, MachineSets and leases
+    #[arg(long, default_value = api::crd::machine::names::NAMESPACE)]
+    pub(crate) namespace: String,
+    /// Azure cloud in which the instances are; the public one if it is not given
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub(crate) azure_cloud: String,
+    /// Leave authority over Machines and MachineSets to what their status says (MachineAPIMigration)
+    #[arg(long)]
+    pub(crate) migration: bool,
+    /// Deny certificate requests of nodes that can never be approved, instead of leaving them pending
+    #[arg(long)]
+    pub(crate) deny_unexplained_requests: bool,
+}
+
 /// Flags of `shipshape frontend`.
 #[cfg(feature = "services")]
 #[derive(Debug, Args)]
@@ -330,6 +365,8 @@ impl Command {
             }
             #[cfg(feature = "agent")]
             Command::Agent(flags) => flags.settings(),
+            #[cfg(feature = "agent")]
+            Command::Machines(MachinesCommand::Controllers(flags)) => flags.service.settings(),
             _ => Vec::new(),
         }
     }

@@ -16,6 +16,8 @@ mod demo;
 mod event_log;
 mod health;
 mod listening;
+#[cfg(feature = "agent")]
+mod machine_controllers;
 mod metrics;
 mod open_files;
 #[cfg(feature = "services")]
@@ -136,6 +138,10 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Audit(command) => run_client(audit::run(command, &load()?.config)),
         #[cfg(feature = "agent")]
         Command::Agent(_) => serve(load()?, environment, agent::run),
+        #[cfg(feature = "agent")]
+        Command::Machines(arguments::MachinesCommand::Controllers(flags)) => {
+            serve(load()?, environment, |process| machine_controllers::run(process, flags))
+        }
         #[cfg(feature = "services")]
         Command::Config(ConfigCommand::Check { cloud: true }) => {
             let loaded = load()?;

@@ -11,7 +11,11 @@ use crate::version::Version;
 
 /// The registry; clones share it, so that services can register after the endpoint is open.
 #[derive(Debug, Clone)]
-pub(crate) struct Metrics(Arc<Mutex<Registry>>);
+pub(crate) struct Metrics {
+    ours: Arc<Mutex<Registry>>,
+    /// Metrics whose whole names others know.
+    others: Arc<Mutex<Registry>>,
+}
 
 impl Metrics {
     /// A registry with the metrics of every process. Every name starts with `shipshape_`.
@@ -25,7 +29,7 @@ impl Metrics {
         ];
         registry.register("build", "What this executable was built from", Info::new(labels));
         registry.register_collector(Box::new(readiness));
-        Metrics(Arc::new(Mutex::new(registry)))
+        Metrics { ours: Arc::new(Mutex::new(registry)), others: Arc::default() }
     }
 
     /// Registers the metrics of a service; their names start with `shipshape_<service>_`.
@@ -40,14 +44,28 @@ impl Metrics {
         metrics
     }
 
+    /// Registers metrics under `shipshape_<part>_`, and others under names that are known elsewhere, such as those of OpenShift.
+    #[cfg(feature = "agent")]
+    pub(crate) fn register_controllers(
+        &self,
+        part: &'static str,
+        ours: impl FnOnce(&mut Registry),
+        others: impl FnOnce(&mut Registry),
+    ) {
+        ours(self.lock().sub_registry_with_prefix(part));
+        others(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// All metrics in the OpenMetrics text format.
     pub(crate) fn to_text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        text::encode(&mut text, &self.lock())?;
+        text::encode_registry(&mut text, &self.lock())?;
+        text::encode_registry(&mut text, &self.others.lock().unwrap_or_else(PoisonError::into_inner))?;
+        text::encode_eof(&mut text)?;
         Ok(text)
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

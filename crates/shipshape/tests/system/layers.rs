@@ -48,6 +48,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "frontend",
             "backend",
             "maintenance",
+            "controller",
+            "machines",
             "portal",
             "kubesim",
             "cloudsim",
