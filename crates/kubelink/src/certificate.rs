@@ -1,10 +1,13 @@
 //! Certificates: when one expires, and what a signing request contains. Pure.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::cri_attributes::{ParsedCriAttribute, X509CriAttribute};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -84,14 +87,17 @@ pub struct SigningRequest {
     pub other_names: usize,
 }
 
-/// Parses a request in PEM; `None` if it is not one.
+/// Parses a request in PEM; `None` if it is not one, or if another parser could read another request in it. Whoever approves a request
+/// and whoever signs it must see the same one.
 pub fn parse_signing_request(pem: &[u8]) -> Option<SigningRequest> {
-    let (_, block) = x509_parser::pem::parse_x509_pem(pem).ok()?;
-    if block.label != "CERTIFICATE REQUEST" {
+    let der = only_block(pem)?;
+    let (rest, request) = X509CertificationRequest::from_der(&der).ok()?;
+    if !rest.is_empty() {
         return None;
     }
-    let (rest, request) = X509CertificationRequest::from_der(&block.contents).ok()?;
-    if !rest.is_empty() {
+    let is_extension_request =
+        |it: &&X509CriAttribute<'_>| matches!(it.parsed_attribute(), ParsedCriAttribute::ExtensionRequest(_));
+    if request.certification_request_info.iter_attributes().filter(is_extension_request).count() > 1 {
         return None;
     }
     let subject = &request.certification_request_info.subject;
@@ -103,7 +109,11 @@ pub fn parse_signing_request(pem: &[u8]) -> Option<SigningRequest> {
         found.organizations.push(name.as_str().ok()?.to_owned());
     }
     for extension in request.requested_extensions().into_iter().flatten() {
-        let ParsedExtension::SubjectAlternativeName(names) = extension else { continue };
+        let names = match extension {
+            ParsedExtension::SubjectAlternativeName(names) => names,
+            ParsedExtension::ParseError { .. } => return None,
+            _ => continue,
+        };
         for name in &names.general_names {
             match name {
                 GeneralName::DNSName(name) => found.dns_names.push((*name).to_owned()),
@@ -113,6 +123,18 @@ pub fn parse_signing_request(pem: &[u8]) -> Option<SigningRequest> {
         }
     }
     Some(found)
+}
+
+/// The content of a text that is one block of a request and nothing else. Parsers differ in what they skip before, between and after
+/// blocks, so there must be nothing to skip.
+fn only_block(pem: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(pem).ok()?.trim_ascii();
+    let body = text
+        .strip_prefix("-----BEGIN CERTIFICATE REQUEST-----")?
+        .strip_suffix("-----END CERTIFICATE REQUEST-----")?;
+    // Base64 has no hyphen: neither another boundary nor a header fits in.
+    let encoded: String = body.chars().filter(|it| !it.is_ascii_whitespace()).collect();
+    STANDARD.decode(encoded).ok()
 }
 
 fn address(bytes: &[u8]) -> Option<std::net::IpAddr> {
@@ -140,6 +162,36 @@ mod tests {
         assert_eq!(found.not_before.to_string(), "2026-01-02T00:00:00Z");
         assert_eq!(found.not_after.to_string(), "2027-03-04T00:00:00Z");
         assert_eq!(validity(b"no certificate"), None);
+    }
+
+    /// A request for these names in PEM.
+    fn request(names: &[&str]) -> String {
+        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        let params = CertificateParams::new(names).unwrap();
+        params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
+    }
+
+    #[test]
+    fn a_text_in_which_two_requests_could_be_read_is_none() {
+        let (harmless, other) = (request(&["worker-1"]), request(&["master-0"]));
+        assert_eq!(parse_signing_request(harmless.as_bytes()).unwrap().dns_names, ["worker-1"]);
+        assert!(parse_signing_request(format!("\n{harmless}\n\n").as_bytes()).is_some());
+        assert!(parse_signing_request(harmless.replace('\n', "\r\n").as_bytes()).is_some());
+        // Go skips a block whose labels differ, and reads the next one.
+        let disguised = harmless.replace("-----END CERTIFICATE REQUEST-----", "-----END X-----");
+        let header = harmless.replacen("-----\n", "-----\nProc-Type: 4,ENCRYPTED\n\n", 1);
+        for text in [
+            format!("{disguised}{other}"),
+            format!("{harmless}{other}"),
+            format!("{other}{disguised}"),
+            format!("note\n{harmless}"),
+            format!("{harmless}note"),
+            disguised,
+            header,
+            harmless.replace("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"),
+        ] {
+            assert_eq!(parse_signing_request(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]
