@@ -225,6 +225,18 @@ pub(crate) enum MachinesCommand {
     Controllers(MachineControllerFlags),
 }
 
+/// How an API server reaches webhooks.
+#[cfg(feature = "agent")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WebhookAccess {
+    /// They are not served
+    Off,
+    /// By the service machine-api-operator-webhook
+    Service,
+    /// By a URL on this machine, for an API server on this machine
+    Loopback,
+}
+
 /// Flags of `shipshape machines controllers`.
 #[cfg(feature = "agent")]
 #[derive(Debug, Args)]
@@ -238,8 +250,14 @@ pub(crate) struct MachineControllerFlags {
     #[arg(long, default_value = api::crd::machine::names::NAMESPACE)]
     pub(crate) namespace: String,
     /// Azure cloud in which the instances are; the public one if it is not given
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", conflicts_with = "cloud_endpoints")]
     pub(crate) azure_cloud: String,
+    /// File endpoints.json of a simulated cloud in which the instances are
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cloud_endpoints: Option<std::path::PathBuf>,
+    /// How the API server reaches the webhooks [default: service in a cluster, off with a kubeconfig]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) webhooks: Option<WebhookAccess>,
     /// Leave authority over Machines and MachineSets to what their status says (MachineAPIMigration)
     #[arg(long)]
     pub(crate) migration: bool,

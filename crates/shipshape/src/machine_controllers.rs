@@ -1,16 +1,20 @@
 //! `shipshape machines controllers`: the controllers of the machine API, inside a cluster or with a kubeconfig from outside.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use api::clock::SystemClock;
 use cli::output;
 use cloud_azure::{AzureInstances, InstanceSettings};
 use controller::{Observability, connect};
+use machines::webhooks::WebhookConfig;
 use machines::{Settings, certificates::UnexplainedRequests};
+use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::arguments::MachineControllerFlags;
+use crate::arguments::{MachineControllerFlags, WebhookAccess};
 use crate::process::Process;
 use crate::supervisor::Stage;
 use crate::version::Version;
@@ -24,7 +28,11 @@ const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) -> anyhow::Result<()> {
     let health = process.open_health().await?;
     let connection = connect(flags.kubeconfig.as_deref(), Some(&flags.namespace)).await?;
-    let provider = Arc::new(AzureInstances::new(InstanceSettings::of_cloud(&flags.azure_cloud)?)?);
+    let cloud = match &flags.cloud_endpoints {
+        Some(file) => simulated_cloud(file)?,
+        None => InstanceSettings::of_cloud(&flags.azure_cloud)?,
+    };
+    let provider = Arc::new(AzureInstances::new(cloud)?);
     let host = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
     let host = host.trim();
     let settings = Settings {
@@ -42,6 +50,12 @@ pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) ->
         |registry| observability.metrics.register(registry),
         |registry| metrics.register(registry),
     );
+    if let Some(config) = webhooks(flags, &connection.namespace) {
+        let client = connection.client.clone();
+        process.tasks.spawn(Stage::Workers, "webhooks", move |shutdown| async move {
+            Ok(machines::webhooks::run(client, Arc::new(SystemClock), config, shutdown).await?)
+        });
+    }
     let (loops, running) = (observability.health.clone(), process.readiness.condition("controllers"));
     process.tasks.spawn(Stage::Workers, "controllers", move |shutdown| async move {
         let clock = Arc::new(SystemClock);
@@ -66,4 +80,74 @@ pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) ->
     let version = Version::current().version;
     output::show(&format!("Shipshape {version} machine controllers are up\n  health   {health}\n"))?;
     Ok(process.tasks.run().await?)
+}
+
+/// The webhooks to serve, if any.
+fn webhooks(flags: &MachineControllerFlags, namespace: &str) -> Option<WebhookConfig> {
+    let access = flags.webhooks.unwrap_or(match flags.kubeconfig {
+        None => WebhookAccess::Service,
+        Some(_) => WebhookAccess::Off,
+    });
+    match access {
+        WebhookAccess::Off => None,
+        WebhookAccess::Service => Some(WebhookConfig::in_cluster(namespace)),
+        WebhookAccess::Loopback => Some(WebhookConfig::on_loopback(namespace)),
+    }
+}
+
+/// What `endpoints.json` of a simulated cloud says about it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SimulatedEndpoints {
+    authority: String,
+    resource_manager: String,
+    ca_file: PathBuf,
+    metadata: Option<String>,
+}
+
+/// The settings of a simulated cloud by the file of its endpoints.
+fn simulated_cloud(file: &Path) -> anyhow::Result<InstanceSettings> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("--cloud-endpoints {}", file.display()))?;
+    let endpoints: SimulatedEndpoints = serde_json::from_str(&text).with_context(|| {
+        format!("--cloud-endpoints {}: not the endpoints.json of a simulated cloud", file.display())
+    })?;
+    let ca_pem = std::fs::read_to_string(&endpoints.ca_file)
+        .with_context(|| format!("caFile {} of {}", endpoints.ca_file.display(), file.display()))?;
+    Ok(InstanceSettings {
+        authority: endpoints.authority,
+        resource_manager: endpoints.resource_manager,
+        metadata: endpoints.metadata,
+        ca_pem: Some(ca_pem),
+        ..InstanceSettings::of_cloud("")?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_endpoints_of_a_simulated_cloud_are_read_and_nonsense_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, ca) = (directory.path().join("endpoints.json"), directory.path().join("ca.pem"));
+        let write = |text: &str| std::fs::write(&file, text).unwrap();
+        let error = || format!("{:#}", simulated_cloud(&file).unwrap_err());
+        assert!(error().starts_with(&format!("--cloud-endpoints {}", file.display())), "{}", error());
+        write("{}");
+        assert!(
+            error().contains("not the endpoints.json of a simulated cloud: missing field"),
+            "{}",
+            error()
+        );
+        let endpoints = serde_json::json!({
+            "authority": "https://127.0.0.1:1", "resourceManager": "https://127.0.0.1:2", "caFile": ca, "subscriptionId": "s"
+        });
+        write(&endpoints.to_string());
+        assert!(error().starts_with("caFile "), "{}", error());
+        std::fs::write(&ca, "PEM").unwrap();
+        let settings = simulated_cloud(&file).unwrap();
+        assert_eq!(settings.resource_manager, "https://127.0.0.1:2");
+        assert_eq!(settings.ca_pem.as_deref(), Some("PEM"));
+    }
 }
