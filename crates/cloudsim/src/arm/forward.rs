@@ -43,6 +43,8 @@ const FORWARDED: [HeaderName; 8] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
     provider: Router,
+    /// What the provider is asked for: the path that was authorized, not the one that was sent.
+    path: String,
     namespace: String,
     /// Absent for what belongs to no subscription, which everybody may read.
     subscription: Option<String>,
@@ -86,17 +88,22 @@ pub(crate) fn find_route(providers: &ResourceProviders, method: &Method, target:
     let permission = |types: &str, scope: &str| {
         Some(Permission { action: format!("{types}/{verb}"), scope: scope.to_owned() })
     };
-    let (namespace, subscription, permission, resource) = match target {
+    let (namespace, subscription, permission, resource, path) = match target {
         Target::Resource { id, type_name } => {
             let resource = ForwardedResource { id: id.clone(), type_name: type_name.clone() };
             let permission = permission(type_name, id.as_str());
-            (type_name.split('/').next()?, Some(id.subscription()), permission, Some(resource))
+            let path = id.as_str().to_owned();
+            (type_name.split('/').next()?, Some(id.subscription()), permission, Some(resource), path)
         }
         Target::Collection { group, parent, type_name } => {
             let id = parent.as_ref().unwrap_or(group);
             let resource = ForwardedResource { id: id.clone(), type_name: type_name.clone() };
             let permission = permission(type_name, id.as_str());
-            (type_name.split('/').next()?, Some(group.subscription()), permission, Some(resource))
+            let path = match parent {
+                Some(parent) => format!("{parent}/{}", type_name.rsplit('/').next()?),
+                None => format!("{group}/providers/{type_name}"),
+            };
+            (type_name.split('/').next()?, Some(group.subscription()), permission, Some(resource), path)
         }
         Target::SubscriptionProvider { subscription, namespace, rest } => {
             if rest.is_empty() || registration(rest).is_some() {
@@ -105,16 +112,25 @@ pub(crate) fn find_route(providers: &ResourceProviders, method: &Method, target:
             let types: Vec<&str> = rest.iter().step_by(2).map(String::as_str).collect();
             let types = format!("{namespace}/{}", types.join("/"));
             let permission = permission(&types, &format!("/subscriptions/{subscription}"));
-            (namespace.as_str(), Some(subscription.as_str()), permission, None)
+            let path = format!("/subscriptions/{subscription}/providers/{namespace}/{}", rest.join("/"));
+            (namespace.as_str(), Some(subscription.as_str()), permission, None, path)
         }
-        Target::Extension { scope, namespace, .. } if scope.is_empty() => {
-            (namespace.as_str(), None, None, None)
+        Target::Extension { scope, namespace, rest }
+            if scope.is_empty() && *method == Method::GET && is_operations(rest) =>
+        {
+            (namespace.as_str(), None, None, None, format!("/providers/{namespace}/operations"))
         }
         _ => return None,
     };
     let provider = providers.find(namespace)?;
     let (namespace, subscription) = (namespace.to_owned(), subscription.map(str::to_owned));
-    Some(Route { provider, namespace, subscription, permission, resource })
+    let path = path::encode(&path);
+    Some(Route { provider, path, namespace, subscription, permission, resource })
+}
+
+/// Whether the segments behind a namespace are the list of its operations, the only part of a provider that needs no role.
+fn is_operations(rest: &[String]) -> bool {
+    matches!(rest, [word] if word.eq_ignore_ascii_case("operations"))
 }
 
 /// Whether the segments behind a namespace register a provider; false when they end its registration.
@@ -152,18 +168,22 @@ pub(crate) async fn respond(
         }
     };
     let named = HeaderName::from_static;
-    let asked = request.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    insert(REFERER, format!("{}{asked}", request.base));
+    let sent = request.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    insert(REFERER, format!("{}{sent}", request.base));
+    let asked = match request.uri.query() {
+        Some(query) => format!("{}?{query}", route.path),
+        None => route.path.clone(),
+    };
     insert(named("x-ms-client-principal-name"), caller.client_id.clone());
     insert(named("x-ms-client-tenant-id"), tenant.clone());
     insert(named("x-ms-home-tenant-id"), tenant);
     if matches!(*request.method, Method::PUT | Method::PATCH) {
-        let is_new = *request.method == Method::PUT && !exists(route, asked).await?;
+        let is_new = *request.method == Method::PUT && !exists(route, &asked).await?;
         let now = simulator.clock.now().to_string();
         insert(named("x-ms-arm-resource-system-data"), system_data(&caller, &now, is_new).to_string());
         insert(named("x-ms-identity-url"), simulator.endpoints().identity_service.clone());
     }
-    send(&route.provider, request.method, asked, headers, request.body.clone()).await
+    send(&route.provider, request.method, &asked, headers, request.body.clone()).await
 }
 
 /// What the resource manager checks before a provider gets a request.
@@ -257,7 +277,7 @@ pub(crate) async fn notify(simulator: &Simulator, namespace: &str, subscription:
         }
         Err(error) => {
             tracing::warn!(
-                "{namespace} did not take the state {state} of subscription {subscription}: {error}"
+                "{namespace} was not notified of the state {state} of subscription {subscription}: {error}"
             );
         }
     }
@@ -340,6 +360,39 @@ mod tests {
         }
         let operations = route(Method::GET, &format!("/providers/{NAMESPACE}/operations")).unwrap();
         assert!(operations.permission.is_none() && operations.subscription.is_none());
+    }
+
+    #[test]
+    fn the_forwarded_path_is_the_authorized_one() {
+        let clusters = format!("{GROUP}/providers/{NAMESPACE}/openShiftClusters");
+        let operations = format!("/providers/{NAMESPACE}/operations");
+        let versions = format!("/subscriptions/s/providers/{NAMESPACE}/locations/l/openShiftVersions");
+        for (sent, forwarded) in [
+            (clusters.clone(), &clusters),
+            (format!("{clusters}/c/"), &format!("{clusters}/c")),
+            (format!("{clusters}//c/a%2Fb/"), &format!("{clusters}/c/a/b")),
+            (format!("{clusters}/c/listCredentials"), &format!("{clusters}/c/listCredentials")),
+            (format!("{clusters}/%252e%252e"), &format!("{clusters}/%252e%252e")),
+            (format!("{clusters}/a%20b(c)"), &format!("{clusters}/a%20b(c)")),
+            (versions.clone(), &versions),
+            (operations.clone(), &operations),
+        ] {
+            assert_eq!(&route(Method::GET, &sent).expect(&sent).path, forwarded, "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_tenant_has_nothing_of_a_provider_except_its_operations() {
+        for (method, rest) in [
+            (Method::POST, "operations"),
+            (Method::PUT, "operations"),
+            (Method::GET, "operations/x"),
+            (Method::GET, "openShiftClusters/c"),
+            (Method::POST, "openShiftClusters/c/listCredentials"),
+        ] {
+            let path = format!("/providers/{NAMESPACE}/{rest}");
+            assert!(route(method.clone(), &path).is_none(), "{method} {path}");
+        }
     }
 
     #[test]

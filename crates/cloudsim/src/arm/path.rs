@@ -2,7 +2,7 @@
 //! separates segments like any other: some SDKs encode a scope as if it were a name.
 
 use cloud::ResourceId;
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use super::error::ArmError;
 use super::kind::find_kind;
@@ -13,6 +13,24 @@ const NAME_CHARS_MAX: usize = 260;
 /// Providers whose resources extend a resource, a group, a subscription or the tenant.
 const EXTENSIONS: [&str; 3] =
     ["Microsoft.Authorization", "Microsoft.Maintenance", "Microsoft.ResourceHealth"];
+
+/// What a path cannot have as it is. The slashes of a decoded path separate segments.
+const ENCODED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,12 +195,21 @@ fn segments(path: &str) -> Result<Vec<String>, ArmError> {
             if text.contains(['/', '\\', '?', '#']) || text.chars().any(char::is_control) {
                 return Err(invalid("a segment has characters that no name has"));
             }
+            // A service behind the resource manager would resolve them, after the path was authorized.
+            if matches!(text.as_ref(), "." | "..") {
+                return Err(invalid("a segment is '.' or '..'"));
+            }
             if text.chars().count() > NAME_CHARS_MAX {
                 return Err(invalid("a segment is too long"));
             }
             Ok(text.into_owned())
         })
         .collect()
+}
+
+/// A path of decoded segments as a request has it.
+pub(crate) fn encode(path: &str) -> String {
+    utf8_percent_encode(path, ENCODED).to_string()
 }
 
 fn unknown(path: &str) -> ArmError {
@@ -315,6 +342,22 @@ mod tests {
             parsed("ts/a/us/*%2Eb"),
             Target::Resource { id: id.child("us", "*.b"), type_name: "N.x/ts/us".into() }
         );
+    }
+
+    #[test]
+    fn dot_segments_are_rejected_however_they_are_encoded() {
+        for dots in ["..", ".", "%2e%2e", ".%2E", "%2e", "x%2F..%2Fy", "%2E%2e%2fy"] {
+            for path in [
+                format!("/providers/N.x/{dots}/../subscriptions/s"),
+                format!("/subscriptions/s/providers/N.x/{dots}/ts"),
+                format!("/subscriptions/s/resourceGroups/g/providers/N.x/ts/{dots}"),
+                format!("/subscriptions/{dots}"),
+            ] {
+                let code = parse(&path).err().map(|it| it.code);
+                assert_eq!(code.as_deref(), Some("InvalidRequestUri"), "{path}");
+            }
+        }
+        assert!(parse("/subscriptions/s/resourceGroups/..g.").is_ok());
     }
 
     #[test]

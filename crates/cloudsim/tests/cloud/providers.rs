@@ -181,6 +181,12 @@ async fn a_provider_gets_nothing_that_the_resource_manager_rejects() {
     let absent = cluster("c").replace("/g/", "/absent/");
     let admin = cluster("c").replace("2025-07-25", "admin");
     let twice = format!("{}&Api-Version=admin", cluster("c"));
+    let around = |dots: &str| format!("/providers/{NAMESPACE}/{dots}/{dots}{}", cluster("c"));
+    let own =
+        |dots: &str| format!("/subscriptions/own/providers/{NAMESPACE}/x/{dots}/{dots}{}", cluster("c"));
+    let subscription =
+        format!("/providers/{NAMESPACE}/../../subscriptions/{SUBSCRIPTION}?api-version=2025-07-25");
+    let credentials = around("..").replace('?', "/listCredentials?");
     for (method, path, token, status, code) in [
         (Method::GET, cluster("c"), "none", 401, "InvalidAuthenticationToken"),
         (Method::PUT, cluster("c"), &stranger, 403, "AuthorizationFailed"),
@@ -189,6 +195,12 @@ async fn a_provider_gets_nothing_that_the_resource_manager_rejects() {
         (Method::PUT, absent, &owner, 404, "ResourceGroupNotFound"),
         (Method::PUT, admin, &owner, 400, "InvalidApiVersionParameter"),
         (Method::PUT, twice, &owner, 400, "InvalidApiVersionParameter"),
+        (Method::POST, credentials, &stranger, 400, "InvalidRequestUri"),
+        (Method::DELETE, around("%2e%2E"), &stranger, 400, "InvalidRequestUri"),
+        (Method::PUT, around(".%2e"), &stranger, 400, "InvalidRequestUri"),
+        (Method::GET, own(".."), &stranger, 400, "InvalidRequestUri"),
+        (Method::GET, own("x%2F..%2F.."), &stranger, 400, "InvalidRequestUri"),
+        (Method::PUT, subscription, &stranger, 400, "InvalidRequestUri"),
     ] {
         let (found, _, body) = environment.send(method.clone(), &path, token).await;
         assert_eq!((found.as_u16(), body["error"]["code"].as_str()), (status, Some(code)), "{method} {path}");
