@@ -40,8 +40,9 @@ const FURTHER: &[&str] = &[
     "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/delete",
     "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/read",
     "Microsoft.ManagedIdentity/userAssignedIdentities/federatedIdentityCredentials/write",
-    // Tokens of the registry.
+    // The registry and its tokens.
     "Microsoft.ContainerRegistry/registries/generateCredentials/action",
+    "Microsoft.ContainerRegistry/registries/read",
     "Microsoft.ContainerRegistry/registries/tokens/delete",
     "Microsoft.ContainerRegistry/registries/tokens/read",
     "Microsoft.ContainerRegistry/registries/tokens/write",

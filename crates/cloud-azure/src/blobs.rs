@@ -2,7 +2,6 @@
 
 use api::clock::{Clock as _, SystemClock};
 use async_trait::async_trait;
-use azure_core::error::ErrorKind;
 use azure_core::http::headers::{HeaderName, WWW_AUTHENTICATE};
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, Request, StatusCode, Url};
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use crate::client::AzureClient;
 use crate::credential::client_options;
 use crate::error::{CallName, ServiceError};
 use crate::headers::{challenge_claims, retry_after};
+use crate::transport::NoResponse;
 
 /// The scope of storage's tokens, the same in every cloud.
 const SCOPE: &str = "https://storage.azure.com/.default";
@@ -102,6 +102,8 @@ impl AzureClient {
         body: Option<Bytes>,
     ) -> Result<Bytes, CloudError> {
         let subject = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
+        let address = url.origin().ascii_serialization();
+        let setting = if self.inner.settings.blob.is_some() { "blob" } else { "blob_suffix" };
         let mut request = Request::new(url, method);
         request.insert_header("x-ms-version", VERSION);
         // The date of the request in RFC 1123, which storage requires.
@@ -134,12 +136,12 @@ impl AzureClient {
             request.insert_header("authorization", format!("Bearer {}", token.text));
             let response = pipeline.send(&Context::new(), &mut request, Some(checks())).await;
             let response = response.map_err(|error| {
-                let what = format!("{} {subject}", name.method);
-                match error.kind() {
-                    ErrorKind::DataConversion => {
-                        CloudError::UnexpectedResponse { what, source: Some(Box::new(error)) }
-                    }
-                    _ => CloudError::Unavailable { what, source: Some(Box::new(error)) },
+                let cause = NoResponse::of(&error);
+                let what = name.with_note(&cause.describe(&address, setting));
+                let source: Option<Box<dyn std::error::Error + Send + Sync>> = Some(Box::new(error));
+                match cause {
+                    NoResponse::TooLarge => CloudError::UnexpectedResponse { what, source },
+                    _ => CloudError::Unavailable { what, source },
                 }
             })?;
             let (status, headers, body) = response.deconstruct();
@@ -165,6 +167,31 @@ impl AzureClient {
                 (SERVER_BUSY, after @ Some(_)) => CloudError::Throttled { after },
                 _ => error.into_cloud_error(name),
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+    use crate::testing::{Reply, ScriptedService, settings};
+
+    #[tokio::test]
+    async fn an_unreachable_host_is_reported_with_its_setting() {
+        let account = ResourceId::group("s", "g").sibling("Microsoft.Storage", "storageAccounts", "store");
+        let emulated = Settings { blob: Some("https://blobs.example".to_owned()), ..settings() };
+        for (settings, expect) in [
+            (
+                settings(),
+                "no connection to https://store.blob.core.windows.net; check that setting blob_suffix is",
+            ),
+            (emulated, "no connection to https://blobs.example; check that setting blob is"),
+        ] {
+            let client = ScriptedService::new([Reply::Refused]).client_with(settings);
+            let error = client.ensure_container(&account, "aro").await.unwrap_err();
+            assert!(matches!(error, CloudError::Unavailable { .. }), "{error}");
+            assert!(error.to_string().contains(expect), "{error}");
         }
     }
 }

@@ -189,7 +189,7 @@ fn service_credential(
     }
     let tenant = settings.tenant_id.clone();
     let wrong = |error: Error| SettingsError {
-        setting: "credential",
+        setting: settings.credential.setting(),
         why: shorten(&redact(&error.to_string()), 300),
     };
     match &settings.credential {
@@ -244,5 +244,20 @@ impl TokenClaims {
         let payload = token.split('.').nth(1)?;
         let payload = URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;
         serde_json::from_slice(&payload).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{ScriptedService, settings};
+
+    #[test]
+    fn a_credential_that_cannot_be_made_is_named_by_its_setting() {
+        let http: Arc<dyn HttpClient> = Arc::new(ScriptedService::new([]));
+        // The library refuses such a tenant.
+        let settings = Settings { tenant_id: "a/b".to_owned(), ..settings() };
+        let error = service_credential(&settings, &http, None).expect_err("it is refused");
+        assert_eq!(error.setting, "client_secret_file");
     }
 }

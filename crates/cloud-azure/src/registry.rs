@@ -19,6 +19,22 @@ const PASSWORDS: [&str; 2] = ["password1", "password2"];
 
 #[async_trait]
 impl Registry for AzureClient {
+    async fn verify_host(&self) -> Result<String, CloudError> {
+        let settings = &self.inner.settings;
+        let path = settings.registry.to_string();
+        let Some(found) = self.inner.arm.find(&path, VERSION, &[]).await? else {
+            return Err(CloudError::NotFound { what: path });
+        };
+        let (host, expected) = (text(&found, "/properties/loginServer"), &settings.registry_login_server);
+        if host.eq_ignore_ascii_case(expected) {
+            return Ok(host.to_owned());
+        }
+        Err(CloudError::Configuration {
+            setting: "registry_suffix".to_owned(),
+            why: format!("makes {expected} the registry's host, but the host of {path} is '{host}'"),
+        })
+    }
+
     async fn ensure_token(&self, name: &str) -> Result<PullToken, CloudError> {
         if let Some(found) = self.token(name).await? {
             return Ok(found);

@@ -23,6 +23,8 @@ const PUBLIC_RESOURCE_MANAGER: &str = "https://management.azure.com";
 pub const PUBLIC_BLOB_SUFFIX: &str = "blob.core.windows.net";
 /// The suffix of the hosts of registries in the public cloud.
 pub const PUBLIC_REGISTRY_SUFFIX: &str = "azurecr.io";
+/// Longest label of a DNS name.
+const LABEL_CHARS_MAX: usize = 63;
 
 /// Addresses, trust and credential of one Azure cloud.
 #[derive(Debug, Clone)]
@@ -204,15 +206,30 @@ impl Settings {
 
     /// Checks every setting; the first wrong one is the error.
     pub fn validate(&self) -> Result<(), SettingsError> {
-        https("authority", &self.authority)?;
-        https("resource_manager", &self.resource_manager)?;
-        https("vault", &self.vault)?;
-        // The library puts the tenant in place of a path, and ids of the vault have no room for one.
-        for (setting, value) in [("authority", &self.authority), ("vault", &self.vault)] {
-            if Url::parse(value).is_ok_and(|it| it.path() != "/") {
-                return Err(wrong(setting, format!("'{value}' has a path; expected https://HOST")));
-            }
-        }
+        self.problems().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Every wrong setting.
+    pub fn problems(&self) -> Vec<SettingsError> {
+        let checks = [
+            host_url("authority", &self.authority),
+            https("resource_manager", &self.resource_manager),
+            host_url("vault", &self.vault),
+            self.validate_issuer(),
+            self.blob.as_deref().map_or(Ok(()), |it| https("blob", it)),
+            self.identity_service.as_deref().map_or(Ok(()), |it| https("identity_service", it)),
+            self.metadata.as_deref().map_or(Ok(()), validate_metadata),
+            self.validate_tenant(),
+            self.validate_scope(),
+            self.validate_registry(),
+            validate_host("registry_suffix", &self.registry_login_server),
+            validate_host("blob_suffix", &self.blob_suffix),
+            self.credential.validate(),
+        ];
+        checks.into_iter().filter_map(Result::err).collect()
+    }
+
+    fn validate_issuer(&self) -> Result<(), SettingsError> {
         // Certificates of an unknown issuer wait for somebody who merges them.
         if self.certificate_issuer.trim().is_empty() || self.certificate_issuer == "Unknown" {
             let why = format!(
@@ -221,33 +238,25 @@ impl Settings {
             );
             return Err(wrong("certificate_issuer", why));
         }
-        if let Some(blob) = &self.blob {
-            https("blob", blob)?;
+        Ok(())
+    }
+
+    fn validate_tenant(&self) -> Result<(), SettingsError> {
+        if is_dns_name(&self.tenant_id) {
+            return Ok(());
         }
-        if let Some(service) = &self.identity_service {
-            https("identity_service", service)?;
+        let why = format!("'{}' is no tenant; expected a UUID or a domain of the directory", self.tenant_id);
+        Err(wrong("tenant_id", why))
+    }
+
+    fn validate_scope(&self) -> Result<(), SettingsError> {
+        if self.scope.starts_with("https://") && self.scope.ends_with("/.default") {
+            return Ok(());
         }
-        if let Some(metadata) = &self.metadata {
-            let url = Url::parse(metadata).map_err(|error| wrong("metadata", not_url(metadata, &error)))?;
-            if url.scheme() != "http" {
-                return Err(wrong(
-                    "metadata",
-                    format!("'{metadata}' is not an http URL; the metadata service has no TLS"),
-                ));
-            }
-        }
-        let is_name = |text: &str| {
-            !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || it == '.' || it == '-')
-        };
-        if !is_name(&self.tenant_id) {
-            let why =
-                format!("'{}' is no tenant; expected a UUID or a domain of the directory", self.tenant_id);
-            return Err(wrong("tenant_id", why));
-        }
-        if !self.scope.starts_with("https://") || !self.scope.ends_with("/.default") {
-            let why = format!("'{}' is no scope; expected https://HOST/.default", self.scope);
-            return Err(wrong("scope", why));
-        }
+        Err(wrong("scope", format!("'{}' is no scope; expected https://HOST/.default", self.scope)))
+    }
+
+    fn validate_registry(&self) -> Result<(), SettingsError> {
         let is_registry =
             self.registry.as_str().split('/').nth(7).is_some_and(|it| it.eq_ignore_ascii_case("registries"));
         if ResourceKind::of_id(&self.registry).is_some() || !is_registry {
@@ -257,18 +266,7 @@ impl Settings {
             );
             return Err(wrong("registry", why));
         }
-        for (setting, host) in
-            [("registry_suffix", &self.registry_login_server), ("blob_suffix", &self.blob_suffix)]
-        {
-            let (name, port) = host.split_once(':').unwrap_or((host, "443"));
-            if !is_name(name) || port.parse::<u16>().is_err() {
-                return Err(wrong(
-                    setting,
-                    format!("'{host}' is no host name; expected one without scheme and path"),
-                ));
-            }
-        }
-        self.credential.validate()
+        Ok(())
     }
 }
 
@@ -303,6 +301,16 @@ impl ServiceCredential {
         }
     }
 
+    /// The setting that chooses this credential.
+    pub(crate) fn setting(&self) -> &'static str {
+        match self {
+            ServiceCredential::ClientSecret { .. } => "client_secret_file",
+            ServiceCredential::ClientCertificate { .. } => "client_certificate_file",
+            ServiceCredential::WorkloadIdentity { .. } => "federated_token_file",
+            ServiceCredential::ManagedIdentity { .. } => "managed_identity",
+        }
+    }
+
     /// The client id, for messages.
     pub(crate) fn name(&self) -> &str {
         match self {
@@ -320,8 +328,44 @@ fn login_server(registry: &ResourceId, suffix: &str) -> String {
     format!("{}.{suffix}", registry.name().to_lowercase())
 }
 
+/// Whether a text is labels of letters, digits and hyphens, separated by dots.
+fn is_dns_name(text: &str) -> bool {
+    text.split('.').all(|label| {
+        (1..=LABEL_CHARS_MAX).contains(&label.len())
+            && label.chars().all(|it| it.is_ascii_alphanumeric() || it == '-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    })
+}
+
+fn validate_host(setting: &'static str, host: &str) -> Result<(), SettingsError> {
+    let (name, port) = host.split_once(':').unwrap_or((host, "443"));
+    if is_dns_name(name) && port.parse::<u16>().is_ok() {
+        return Ok(());
+    }
+    Err(wrong(setting, format!("'{host}' is no host name; expected one without scheme and path")))
+}
+
+fn validate_metadata(value: &str) -> Result<(), SettingsError> {
+    let url = Url::parse(value).map_err(|error| wrong("metadata", not_url(value, &error)))?;
+    if url.scheme() != "http" {
+        let why = format!("'{value}' is not an http URL; the metadata service has no TLS");
+        return Err(wrong("metadata", why));
+    }
+    Ok(())
+}
+
 fn not_url(value: &str, error: &dyn std::fmt::Display) -> String {
     format!("'{value}' is no URL ({error})")
+}
+
+/// An https URL without a path: the library puts the tenant in place of one, and ids of the vault have no room for it.
+fn host_url(setting: &'static str, value: &str) -> Result<(), SettingsError> {
+    https(setting, value)?;
+    if Url::parse(value).is_ok_and(|it| it.path() != "/") {
+        return Err(wrong(setting, format!("'{value}' has a path; expected https://HOST")));
+    }
+    Ok(())
 }
 
 fn https(setting: &'static str, value: &str) -> Result<(), SettingsError> {
@@ -417,6 +461,16 @@ mod tests {
             "setting registry_suffix: 'images.https://x'",
         );
         check(&|it| *it = it.clone().with_suffixes("x", ""), "setting blob_suffix: '' is no host name");
+        for suffix in ["", ".azurecr.us", "azurecr..us", "azurecr.us.", "-azurecr.us"] {
+            check(
+                &|it| *it = it.clone().with_suffixes(suffix, "x"),
+                &format!("setting registry_suffix: 'images.{suffix}' is no host name"),
+            );
+            check(
+                &|it| *it = it.clone().with_suffixes("x", suffix),
+                &format!("setting blob_suffix: '{suffix}' is no host name"),
+            );
+        }
         check(&|it| it.metadata = Some("https://x".to_owned()), "setting metadata");
         let empty = |it: &mut Settings| {
             it.credential =
@@ -428,6 +482,13 @@ mod tests {
                 ServiceCredential::WorkloadIdentity { client_id: "a".into(), token_file: "token".into() };
         };
         check(&relative, "'token' is not an absolute path");
+    }
+
+    #[test]
+    fn every_wrong_setting_is_reported() {
+        let settings = Settings { authority: "login".to_owned(), scope: "arm".to_owned(), ..settings() };
+        let names: Vec<&str> = settings.problems().iter().map(|it| it.setting).collect();
+        assert_eq!(names, ["authority", "scope"]);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::CloudError;
 /// Tokens of the image registry.
 #[async_trait]
 pub trait Registry: std::fmt::Debug + Send + Sync + 'static {
+    /// Reads the registry, and fails unless its host is the one that clusters are given. Returns the host.
+    async fn verify_host(&self) -> Result<String, CloudError>;
     /// Creates a token without a password, unless one of that name exists.
     async fn ensure_token(&self, name: &str) -> Result<PullToken, CloudError>;
     /// A token; `None` when it does not exist.

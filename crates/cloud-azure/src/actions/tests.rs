@@ -134,6 +134,7 @@ async fn call_everything(cloud: &MemoryCloud, client: &AzureClient) {
     client.revoke_role(&group, "a").await.unwrap();
     client.delete_role_definition(&group, &role.id).await.unwrap();
 
+    assert!(client.verify_host().await.unwrap_err().is_not_found());
     client.ensure_token("t").await.unwrap();
     client.tokens().await.unwrap();
     client.issue_password("t").await.unwrap();

@@ -65,3 +65,16 @@ async fn a_password_is_asked_for_once() {
     let service = ScriptedService::new([Reply::error(404, "TokenNotFound")]);
     assert!(service.client().issue_password("t").await.unwrap_err().is_not_found());
 }
+
+#[tokio::test]
+async fn the_host_of_the_registry_is_compared_with_the_setting() {
+    let of =
+        |host: &str| ScriptedService::new([Reply::json(200, json!({"properties": {"loginServer": host}}))]);
+    assert_eq!(of("images.azurecr.io").client().verify_host().await.unwrap(), "images.azurecr.io");
+    let error = of("images.azurecr.us").client().verify_host().await.unwrap_err();
+    let CloudError::Configuration { setting, why } = error else { panic!("{error}") };
+    assert_eq!(setting, "registry_suffix");
+    assert!(why.contains("images.azurecr.io") && why.contains("'images.azurecr.us'"), "{why}");
+    let service = ScriptedService::new([Reply::error(404, "ResourceNotFound")]);
+    assert!(service.client().verify_host().await.unwrap_err().is_not_found());
+}

@@ -19,6 +19,7 @@ use crate::error::{CallName, ServiceError};
 use crate::settings::{Settings, SettingsError};
 use crate::start_only::StartOnly;
 use crate::token_renewal::TokenRenewal;
+use crate::transport::NoResponse;
 
 /// The clients of the vault.
 pub(crate) struct VaultClients {
@@ -118,12 +119,21 @@ impl AzureClient {
                 }
                 service.into_cloud_error(CallName { method, subject: &subject, principal })
             }
-            ErrorKind::DataConversion => CloudError::UnexpectedResponse {
-                what: format!("{method} {subject}"),
-                source: Some(Box::new(error)),
-            },
-            ErrorKind::Connection | ErrorKind::Io => {
-                CloudError::Unavailable { what: format!("{method} {subject}"), source: Some(Box::new(error)) }
+            ErrorKind::DataConversion if NoResponse::of(&error) != NoResponse::TooLarge => {
+                CloudError::UnexpectedResponse {
+                    what: format!("{method} {subject}"),
+                    source: Some(Box::new(error)),
+                }
+            }
+            ErrorKind::DataConversion | ErrorKind::Connection | ErrorKind::Io => {
+                let cause = NoResponse::of(&error);
+                let note = cause.describe(&self.inner.settings.vault, "vault");
+                let what = CallName { method, subject: &subject, principal }.with_note(&note);
+                let source: Option<Box<dyn std::error::Error + Send + Sync>> = Some(Box::new(error));
+                match cause {
+                    NoResponse::TooLarge => CloudError::UnexpectedResponse { what, source },
+                    _ => CloudError::Unavailable { what, source },
+                }
             }
             _ if error.to_string().contains("challenge") => CloudError::Configuration {
                 setting: "vault".to_owned(),
@@ -148,4 +158,22 @@ pub(super) fn parse(body: &Bytes, name: &str) -> Result<Value, CloudError> {
 /// The error of a name that is about to be free: trying again helps.
 pub(super) fn busy(what: &str, code: &str, why: String) -> CloudError {
     CloudError::Busy { what: what.to_owned(), code: code.to_owned(), why, after: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud::Vault as _;
+
+    use super::*;
+    use crate::testing::{Reply, ScriptedService};
+
+    #[tokio::test]
+    async fn an_unreachable_vault_is_reported_with_its_setting() {
+        let client = ScriptedService::by(|_| Reply::Refused).client();
+        for error in [client.secret("x").await.unwrap_err(), client.certificate("x").await.unwrap_err()] {
+            assert!(matches!(error, CloudError::Unavailable { .. }), "{error}");
+            let expect = "no connection to https://keys.vault.azure.net; check that setting vault is right";
+            assert!(error.to_string().contains(expect), "{error}");
+        }
+    }
 }
