@@ -1,5 +1,6 @@
 """Role assignments and definitions, permissions and deny assignments, and what callers without rights meet."""
 
+import time
 import uuid
 
 import pytest
@@ -253,13 +254,15 @@ def test_a_caller_without_rights_is_denied(cloud, stranger, rejected):
 
 def test_a_role_spreads_late(cloud, assignments, stranger, sim, rejected, eventually):
     object_id, its_clients = stranger
-    # Longer than a busy machine needs for the first call.
-    sim.fault("spreadsLate", verb="assignRole", millis=3000)
-    assignments.create(cloud.group_id(), str(uuid.uuid4()), assignment(cloud, READER, object_id))
     with rejected(403, "AuthorizationFailed"):
         its_clients.resource.resource_groups.get(cloud.group)
+    sim.fault("spreadsLate", verb="assignRole", millis=2000)
+    # However slow the machine is, the role is not in force earlier than this after its assignment began.
+    started = time.monotonic()
+    assignments.create(cloud.group_id(), str(uuid.uuid4()), assignment(cloud, READER, object_id))
     found = eventually(lambda: its_clients.resource.resource_groups.get(cloud.group), seconds=20)
     assert found.name == cloud.group
+    assert time.monotonic() - started >= 2
 
 
 @pytest.fixture
