@@ -29,8 +29,8 @@ impl Target {
     /// Deletes the virtual machine, its OS disk and the data disks that go with it.
     pub(super) async fn delete_machine_and_disks(&self) -> Result<(), InstanceError> {
         let id = self.names.machine();
-        let present = self.machine().await.map_err(wrong)?.filter(|it| !self.is_foreign(it));
-        if let Some(present) = present {
+        let present = self.machine().await.map_err(wrong)?;
+        if let Some(present) = self.own(present)? {
             if state::stage(&present) != Stage::Deleting {
                 self.send_delete(&id, version(ResourceKind::Machine)).await.map_err(wrong)?;
             }
@@ -47,10 +47,16 @@ impl Target {
         Ok(())
     }
 
+    /// A resource that was read, unless it is another cluster's.
+    fn own(&self, present: Option<Value>) -> Result<Option<Value>, InstanceError> {
+        let Some(present) = present else { return Ok(None) };
+        Ok(self.is_own(&present, Verb::Delete)?.then_some(present))
+    }
+
     /// Deletes a part unless it is gone or another cluster's.
     async fn delete_part(&self, id: &ResourceId, version: &str, what: &str) -> Result<(), InstanceError> {
         let present = self.read(id, version).await.map_err(wrong)?;
-        if present.is_none_or(|it| self.is_foreign(&it)) {
+        if self.own(present)?.is_none() {
             return Ok(());
         }
         self.send_delete(id, version).await.map_err(wrong)?;
@@ -62,7 +68,9 @@ impl Target {
     async fn delete_interface(&self) -> Result<(), InstanceError> {
         let (id, version) = (self.names.interface(), version(ResourceKind::NetworkInterface));
         let present = self.read(&id, version).await.map_err(wrong)?;
-        if present.as_ref().is_some_and(|it| self.is_foreign(it)) {
+        if let Some(present) = &present
+            && !self.is_own(present, Verb::Delete)?
+        {
             return Ok(());
         }
         if let Some(mut failed) = present.filter(is_failed) {

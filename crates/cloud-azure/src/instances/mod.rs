@@ -36,12 +36,15 @@ use self::names::Names;
 use self::spec::ProviderSpec;
 use self::state::Stage;
 use crate::arm::{Arm, Call, Condition};
+use crate::json::text;
 use crate::resources::version;
 use crate::settings::{PUBLIC_SCOPE, Settings, SettingsError};
 use crate::transport::Transport;
 
 /// The label of the MachineSet that a Machine belongs to.
 const MACHINE_SET_LABEL: &str = "machine.openshift.io/cluster-api-machineset";
+/// The label of the cluster that a Machine belongs to.
+const CLUSTER_LABEL: &str = "machine.openshift.io/cluster-api-cluster";
 /// Where the token of the controllers' service account is, when the Secret names no file.
 const TOKEN_FILE: &str = "/var/run/secrets/openshift/serviceaccount/token";
 /// Wait for a part that Azure makes within seconds.
@@ -153,9 +156,34 @@ impl AzureInstances {
         let names = Names::new(&access.subscription, &spec, &request.name, &request.cluster_id, set);
         let tags = names::tags(&request.cluster_id, &request.tags, &spec.tags);
         let cluster = request.cluster_id.clone();
+        let recorded = recorded_ids(request);
+        if let Some((field, id)) = recorded.iter().find(|(_, id)| !is_id_of(id, &names.machine())) {
+            return Err(failed(verb, contradiction(field, id, &names.machine())));
+        }
         let Access { arm, .. } = access;
-        Ok(Target { arm, spec, names, tags, cluster })
+        Ok(Target { arm, spec, names, tags, cluster, is_recorded: !recorded.is_empty() })
     }
+}
+
+/// The ids of the virtual machine that the Machine has recorded, each with its field: those of the time when it was created.
+fn recorded_ids(request: &InstanceRequest) -> Vec<(&'static str, &str)> {
+    let status = request.provider_status.as_ref().map(|it| text(it, "/vmId")).unwrap_or_default();
+    let provider_id = request.provider_id.as_deref().unwrap_or_default();
+    let provider_id = provider_id.strip_prefix("azure://").unwrap_or(provider_id);
+    let all = [("status.providerStatus.vmId", status), ("spec.providerID", provider_id)];
+    all.into_iter().filter(|(_, id)| !id.is_empty()).collect()
+}
+
+fn is_id_of(id: &str, machine: &ResourceId) -> bool {
+    id.eq_ignore_ascii_case(machine.as_str())
+}
+
+/// Why nothing is done: elsewhere the machine would not be found, and would be given up or left behind.
+fn contradiction(field: &str, id: &str, machine: &ResourceId) -> String {
+    format!(
+        "{field} is the virtual machine {id}, but providerSpec.value.resourceGroup and the Secret of credentialsSecret lead to {machine}; \
+         restore them"
+    )
 }
 
 /// A machine with the way to it.
@@ -165,14 +193,21 @@ struct Target {
     names: Names,
     tags: BTreeMap<String, String>,
     cluster: String,
+    /// Whether the Machine has recorded this virtual machine as its own.
+    is_recorded: bool,
 }
 
 impl Target {
-    /// The virtual machine with its instance view.
+    /// The virtual machine with its instance view. Where even the resource group of a recorded one is missing, nothing is known about it.
     async fn machine(&self) -> Result<Option<Value>, CloudError> {
         let id = self.names.machine();
         let query = [("$expand", "instanceView")];
-        self.arm.find(id.as_str(), version(ResourceKind::Machine), &query).await
+        let call = Call { query: &query, ..Call::get(id.as_str(), version(ResourceKind::Machine)) };
+        match self.arm.send(call).await {
+            Ok(response) => response.json(&format!("GET {id}")).map(Some),
+            Err(CloudError::NotFound { what }) if !self.is_recorded || is_id_of(&what, &id) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     async fn read(&self, id: &ResourceId, version: &str) -> Result<Option<Value>, CloudError> {
@@ -193,6 +228,23 @@ impl Target {
 
     fn is_foreign(&self, body: &Value) -> bool {
         names::is_foreign(body, &self.cluster)
+    }
+
+    /// Whether a resource is the Machine's by its tags. One of a recorded machine that is another cluster's is a contradiction: the label
+    /// of the cluster or the tags were changed.
+    fn is_own(&self, body: &Value, verb: Verb) -> Result<bool, InstanceError> {
+        let is_foreign = self.is_foreign(body);
+        if is_foreign && self.is_recorded {
+            let (id, cluster) = (text(body, "/id"), &self.cluster);
+            return Err(failed(
+                verb,
+                format!(
+                    "{id} belongs to another cluster than '{cluster}', by its tags, but the Machine has recorded it as its own; restore \
+                     the label {CLUSTER_LABEL} or the tags"
+                ),
+            ));
+        }
+        Ok(!is_foreign)
     }
 
     /// The instance, with the addresses of its interfaces. An interface that is gone has none.
@@ -229,7 +281,7 @@ impl InstanceProvider for AzureInstances {
         let target = self.target(request, Verb::Find)?;
         let wrong = |error| instance_error(error, Verb::Find);
         let Some(machine) = target.machine().await.map_err(wrong)? else { return Ok(None) };
-        if target.is_foreign(&machine) {
+        if !target.is_own(&machine, Verb::Find)? {
             return Ok(None);
         }
         match state::stage(&machine) {

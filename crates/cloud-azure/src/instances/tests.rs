@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{AzureInstances, InstanceSettings};
-use crate::testing::{MemoryCloud, ScriptedService, settings};
+use crate::testing::{MemoryCloud, Reply, ScriptedService, settings};
 
 const GROUP: &str = "/subscriptions/s/resourceGroups/managed";
 
@@ -247,4 +247,76 @@ async fn an_unusable_secret_gives_no_machine_up() {
     );
     let error = provider(&service).find(&broken).await.unwrap_err();
     assert!(matches!(error, InstanceError::Unavailable(_)), "{error}");
+}
+
+const MACHINE: &str =
+    "/subscriptions/s/resourceGroups/managed/providers/Microsoft.Compute/virtualMachines/one-worker-abcde";
+
+/// A cloud with the virtual machine of a request, which has recorded it.
+async fn provisioned() -> (ScriptedService, AzureInstances, InstanceRequest) {
+    let service = furnished().service();
+    let provider = provider(&service);
+    let mut request = request(full_spec());
+    let _ = provider.create(&request).await;
+    let instance = provider.find(&request).await.unwrap().unwrap();
+    request.provider_id = Some(instance.provider_id);
+    request.provider_status = Some(instance.provider_status);
+    assert!(provider.find(&request).await.unwrap().is_some());
+    (service, provider, request)
+}
+
+#[tokio::test]
+async fn a_recorded_machine_is_neither_given_up_nor_left_behind_when_what_leads_to_it_was_edited() {
+    type Edit = fn(&mut InstanceRequest);
+    let edits: [(Edit, &str); 4] = [
+        (|it| it.provider_spec["resourceGroup"] = json!("other"), "restore them"),
+        (
+            |it| {
+                it.provider_id = None;
+                let id = Secret::new(b"another".to_vec());
+                it.credentials.as_mut().unwrap().insert("azure_subscription_id".to_owned(), id);
+            },
+            "status.providerStatus.vmId is the virtual machine /subscriptions/s/",
+        ),
+        (
+            |it| {
+                it.provider_status = None;
+                it.provider_spec["resourceGroup"] = json!("other");
+            },
+            "spec.providerID is the virtual machine /subscriptions/s/",
+        ),
+        (|it| it.cluster_id = "two".to_owned(), "restore the label machine.openshift.io/cluster-api-cluster"),
+    ];
+    for (edit, expect) in edits {
+        let (service, provider, mut request) = provisioned().await;
+        edit(&mut request);
+        let error = provider.find(&request).await.unwrap_err();
+        assert!(matches!(&error, InstanceError::Unavailable(why) if why.contains(expect)), "{error}");
+        let error = provider.delete(&request).await.unwrap_err();
+        assert!(matches!(&error, InstanceError::Delete(why) if why.contains(expect)), "{error}");
+        assert!(!service.sent().iter().any(|it| it.method == "DELETE"), "{expect}");
+    }
+}
+
+#[tokio::test]
+async fn a_recorded_machine_in_other_letters_is_the_same() {
+    let (service, provider, mut request) = provisioned().await;
+    request.provider_spec["resourceGroup"] = json!("Managed");
+    assert!(provider.find(&request).await.unwrap().is_some());
+    provider.delete(&request).await.unwrap();
+    assert!(service.sent().iter().any(|it| it.method == "DELETE" && it.path.eq_ignore_ascii_case(MACHINE)));
+    assert_eq!(provider.find(&request).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_missing_resource_group_says_nothing_about_a_recorded_machine() {
+    let service = ScriptedService::by(|_| Reply::error(404, "ResourceGroupNotFound"));
+    let provider = provider(&service);
+    let mut request = request(full_spec());
+    assert_eq!(provider.find(&request).await.unwrap(), None);
+    request.provider_id = Some(format!("azure://{MACHINE}"));
+    let error = provider.find(&request).await.unwrap_err();
+    assert!(matches!(error, InstanceError::Unavailable(_)), "{error}");
+    let error = provider.delete(&request).await.unwrap_err();
+    assert!(matches!(error, InstanceError::Delete(_)), "{error}");
 }
