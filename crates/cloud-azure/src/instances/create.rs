@@ -33,6 +33,7 @@ impl Target {
     ) -> Result<Instance, InstanceError> {
         let name = self.names.machine().name().to_owned();
         let Some(present) = self.machine().await.map_err(wrong)? else {
+            self.delete_disks_of_failed_creation().await?;
             return self.create_machine(user_data).await;
         };
         if self.is_foreign(&present) {
@@ -51,10 +52,14 @@ impl Target {
             }
             Stage::CreationFailed => {
                 let why = state::failure(&present);
-                self.delete_machine_and_disks().await?;
+                let why = format!("the creation of the virtual machine {name} failed and is repeated: {why}");
                 Err(failed(
                     Verb::Create,
-                    format!("the creation of the virtual machine {name} failed and is repeated: {why}"),
+                    match self.delete_machine_and_disks().await {
+                        // Also while the deletion runs: the failure is reported, and delays the next attempt.
+                        Ok(()) | Err(InstanceError::RequeueAfter(..)) => why,
+                        Err(error) => format!("{why}; its deletion failed: {error}"),
+                    },
                 ))
             }
         }

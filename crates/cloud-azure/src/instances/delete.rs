@@ -39,12 +39,27 @@ impl Target {
                 return Err(InstanceError::RequeueAfter(MACHINE_WAIT, why));
             }
         }
-        let data_disks = self.spec.data_disks.iter().filter(|it| it.is_deleted());
-        let disks = [self.names.os_disk()].into_iter().chain(data_disks.map(|it| self.names.data_disk(it)));
-        for id in disks {
+        for id in self.own_disks() {
             self.delete_part(&id, version(ResourceKind::Disk), "disk").await?;
         }
         Ok(())
+    }
+
+    /// Deletes the disks that outlived a creation that failed. One that is attached belongs to a virtual machine that is not visible yet.
+    pub(super) async fn delete_disks_of_failed_creation(&self) -> Result<(), InstanceError> {
+        for id in self.own_disks() {
+            let present = self.read(&id, version(ResourceKind::Disk)).await.map_err(wrong)?;
+            if present.is_some_and(|it| text(&it, "/managedBy").is_empty()) {
+                self.delete_part(&id, version(ResourceKind::Disk), "disk").await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The disks that are deleted with the virtual machine.
+    fn own_disks(&self) -> Vec<ResourceId> {
+        let data_disks = self.spec.data_disks.iter().filter(|it| it.is_deleted());
+        [self.names.os_disk()].into_iter().chain(data_disks.map(|it| self.names.data_disk(it))).collect()
     }
 
     /// A resource that was read, unless it is another cluster's.

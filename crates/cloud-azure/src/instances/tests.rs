@@ -320,3 +320,50 @@ async fn a_missing_resource_group_says_nothing_about_a_recorded_machine() {
     let error = provider.delete(&request).await.unwrap_err();
     assert!(matches!(error, InstanceError::Delete(_)), "{error}");
 }
+
+/// A cloud in which deletions of virtual machines take until they are removed.
+fn with_slow_deletion(cloud: &MemoryCloud) -> ScriptedService {
+    let cloud = cloud.clone();
+    ScriptedService::by(move |sent| match sent.method.as_str() {
+        "DELETE" if sent.path == MACHINE => {
+            cloud.change(MACHINE, |it| it["properties"]["provisioningState"] = json!("Deleting"));
+            Reply::json(202, Value::Null)
+        }
+        _ => cloud.respond(sent),
+    })
+}
+
+#[tokio::test]
+async fn a_failed_creation_is_reported_while_its_deletion_runs_and_its_disk_is_deleted_afterwards() {
+    let cloud = furnished();
+    let service = with_slow_deletion(&cloud);
+    let provider = provider(&service);
+    let request = request(full_spec());
+    let _ = provider.create(&request).await;
+    cloud.change(MACHINE, |it| it["properties"]["provisioningState"] = json!("Failed"));
+    let failed = provider.create(&request).await.unwrap_err();
+    let expect =
+        "the creation of the virtual machine one-worker-abcde failed and is repeated: Azure gives no reason";
+    assert_eq!(failed, InstanceError::Create(expect.to_owned()));
+    let waits = provider.create(&request).await.unwrap_err();
+    assert!(matches!(waits, InstanceError::RequeueAfter(..)), "{waits}");
+
+    cloud.remove(MACHINE);
+    let disk = format!("{GROUP}/providers/Microsoft.Compute/disks/one-worker-abcde_OSDisk");
+    cloud.change(&disk, |it| *it = json!({ "id": disk }));
+    let accepted = provider.create(&request).await.unwrap_err();
+    assert!(matches!(accepted, InstanceError::RequeueAfter(..)), "{accepted}");
+    let sent = service.sent();
+    let at = |method: &str, path: &str| sent.iter().rposition(|it| it.method == method && it.path == path);
+    assert!(at("DELETE", &disk).unwrap() < at("PUT", MACHINE).unwrap());
+}
+
+#[tokio::test]
+async fn a_disk_that_is_attached_is_not_that_of_a_failed_creation() {
+    let cloud = furnished();
+    let service = cloud.service();
+    let disk = format!("{GROUP}/providers/Microsoft.Compute/disks/one-worker-abcde_OSDisk");
+    cloud.change(&disk, |it| *it = json!({ "id": disk, "managedBy": MACHINE }));
+    let _ = provider(&service).create(&request(full_spec())).await;
+    assert!(!service.sent().iter().any(|it| it.method == "DELETE"));
+}

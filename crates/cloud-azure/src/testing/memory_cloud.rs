@@ -33,7 +33,12 @@ impl MemoryCloud {
         change(resources.entry(path.to_lowercase()).or_insert_with(|| json!({})));
     }
 
-    fn respond(&self, sent: &Sent) -> Reply {
+    /// Removes a resource behind the client's back.
+    pub(crate) fn remove(&self, path: &str) {
+        self.resources.lock().unwrap().remove(&path.to_lowercase());
+    }
+
+    pub(crate) fn respond(&self, sent: &Sent) -> Reply {
         match sent.origin.as_str() {
             "https://keys.vault.azure.net" => self.vault(sent),
             origin if origin.ends_with("blob.core.windows.net") => self.blob(sent),
