@@ -77,6 +77,27 @@ impl Correlation {
     }
 }
 
+/// A text without the ids that [`Correlation::describe`] added to it, and without those at the end of Entra ID's messages: a text that is
+/// the same for every repetition of a call.
+pub(crate) fn without_ids(text: &str) -> String {
+    let mut text = text.to_owned();
+    for (open, closes) in [(" (", true), ("; ", false)] {
+        for kind in ["request id ", "correlation id "] {
+            while let Some(from) = text.find(&format!("{open}{kind}")) {
+                let end = text[from..].find(')').map_or(text.len(), |at| from + at + usize::from(closes));
+                text.replace_range(from..end, "");
+            }
+        }
+    }
+    while let Some(from) = text.find(" Trace ID: ") {
+        // `Trace ID: ID Correlation ID: ID Timestamp: DATE TIME`
+        let words = text[from..].match_indices(' ').nth(9);
+        let end = words.map_or(text.len(), |(at, _)| from + at);
+        text.replace_range(from..end, "");
+    }
+    text
+}
+
 /// The requests that are left to the principal in the subscription, as far as a response tells.
 pub(crate) fn remaining_requests(headers: &Headers) -> String {
     let remaining = headers.iter().filter_map(|(name, value)| {
@@ -209,5 +230,21 @@ mod tests {
             let challenge = format!("Bearer error=\"e\", claims=\"{}\"", STANDARD.encode(&claims));
             prop_assert_eq!(challenge_claims(&challenge), Some(claims));
         }
+    }
+
+    #[test]
+    fn texts_without_ids_are_the_same_for_every_repetition() {
+        let check = |text: &str, expect: &str| assert_eq!(without_ids(text), expect);
+        check("GET /x (500 Odd: m; request id r, correlation id k)", "GET /x (500 Odd: m)");
+        check("Odd: m. (request id r)", "Odd: m.");
+        check("a (correlation id k) and b (request id r)", "a and b");
+        check("a (request id r", "a");
+        check("the request identity of (x)", "the request identity of (x)");
+        check(
+            "AADSTS7: No. Trace ID: t Correlation ID: c Timestamp: 2026-11-18 10:00:00Z (request id r)",
+            "AADSTS7: No.",
+        );
+        check("AADSTS7: No. Trace ID: t Correlation ID: c Timestamp: 2026-11-18 10:00:00Z", "AADSTS7: No.");
+        check("AADSTS7: No. Trace ID: t Corr…", "AADSTS7: No.");
     }
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use cloud::{CloudError, InstanceError};
 
+use crate::headers::without_ids;
+
 /// Wait before a call that others prevent or that is throttled, when Azure names none.
 const BUSY_WAIT: Duration = Duration::from_secs(20);
 /// Wait before the deletion of what is still held, such as an interface that Azure reserves for 180 s.
@@ -37,7 +39,11 @@ pub(super) enum Verb {
 pub(super) fn instance_error(error: CloudError, verb: Verb) -> InstanceError {
     let wait =
         |after: Option<Duration>, default: Duration| after.unwrap_or(default).clamp(WAIT_MIN, WAIT_MAX);
-    let text = error.to_string();
+    let full = error.to_string();
+    let text = without_ids(&full);
+    if text != full {
+        tracing::warn!("A call about an instance failed: {full}");
+    }
     match &error {
         CloudError::Throttled { after } | CloudError::Busy { after, .. } => {
             InstanceError::RequeueAfter(wait(*after, BUSY_WAIT), text)
@@ -108,6 +114,21 @@ mod tests {
         check(Some(0), 1);
         check(Some(7), 7);
         check(Some(86_400), 300);
+    }
+
+    #[test]
+    fn the_text_is_the_same_for_every_repetition() {
+        let text = |id: &str| {
+            let ids = format!("request id {id}, correlation id k{id}");
+            let all = [
+                CloudError::Credential { who: "app".to_owned(), why: format!("Odd: m. ({ids})") },
+                CloudError::Unavailable { what: format!("GET /x (500 Odd: m; {ids})"), source: None },
+                CloudError::UnexpectedResponse { what: format!("GET /x (600 Odd: m; {ids})"), source: None },
+                CloudError::Conflict { what: "/x".to_owned(), why: format!("Odd: m. ({ids})") },
+            ];
+            all.map(|it| instance_error(it, Verb::Create))
+        };
+        assert_eq!(text("1"), text("2"));
     }
 
     #[test]
