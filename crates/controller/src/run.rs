@@ -263,7 +263,7 @@ impl<E: StdError + Send + 'static> Workers<E> {
         let span = tracing::info_span!("reconcile", controller = self.name, object = %key);
         let work = format!("controller {}: reconcile of {key}", self.name);
         let limit = self.observability.health.heartbeat(&work, self.limit);
-        let future = reconcile(key.clone());
+        let future = self.queue.reconcile(key.clone(), reconcile(key.clone()));
         let task = tracing::Instrument::instrument(
             async move {
                 let _limit = limit;

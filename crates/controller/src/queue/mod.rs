@@ -1,6 +1,6 @@
 //! The keys that a controller has to reconcile.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -56,6 +56,8 @@ pub enum Action {
     Done,
     /// Reconcile again after this time, unless a change comes first. Replaces what an earlier reconcile asked for.
     After(Duration),
+    /// Like `After`, for work that is neither done nor failed: failures before it still count for the backoff.
+    Wait(Duration),
 }
 
 /// How a reconcile ended, as the queue sees it.
@@ -63,6 +65,11 @@ pub enum Action {
 pub(crate) enum Finished {
     Ok(Action),
     Failed,
+}
+
+tokio::task_local! {
+    /// The queue and the key of the reconcile that runs in this task.
+    static RECONCILING: (Arc<Queue>, ObjectKey);
 }
 
 /// The queue of a controller.
@@ -78,10 +85,24 @@ impl Queue {
 
     /// Adds a key whose object may need a reconcile. Never blocks.
     pub(crate) fn add(&self, key: ObjectKey) {
-        let is_new = lock(&self.state).add(key);
-        if is_new {
+        let is_own = RECONCILING
+            .try_with(|(queue, current)| std::ptr::eq(Arc::as_ptr(queue), self) && *current == key)
+            .unwrap_or(false);
+        let mut state = lock(&self.state);
+        if is_own {
+            state.add_own(key);
+        } else if state.add(key) {
             self.added.notify_one();
         }
+    }
+
+    /// Runs the reconcile of a key, so that what it changes itself is told from other changes.
+    pub(crate) fn reconcile<F: Future>(
+        self: &Arc<Queue>,
+        key: ObjectKey,
+        future: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        RECONCILING.scope((self.clone(), key), future)
     }
 
     /// Takes the next key that is due; it is in progress until it is finished.

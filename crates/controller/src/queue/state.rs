@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{Action, Backoff, Finished, RetryRate};
 use crate::key::ObjectKey;
 
-/// An object that changed during a reconcile that failed is retried at the latest after this: the change may be what it needed. Not at
-/// once, because the change may be the failing reconcile's own.
+/// An object that something else changed during a reconcile that failed is retried at the latest after this: the change may be what it
+/// needed. Not at once, because it may be an effect of the failing reconcile. Its own writes do not count.
 const CHANGED_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// The next key to reconcile.
@@ -23,6 +23,16 @@ pub(crate) enum Next {
     None,
 }
 
+/// What added a key that is in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Added {
+    Nothing,
+    /// A write of its own reconcile.
+    Itself,
+    /// Another change.
+    Other,
+}
+
 /// Keys that are due, delayed and in progress. Each key is in at most one of `due` and `delayed`.
 pub(crate) struct State {
     backoff: Backoff,
@@ -32,8 +42,8 @@ pub(crate) struct State {
     is_due: HashSet<ObjectKey>,
     delayed: BTreeSet<(Instant, ObjectKey)>,
     delayed_until: HashMap<ObjectKey, Instant>,
-    /// Keys in progress, and whether each was added again meanwhile.
-    running: HashMap<ObjectKey, bool>,
+    /// Keys in progress, and what added each again meanwhile.
+    running: HashMap<ObjectKey, Added>,
     failures: HashMap<ObjectKey, u32>,
 }
 
@@ -53,14 +63,21 @@ impl State {
 
     /// Adds a key: due at once, or again after the reconcile in progress. Returns whether it became due.
     pub(crate) fn add(&mut self, key: ObjectKey) -> bool {
-        if let Some(added_again) = self.running.get_mut(&key) {
-            *added_again = true;
+        if let Some(added) = self.running.get_mut(&key) {
+            *added = Added::Other;
             return false;
         }
         if let Some(until) = self.delayed_until.remove(&key) {
             self.delayed.remove(&(until, key.clone()));
         }
         self.make_due(key)
+    }
+
+    /// Adds the key of a reconcile in progress that has changed its object itself: again after it, but not sooner if it fails.
+    pub(crate) fn add_own(&mut self, key: ObjectKey) {
+        if let Some(added) = self.running.get_mut(&key) {
+            *added = Added::Itself.max(*added);
+        }
     }
 
     pub(crate) fn take(&mut self, now: Instant) -> Next {
@@ -73,28 +90,30 @@ impl State {
         }
         if let Some(key) = self.due.pop_front() {
             self.is_due.remove(&key);
-            self.running.insert(key.clone(), false);
+            self.running.insert(key.clone(), Added::Nothing);
             return Next::Key(key);
         }
         self.delayed.first().map_or(Next::None, |(until, _)| Next::Until(*until))
     }
 
     pub(crate) fn finish(&mut self, key: &ObjectKey, finished: Finished, now: Instant) {
-        let was_added_again = self.running.remove(key).unwrap_or(false);
+        let added = self.running.remove(key).unwrap_or(Added::Nothing);
         let delay = match finished {
             Finished::Ok(action) => {
-                self.failures.remove(key);
+                if !matches!(action, Action::Wait(_)) {
+                    self.failures.remove(key);
+                }
                 match action {
-                    _ if was_added_again => Some(Duration::ZERO),
+                    _ if added != Added::Nothing => Some(Duration::ZERO),
                     Action::Done => None,
-                    Action::After(delay) => Some(delay),
+                    Action::After(delay) | Action::Wait(delay) => Some(delay),
                 }
             }
             Finished::Failed => {
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 let own = self.backoff.delay(*failures);
-                let own = if was_added_again { own.min(CHANGED_DELAY_MAX) } else { own };
+                let own = if added == Added::Other { own.min(CHANGED_DELAY_MAX) } else { own };
                 let shared = self.rate.as_mut().map_or(Duration::ZERO, |rate| rate.reserve(now));
                 Some(own.max(shared))
             }

@@ -1,9 +1,10 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::state::{Next, State};
-use super::{Action, Backoff, Finished, RetryRate};
+use super::{Action, Backoff, Finished, Queue, RetryRate};
 use crate::key::ObjectKey;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -97,6 +98,64 @@ fn a_change_during_a_failing_reconcile_waits_at_most_a_second() {
     state.add(key("a"));
     state.finish(&key("a"), Finished::Failed, now);
     assert_eq!(state.take(now), Next::Until(now + SECOND));
+}
+
+#[test]
+fn a_failing_reconcile_does_not_shorten_its_backoff_by_its_own_write() {
+    let backoff = Backoff { base: SECOND * 100, max: SECOND * 1000 };
+    let (mut state, now) = (State::new(backoff, None), Instant::now());
+    state.add(key("a"));
+    taken(&mut state, now);
+    state.add_own(key("a"));
+    state.finish(&key("a"), Finished::Failed, now);
+    let due = now + SECOND * 100;
+    assert_eq!(state.take(now), Next::Until(due));
+    assert_eq!(taken(&mut state, due), Some(key("a")));
+    // Another change counts, in whichever order they come.
+    state.add(key("a"));
+    state.add_own(key("a"));
+    state.finish(&key("a"), Finished::Failed, due);
+    assert_eq!(state.take(due), Next::Until(due + SECOND));
+    // What it wrote is reconciled when it succeeds.
+    assert_eq!(taken(&mut state, due + SECOND), Some(key("a")));
+    state.add_own(key("a"));
+    state.finish(&key("a"), Finished::Ok(Action::Done), due + SECOND);
+    assert_eq!(taken(&mut state, due + SECOND), Some(key("a")));
+}
+
+#[tokio::test]
+async fn the_queue_tells_a_reconciles_own_write_from_that_of_another() {
+    let backoff = Backoff { base: SECOND * 100, max: SECOND * 1000 };
+    let check = async |reconciled: &str, shared: bool, expect: Duration| {
+        let queue = Arc::new(Queue::new(backoff, None));
+        let other = if shared { queue.clone() } else { Arc::new(Queue::new(backoff, None)) };
+        queue.add(key("a"));
+        assert_eq!(queue.take(), Next::Key(key("a")));
+        let before = Instant::now();
+        other.reconcile(key(reconciled), async { queue.add(key("a")) }).await;
+        queue.finish(&key("a"), Finished::Failed);
+        let Next::Until(until) = queue.take() else { panic!("expected a delay") };
+        let delay = until - before;
+        assert!(delay >= expect && delay < expect + SECOND * 30, "{reconciled} {shared}: {delay:?}");
+    };
+    check("a", true, SECOND * 100).await;
+    check("b", true, SECOND).await;
+    check("a", false, SECOND).await;
+}
+
+#[test]
+fn a_wait_between_failures_does_not_reset_the_delay() {
+    let (mut state, mut now) = (State::new(BACKOFF, None), Instant::now());
+    state.add(key("a"));
+    for seconds in [1, 2, 4, 8, 10] {
+        assert_eq!(taken(&mut state, now), Some(key("a")));
+        state.finish(&key("a"), Finished::Ok(Action::Wait(SECOND * 15)), now);
+        now += SECOND * 15;
+        assert_eq!(taken(&mut state, now), Some(key("a")));
+        state.finish(&key("a"), Finished::Failed, now);
+        assert_eq!(state.take(now), Next::Until(now + SECOND * seconds));
+        now += SECOND * seconds;
+    }
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub(crate) enum Next {
     #[default]
     Done,
     After(Duration),
+    /// Continue after this time; failures before it still count.
+    Wait(Duration),
     /// Try again with backoff.
     Retry(String),
     Update(Box<Instance>),
@@ -170,7 +172,7 @@ pub(crate) fn after_find(
     };
     match found {
         Err(InstanceError::RequeueAfter(after, _)) => {
-            Outcome { next: Next::After(after), ..Outcome::default() }
+            Outcome { next: Next::Wait(after), ..Outcome::default() }
         }
         Err(error) => {
             let condition = conditions::instance_unknown(&error.to_string());
@@ -251,7 +253,7 @@ pub(crate) fn after_create(
             return Outcome { object, status, next: Next::After(REQUEUE) };
         }
         Err(InstanceError::RequeueAfter(after, _)) => {
-            return Outcome { next: Next::After(after), ..Outcome::default() };
+            return Outcome { next: Next::Wait(after), ..Outcome::default() };
         }
         Err(error) => error,
     };

@@ -222,6 +222,7 @@ impl MachineController {
         match outcome.next {
             Next::Done => Ok(Action::After(act::spread(self.resync, machine))),
             Next::After(after) => Ok(Action::After(after)),
+            Next::Wait(after) => Ok(Action::Wait(after)),
             Next::Retry(error) => Err(ReconcileError::Failed(error)),
             Next::Update(_) | Next::Create => Ok(Action::After(Duration::ZERO)),
         }

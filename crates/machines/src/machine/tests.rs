@@ -274,7 +274,7 @@ fn rule_3_1_10b_a_creation_that_has_to_wait_is_no_failure() {
     let machine = with_status(json!({"phase": "Provisioning"}));
     let wait = InstanceError::RequeueAfter(Duration::from_secs(7), "pending".into());
     let outcome = after_create(&machine, Err(wait), now());
-    assert_eq!((outcome.next, outcome.status), (Next::After(Duration::from_secs(7)), None));
+    assert_eq!((outcome.next, outcome.status), (Next::Wait(Duration::from_secs(7)), None));
 }
 
 #[test]
