@@ -57,12 +57,16 @@ impl Registry for AzureClient {
         Ok(found.map(|body| self.pull_token(name, newest(&body))))
     }
 
-    async fn issue_password(&self, name: &str) -> Result<IssuedPullToken, CloudError> {
+    async fn issue_password(
+        &self,
+        name: &str,
+        in_use: Option<Timestamp>,
+    ) -> Result<IssuedPullToken, CloudError> {
         let path = self.token_path(name);
         let Some(token) = self.inner.arm.find(&path, VERSION, &[]).await? else {
             return Err(CloudError::NotFound { what: path });
         };
-        let password = next_password(&token);
+        let password = next_password(&token, in_use);
         let expires = SystemClock.now() + VALIDITY;
         let registry = &self.inner.settings.registry;
         let body = json!({"tokenId": path, "name": password, "expiry": expires.to_string()});
@@ -117,14 +121,19 @@ fn newest(token: &Value) -> Option<&Value> {
     items(token, "/properties/credentials/passwords").iter().max_by_key(|it| created(it))
 }
 
-/// The password to issue: the absent one, else the older, so that the newer stays valid.
-fn next_password(token: &Value) -> &'static str {
+/// The password to issue: the absent one, else the one that is not in use, else the older.
+///
+/// The newer one is not always in use: its value may have been lost with the response that contained it. In use is the password whose
+/// creation is nearest to the recorded time, which is our own clock's where the registry's response named none.
+fn next_password(token: &Value, in_use: Option<Timestamp>) -> &'static str {
     let present = items(token, "/properties/credentials/passwords");
     let password = |name: &str| present.iter().find(|it| text(it, "/name").eq_ignore_ascii_case(name));
-    PASSWORDS
-        .into_iter()
-        .min_by_key(|name| (password(name).is_some(), password(name).and_then(created)))
-        .unwrap_or(PASSWORDS[0])
+    let age = |name: &str| password(name).and_then(created);
+    if let (Some(in_use), Some(first), Some(second)) = (in_use, age(PASSWORDS[0]), age(PASSWORDS[1])) {
+        let distance = |created: Timestamp| created.duration_since(in_use).abs();
+        return if distance(first) <= distance(second) { PASSWORDS[1] } else { PASSWORDS[0] };
+    }
+    PASSWORDS.into_iter().min_by_key(|name| (password(name).is_some(), age(name))).unwrap_or(PASSWORDS[0])
 }
 
 #[cfg(test)]

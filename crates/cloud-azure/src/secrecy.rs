@@ -45,7 +45,7 @@ async fn no_log_holds_a_secret_or_a_token() {
         client.put(request).await.unwrap();
     }
     client.ensure_token("t").await.unwrap();
-    client.issue_password("t").await.unwrap();
+    client.issue_password("t", None).await.unwrap();
     client.put_secret("x", SECRET, None).await.unwrap();
     client.secret("x").await.unwrap();
     // What is rejected, with texts that repeat what was sent.

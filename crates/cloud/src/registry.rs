@@ -17,8 +17,13 @@ pub trait Registry: std::fmt::Debug + Send + Sync + 'static {
     async fn ensure_token(&self, name: &str) -> Result<PullToken, CloudError>;
     /// A token; `None` when it does not exist.
     async fn token(&self, name: &str) -> Result<Option<PullToken>, CloudError>;
-    /// Issues a password for a token. The previous password stays valid until the next one is issued.
-    async fn issue_password(&self, name: &str) -> Result<IssuedPullToken, CloudError>;
+    /// Issues a password for a token, which has at most two. The one that was issued at `in_use` is never replaced: it stays valid
+    /// however often the call is repeated after a lost response.
+    async fn issue_password(
+        &self,
+        name: &str,
+        in_use: Option<Timestamp>,
+    ) -> Result<IssuedPullToken, CloudError>;
     /// Deletes a token.
     async fn delete_token(&self, name: &str) -> Result<(), CloudError>;
 }

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use api::clock::{SharedClock, SystemClock};
@@ -134,6 +134,25 @@ pub struct Service {
     _temporary: Option<TempDir>,
 }
 
+/// The container registry of a service in this process. It has no images; it only checks passwords.
+#[derive(Debug, Clone)]
+pub struct ImageRegistry {
+    simulator: Weak<Simulator>,
+}
+
+impl ImageRegistry {
+    /// Whether a pull with this token and password is accepted. Fault rules do not apply; a service that has ended accepts none.
+    pub fn accepts(&self, token: &str, password: &str) -> Result<bool, ServeError> {
+        let Some(simulator) = self.simulator.upgrade() else { return Ok(false) };
+        simulator
+            .within(FaultEffects::default(), |cx| {
+                let registry = arm::own_registry(&cx.endpoints.subscription_id);
+                arm::kinds::registry::accepts(cx, &registry, token, password)
+            })
+            .map_err(|failure| ServeError(Box::new(failure)))
+    }
+}
+
 /// The listeners that speak Azure's protocols.
 #[derive(Debug)]
 struct EmulatedListeners {
@@ -259,6 +278,11 @@ impl Service {
     /// What is to go wrong.
     pub fn faults(&self) -> Faults {
         self.simulator.faults.clone()
+    }
+
+    /// The container registry, as seen by a puller of images.
+    pub fn registry(&self) -> ImageRegistry {
+        ImageRegistry { simulator: Arc::downgrade(&self.simulator) }
     }
 
     /// Resource providers of this process to which the resource manager forwards requests. There are none at first.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::clock::{Clock as _, ManualClock, SystemClock};
-use api::doc::{Cluster, Verb};
+use api::doc::{Cluster, Verb, secrets};
 use api::work::{WorkKind, WorkState};
 use backend::{Context, plan};
-use cloud::Vault as _;
+use cloud::{Registry as _, Vault as _};
 use cloudsim::{CloudFault, FaultRule, FaultTiming, SimClient};
 use jiff::SignedDuration;
 use kubelink::LinksLimits;
@@ -19,7 +19,10 @@ use maintenance::actuator::{Assignment, Provider, TaskCatalog, Tasks as _};
 use maintenance::fixture::manifest;
 use steps::ClusterConnections;
 use steps::engine::{Journal, Plan, RunControl, RunOutcome, RunRequest, run};
-use store::{ClaimedWork, Keyring, LEASE, Location, NewWork, Options, Store, WorkView};
+use store::{
+    AuditContext, ClaimedWork, DesiredState, Keyring, LEASE, Location, NewWork, Options, Store, Transaction,
+    WorkView,
+};
 use uuid::Uuid;
 
 use crate::chaos::{RENEW_IDENTITY, ROTATE_CERTIFICATES};
@@ -58,6 +61,28 @@ impl CallFaultTest {
         self.store.clusters().get(world.cluster).await.unwrap().unwrap().document
     }
 
+    /// The password of the registry token that is recorded for a cluster.
+    async fn registry_password(&self, cluster: Uuid) -> Option<(String, String)> {
+        let document = self.store.clusters().get(cluster).await.unwrap()?.document;
+        let token = document.provisioned?.record.registry_token?;
+        let password = self.store.secret(cluster, secrets::REGISTRY_PASSWORD).await.unwrap()?;
+        Some((token.name, String::from_utf8(password.expose().clone()).unwrap()))
+    }
+
+    /// Replaces the cluster's password by a second one, with which the registry has no further, and which is due for rotation.
+    async fn let_registry_password_be_due(&self, cluster: Uuid) {
+        let read = self.store.clusters().get(cluster).await.unwrap().unwrap();
+        let mut document = read.document.clone();
+        let token = document.provisioned.as_mut().unwrap().record.registry_token.as_mut().unwrap();
+        let issued = self.environment.cloud.azure().issue_password(&token.name, token.issued).await.unwrap();
+        (token.issued, token.expires) = (issued.token.issued, issued.token.issued);
+        let password = issued.password.expose().as_bytes();
+        let sealed = self.store.seal(cluster, secrets::REGISTRY_PASSWORD, password).unwrap();
+        let by = AuditContext::service("trial");
+        let write = Transaction::new().update(&read, &document, DesiredState::Unchanged, &by).unwrap();
+        self.store.commit(write.put_secret(sealed)).await.unwrap();
+    }
+
     /// A client that has made no call yet.
     fn client(&self) -> SimClient {
         self.environment.cloud.reconnected().unwrap()
@@ -94,10 +119,12 @@ impl CallFaultTest {
         panic!("the work cannot be claimed")
     }
 
-    /// Runs work to its end, killed at every call of each step in turn if a moment is given. Returns the number of kills.
+    /// Runs work to its end, killed at every call of each step in turn if a moment is given, with `check` after each kill. Returns the
+    /// number of kills.
     pub(crate) async fn run<C: Send + Sync + 'static>(
         &self,
         when: Option<FaultTiming>,
+        check: impl AsyncFn(),
         prepare: impl AsyncFn(&Journal) -> (Plan<C>, Arc<C>),
     ) -> (u32, WorkView) {
         let id = Uuid::now_v7();
@@ -137,7 +164,10 @@ impl CallFaultTest {
                 self.environment.faults.clear();
             }
             match ended {
-                None => (kills, kills_of_step) = (kills + 1, kills_of_step + 1),
+                None => {
+                    (kills, kills_of_step) = (kills + 1, kills_of_step + 1);
+                    check().await;
+                }
                 Some(RunOutcome::Finished(completion)) => {
                     self.store.complete(&[completion]).await.unwrap();
                 }
@@ -163,11 +193,26 @@ impl CallFaultTest {
 async fn survives(verb: Verb, form: IdentityKind, when: FaultTiming, kills_min: u32) {
     let test = CallFaultTest::new().await;
     let world = begin(&test.environment, &test.store, verb, form, 0).await;
+    if verb == Verb::Update {
+        test.let_registry_password_be_due(world.cluster).await;
+    }
+    let before = test.registry_password(world.cluster).await;
+    let accepts =
+        |(token, password): &(String, String)| test.environment.registry.accepts(token, password).unwrap();
+    let check = async || {
+        if verb == Verb::Delete {
+            return;
+        }
+        let recorded = test.registry_password(world.cluster).await;
+        assert!(recorded.as_ref().is_none_or(accepts), "the recorded registry password was replaced");
+        // The cluster uses it until its pull secret is configured.
+        assert!(before.as_ref().is_none_or(accepts), "the cluster's registry password was replaced");
+    };
     let prepare = async |_: &Journal| {
         let cluster = test.cluster(&world).await;
         (plan::for_verb(verb, &cluster, immediate_timing()), test.context(world.cluster))
     };
-    let (kills, work) = test.run(Some(when), prepare).await;
+    let (kills, work) = test.run(Some(when), &check, prepare).await;
     assert_eq!(work.state, WorkState::Completed, "{:?}", work.result);
     assert!(kills >= kills_min, "only {kills} calls were struck");
     match verb {
@@ -177,6 +222,10 @@ async fn survives(verb: Verb, form: IdentityKind, when: FaultTiming, kills_min: 
         }
         Verb::Create | Verb::Update | Verb::AdminUpdate => {
             verify(&test.environment, &world, verb).await.unwrap();
+            let recorded = test.registry_password(world.cluster).await;
+            assert!(recorded.as_ref().is_some_and(accepts), "the recorded registry password is not accepted");
+            assert_ne!(recorded, before, "the registry password was not rotated");
+            check().await;
         }
     }
 }
@@ -204,7 +253,7 @@ async fn task_survives(task: Uuid, form: IdentityKind, when: FaultTiming) {
         let prepared = tasks.with_provider(provider).prepare(assignment).await.unwrap();
         (prepared.plan, prepared.context)
     };
-    let (kills, work) = test.run(Some(when), prepare).await;
+    let (kills, work) = test.run(Some(when), async || {}, prepare).await;
     assert_eq!(work.state, WorkState::Completed, "{:?}", work.result);
     assert!(kills >= 2, "only {kills} calls were struck");
     let record = test.cluster(&world).await.provisioned.unwrap().record;

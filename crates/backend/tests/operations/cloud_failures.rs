@@ -116,7 +116,7 @@ async fn an_operation_that_never_ends_is_given_up_and_what_it_made_is_removed() 
         }
         (plan, test.context(world.cluster))
     };
-    let (_, work) = test.run(None, prepare).await;
+    let (_, work) = test.run(None, async || {}, prepare).await;
     assert_eq!(work.state, WorkState::RetriesExceeded, "{:?}", work.result);
     let result = work.result.unwrap();
     assert!(result.has_code(&api::doc::ResultCode::STEP_TIMEOUT), "{result:?}");
@@ -126,7 +126,7 @@ async fn an_operation_that_never_ends_is_given_up_and_what_it_made_is_removed() 
         let cluster = test.cluster(&world).await;
         (plan::for_verb(Verb::Delete, &cluster, immediate_timing()), test.context(world.cluster))
     };
-    let (_, work) = test.run(None, delete).await;
+    let (_, work) = test.run(None, async || {}, delete).await;
     assert_eq!(work.state, WorkState::Completed, "{:?}", work.result);
     let left = test.environment.remaining_resources(&world.name, world.cluster, SUBSCRIPTION).await;
     assert_eq!(left, Vec::<String>::new());

@@ -10,7 +10,7 @@ use api::install::InstallStage;
 use api::work::WorkState;
 use backend::{Config, Deps, Metrics};
 use cloud::{Infrastructure as _, ResourceId};
-use cloudsim::{CloudFault, FaultRule, Faults, SimClient};
+use cloudsim::{CloudFault, FaultRule, Faults, ImageRegistry, SimClient};
 use jiff::{SignedDuration, Timestamp};
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::AllowedRisks;
@@ -52,6 +52,8 @@ pub(crate) struct TestEnvironment {
     pub(crate) cloud: SimClient,
     /// The fault rules of the cloud.
     pub(crate) faults: Faults,
+    /// The registry, as a cluster sees it.
+    pub(crate) registry: ImageRegistry,
     /// The file of the cloud's endpoints, for processes.
     pub(crate) cloud_file: PathBuf,
     pub(crate) clock: SharedClock,
@@ -69,13 +71,14 @@ impl Drop for TestEnvironment {
 }
 
 /// The simulated cloud, served until the environment is dropped.
-async fn cloud(ends: &CancellationToken) -> (SimClient, Faults, PathBuf, JoinHandle<()>) {
+async fn cloud(ends: &CancellationToken) -> (SimClient, Faults, ImageRegistry, PathBuf, JoinHandle<()>) {
     let service = cloudsim::Service::open(cloudsim::Options::default()).await.unwrap();
     let (client, faults, file) = (service.client().unwrap(), service.faults(), service.endpoints_file());
+    let registry = service.registry();
     let shutdown = ends.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is kept, and aborted with the environment")]
     let served = tokio::spawn(async move { service.serve(shutdown).await.unwrap() });
-    (client, faults, file, served)
+    (client, faults, registry, file, served)
 }
 
 impl TestEnvironment {
@@ -98,10 +101,20 @@ impl TestEnvironment {
         clock: SharedClock,
     ) -> TestEnvironment {
         let ends = CancellationToken::new();
-        let (cloud, faults, cloud_file, served) = cloud(&ends).await;
+        let (cloud, faults, registry, cloud_file, served) = cloud(&ends).await;
         customer::write_role_sets(&store).await.unwrap();
         let served = Some(served);
-        TestEnvironment { _directory: directory, store, cloud, faults, cloud_file, clock, ends, served }
+        TestEnvironment {
+            _directory: directory,
+            store,
+            cloud,
+            faults,
+            registry,
+            cloud_file,
+            clock,
+            ends,
+            served,
+        }
     }
 
     pub(crate) fn connections(&self) -> Arc<ClusterConnections> {

@@ -137,7 +137,7 @@ async fn call_everything(cloud: &MemoryCloud, client: &AzureClient) {
     assert!(client.verify_host().await.unwrap_err().is_not_found());
     client.ensure_token("t").await.unwrap();
     client.tokens().await.unwrap();
-    client.issue_password("t").await.unwrap();
+    client.issue_password("t", None).await.unwrap();
     client.delete_token("t").await.unwrap();
 
     let account = id_of(&all, ResourceKind::StorageAccount);

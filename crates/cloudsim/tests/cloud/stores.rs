@@ -150,15 +150,15 @@ async fn a_token_has_a_password_for_180_days() {
     assert_eq!(environment.cloud.azure().token("one-token").await.unwrap(), None);
     let made = environment.cloud.azure().ensure_token("one-token").await.unwrap();
     assert_eq!((made.issued, made.expires), (None, None));
-    let issued = environment.cloud.azure().issue_password("one-token").await.unwrap();
+    let issued = environment.cloud.azure().issue_password("one-token", None).await.unwrap();
     assert!(issued.token.expires.is_some(), "{:?}", issued.token);
     clock.advance(SignedDuration::from_mins(1));
-    let again = environment.cloud.azure().issue_password("one-token").await.unwrap();
+    let again = environment.cloud.azure().issue_password("one-token", None).await.unwrap();
     assert_ne!(issued.password.expose(), again.password.expose());
     assert_eq!(environment.cloud.azure().ensure_token("one-token").await.unwrap(), again.token);
     assert_eq!(environment.cloud.azure().token("one-token").await.unwrap(), Some(again.token));
     environment.cloud.azure().delete_token("one-token").await.unwrap();
     environment.cloud.azure().delete_token("one-token").await.unwrap();
-    assert!(environment.cloud.azure().issue_password("one-token").await.unwrap_err().is_not_found());
+    assert!(environment.cloud.azure().issue_password("one-token", None).await.unwrap_err().is_not_found());
     assert!(matches!(environment.cloud.azure().ensure_token("a b").await, Err(CloudError::Invalid { .. })));
 }

@@ -39,13 +39,15 @@ pub async fn ensure_token(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryTok
     issue(cx, hold).await
 }
 
-/// Issues a further password and seals it. The previous one stays valid, so that a crash does no harm.
+/// Issues a further password and seals it. The recorded one stays valid, however often this is repeated after a crash or a lost
+/// response: the cluster uses it until [`configure`].
 pub async fn issue(cx: &Lifecycle, hold: WorkLease) -> Result<RegistryToken, StepError> {
     let cluster = cx.snapshot().await?;
-    let name = cluster.record().registry_token.as_ref().map(|it| it.name.clone());
-    let name = name.unwrap_or_else(|| format!("token-{}", cx.cluster()));
+    let recorded = cluster.record().registry_token.as_ref();
+    let name = recorded.map_or_else(|| format!("token-{}", cx.cluster()), |it| it.name.clone());
+    let in_use = recorded.and_then(|it| it.issued);
     cx.cloud.registry.ensure_token(&name).await?;
-    let issued = cx.cloud.registry.issue_password(&name).await?;
+    let issued = cx.cloud.registry.issue_password(&name, in_use).await?;
     let token = RegistryToken {
         registry: issued.token.registry.clone(),
         name,

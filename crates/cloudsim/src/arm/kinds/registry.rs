@@ -249,8 +249,7 @@ fn hash(password: &str) -> String {
     Sha256::digest(password.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a token of a registry is enabled and has this password, unexpired. Nothing pulls from the registry but tests.
-#[cfg(test)]
+/// Whether a token of a registry is enabled and has this password, unexpired.
 pub(crate) fn accepts(
     cx: &CallContext<'_>,
     registry: &ResourceId,

@@ -292,7 +292,7 @@ async fn the_role_with_the_least_privilege_suffices_for_a_life() {
     azure.role_assignments(&group()).await.unwrap();
     azure.permissions(&Credential::Service, &group(), &[ACTION]).await.unwrap();
     azure.ensure_token("token-x").await.unwrap();
-    azure.issue_password("token-x").await.unwrap();
+    azure.issue_password("token-x", None).await.unwrap();
     azure.delete_token("token-x").await.unwrap();
     for request in all.iter().rev() {
         environment.gone(&request.id).await;
@@ -315,7 +315,7 @@ async fn a_registry_token_keeps_its_newer_password() {
     assert_eq!(created.issued, None);
     let mut passwords = Vec::new();
     for _ in 0..3 {
-        let issued = azure.issue_password("token-x").await.unwrap();
+        let issued = azure.issue_password("token-x", None).await.unwrap();
         assert!(issued.token.issued.is_some() && issued.token.expires.is_some());
         passwords.push(issued.password.expose().clone());
         assert_eq!(azure.token("token-x").await.unwrap().unwrap().issued, issued.token.issued);
@@ -325,9 +325,9 @@ async fn a_registry_token_keeps_its_newer_password() {
     // A lost answer is an error: the password is returned once, and a repetition of the call would replace it.
     environment
         .inject(FaultRule::new(CloudFault::Reset { when: FaultTiming::After }).on("issuePassword").times(1));
-    let error = azure.issue_password("token-x").await.unwrap_err();
+    let error = azure.issue_password("token-x", None).await.unwrap_err();
     assert!(matches!(error, CloudError::Unavailable { .. }), "{error}");
-    azure.issue_password("token-x").await.unwrap();
+    azure.issue_password("token-x", None).await.unwrap();
     for _ in 0..2 {
         azure.delete_token("token-x").await.unwrap();
     }
