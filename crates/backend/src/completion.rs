@@ -102,24 +102,24 @@ fn operation_error(ending: Ending, result: &WorkResult) -> OperationError {
 
 const API_UNAVAILABLE: &str = "The Kubernetes API has not initialised successfully and is unavailable.";
 
-const SUBNETS_UNCHANGED: &str = "The subnets of the cluster have not been changed.";
+const SUBNETS_INCOMPLETE: &str = "The changes of the cluster's subnets have not completed.";
 
 /// Customer messages for waits that timed out.
 const TIMEOUT_MESSAGES: [(StepName, &str); 16] = [
     (step_names::CREATE_DNS, "The DNS zone of the cluster has not become ready."),
-    (step_names::ENSURE_RESOURCE_GROUP, "The resource group of the cluster has not been created."),
-    (step_names::ENSURE_SERVICE_ENDPOINTS, SUBNETS_UNCHANGED),
-    (step_names::SET_MASTER_SUBNET_POLICIES, SUBNETS_UNCHANGED),
-    (step_names::ATTACH_NSGS, SUBNETS_UNCHANGED),
+    (step_names::ENSURE_RESOURCE_GROUP, "The resource group of the cluster has not become ready."),
+    (step_names::ENSURE_SERVICE_ENDPOINTS, SUBNETS_INCOMPLETE),
+    (step_names::SET_MASTER_SUBNET_POLICIES, SUBNETS_INCOMPLETE),
+    (step_names::ATTACH_NSGS, SUBNETS_INCOMPLETE),
     (
         step_names::DEPLOY_BASE_RESOURCE_TEMPLATE,
-        "The addresses, load balancers and storage accounts of the cluster have not been created.",
+        "The addresses, load balancers and storage accounts of the cluster are not all ready.",
     ),
     (
         step_names::CREATE_API_SERVER_PRIVATE_ENDPOINT,
-        "The private endpoint of the cluster's API server has not been created.",
+        "The private endpoint of the cluster's API server has not become ready.",
     ),
-    (step_names::CREATE_CERTIFICATES, "The certificates of the cluster have not been issued."),
+    (step_names::CREATE_CERTIFICATES, "The certificates of the cluster are not all issued."),
     (step_names::API_SERVERS_READY, API_UNAVAILABLE),
     (step_names::API_SERVERS_READY_WITHOUT_BOOTSTRAP, API_UNAVAILABLE),
     (step_names::API_SERVERS_READY_WITH_CERTIFICATE, API_UNAVAILABLE),
