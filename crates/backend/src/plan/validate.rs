@@ -88,12 +88,13 @@ async fn capacity_problem(
             Pool::workers(at, &it.vm_size, is_on(it.encryption_at_host), u64::from(it.count))
         });
     let pools: Vec<Pool> = std::iter::once(masters).chain(workers).collect();
-    let (sizes, usages, providers) = tokio::try_join!(
+    // A read that fails must not hide a problem that the earlier ones show.
+    let (sizes, usages, providers) = tokio::join!(
         cloud.sizes(subscription, location),
         cloud.usages(subscription, location),
         cloud.providers(subscription)
-    )?;
-    if let Some(problem) = unavailable_size(&sizes, &pools, location) {
+    );
+    if let Some(problem) = unavailable_size(&sizes?, &pools, location) {
         return Ok(Some(problem));
     }
     if pools.iter().any(|it| it.is_encrypted)
@@ -102,7 +103,10 @@ async fn capacity_problem(
         return Ok(Some(unregistered_feature()));
     }
     let outbound = spec.network.managed_outbound_ips.unwrap_or(1);
-    Ok(exceeded_quota(&usages, &pools, outbound).or_else(|| unregistered_provider(&providers)))
+    if let Some(problem) = exceeded_quota(&usages?, &pools, outbound) {
+        return Ok(Some(problem));
+    }
+    Ok(unregistered_provider(&providers?))
 }
 
 async fn first_invalid(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Option<InvalidInput>, StepError> {

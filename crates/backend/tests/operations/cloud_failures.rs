@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use api::doc::{ProvisioningState, Verb};
+use api::doc::{Cluster, ProvisioningState, Verb};
 use api::work::WorkState;
 use backend::plan;
 use cloud::{LockLevel, Properties, ResourceId};
+use cloudsim::settings::Setting;
 use cloudsim::{CloudFault, FaultRule, FaultTiming};
 use steps::engine::Journal;
 
 use crate::call_faults::CallFaultTest;
 use crate::environment::{SUBSCRIPTION, TestEnvironment};
-use crate::lifecycle::put;
+use crate::lifecycle::{operation_error, pair, put};
+use crate::service::LOCATION;
 use crate::step_faults::{IdentityKind, begin, immediate_timing};
 
 /// Addresses in the managed group of a cluster, as fault rules match them.
@@ -64,6 +66,29 @@ async fn is_deleted(environment: &TestEnvironment, id: uuid::Uuid, name: &str) {
     let removed = environment.change(id, Verb::Delete, |_| ()).await;
     environment.succeeds(removed).await;
     assert_eq!(environment.remaining_resources(name, id, SUBSCRIPTION).await, Vec::<String>::new(), "{name}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_known_lack_of_capacity_is_reported_though_a_later_read_fails() {
+    let environment = TestEnvironment::new().await;
+    let (_stop, _backend) = environment.backend();
+    let absent = |cluster: &mut Cluster| {
+        let pool = &mut cluster.provisioned.as_mut().unwrap().spec.workers[0];
+        "Standard_Nowhere".clone_into(&mut pool.vm_size);
+    };
+    let subscription = "44444444-4444-4444-4444-444444444449";
+    environment.faults.inject(FaultRule::new(CloudFault::Denied {}).on("usages")).unwrap();
+    environment.faults.inject(FaultRule::new(CloudFault::Denied {}).on("providers")).unwrap();
+    let (_, made) = environment.create_as(subscription, "absent", absent).await;
+    let size = "properties.workerProfiles[0].VMSize";
+    assert_eq!(operation_error(&environment, made).await, pair("InvalidParameter", size));
+    environment.faults.clear();
+    environment.faults.inject(FaultRule::new(CloudFault::Denied {}).on("providers")).unwrap();
+    let (location, quota) = (LOCATION.to_owned(), "virtualMachines".to_owned());
+    let full = Setting::Quota { subscription: subscription.to_owned(), location, quota, limit: 6 };
+    environment.cloud.arrange(full).await.unwrap();
+    let (_, made) = environment.create_as(subscription, "full", |_| ()).await;
+    assert_eq!(operation_error(&environment, made).await, pair("ResourceQuotaExceeded", ""));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -199,12 +199,12 @@ fn network(name: &str) -> ResourceId {
 }
 
 /// Code and field of the error of an operation.
-async fn operation_error(environment: &TestEnvironment, operation: Uuid) -> (String, String) {
+pub(crate) async fn operation_error(environment: &TestEnvironment, operation: Uuid) -> (String, String) {
     let error = environment.finished(operation).await.error.unwrap();
     (error.code, error.target.unwrap_or_default())
 }
 
-fn pair(code: &str, target: &str) -> (String, String) {
+pub(crate) fn pair(code: &str, target: &str) -> (String, String) {
     (code.to_owned(), target.to_owned())
 }
 
