@@ -1,5 +1,6 @@
 //! Injected faults: rules that calls are matched against, and the handle with which tests set them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,11 +29,30 @@ struct Inner {
     seed: u64,
     calls: u64,
     rules: Vec<FaultRule>,
+    aim: Option<Aim>,
+    /// Calls that [`Faults::strike_new_call`] was applied to: verb, subject, and how often it was made before.
+    struck: BTreeSet<(String, String, u32)>,
+}
+
+/// A fault for one call that was not struck yet.
+#[derive(Debug)]
+struct Aim {
+    fault: CloudFault,
+    /// Calls since the fault was requested, by verb and subject.
+    arrivals: BTreeMap<(String, String), u32>,
 }
 
 impl Faults {
     pub(crate) fn new(seed: u64) -> Faults {
-        Faults { inner: Arc::new(Mutex::new(Inner { seed, calls: 0, rules: Vec::new() })) }
+        Faults {
+            inner: Arc::new(Mutex::new(Inner {
+                seed,
+                calls: 0,
+                rules: Vec::new(),
+                aim: None,
+                struck: BTreeSet::new(),
+            })),
+        }
     }
 
     /// Adds a rule. Of several rules that match a call, the oldest applies. A rule of an unknown verb would never match: it is rejected.
@@ -48,14 +68,32 @@ impl Faults {
         Ok(())
     }
 
+    /// Applies a fault to the next call that this method has not struck before, whatever the order of the calls. A call is recognized
+    /// by its verb, its subject, and how many of them were made since this was requested. Replaces an earlier request.
+    pub fn strike_new_call(&self, fault: CloudFault) {
+        self.lock().aim = Some(Aim { fault, arrivals: BTreeMap::new() });
+    }
+
+    /// Whether [`Faults::strike_new_call`] still waits for such a call.
+    pub fn awaits_new_call(&self) -> bool {
+        self.lock().aim.is_some()
+    }
+
+    /// Forgets which calls were struck: all are new again.
+    pub fn forget_struck_calls(&self) {
+        self.lock().struck.clear();
+    }
+
     /// The active rules, with their remaining number of calls.
     pub fn present(&self) -> Vec<FaultRule> {
         self.lock().rules.clone()
     }
 
-    /// Removes all rules.
+    /// Removes all rules. Struck calls stay known.
     pub fn clear(&self) {
-        self.lock().rules.clear();
+        let mut inner = self.lock();
+        inner.rules.clear();
+        inner.aim = None;
     }
 
     /// The fault for a call, among those that `is_meant` accepts.
@@ -70,6 +108,10 @@ impl Faults {
         inner.calls += 1;
         let (seed, calls) = (inner.seed, inner.calls.to_string());
         let subject = subject.to_lowercase();
+        let aimed = inner.aim_at(verb, &subject, &is_meant);
+        if aimed.is_some() {
+            return aimed;
+        }
         let fits = |number: usize, rule: &FaultRule| {
             let fits = is_meant(&rule.fault)
                 && suits(&rule.fault, verb, rule.verb.is_some())
@@ -101,6 +143,27 @@ impl Faults {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The fault for a call that was not struck yet, if one was requested.
+    fn aim_at(
+        &mut self,
+        verb: &str,
+        subject: &str,
+        is_meant: impl Fn(&CloudFault) -> bool,
+    ) -> Option<CloudFault> {
+        // Each attempt at a change has an operation of its own.
+        let subject = if verb == "operation" { "" } else { subject };
+        let aim = self.aim.as_mut().filter(|it| is_meant(&it.fault) && suits(&it.fault, verb, false))?;
+        let earlier = aim.arrivals.entry((verb.to_owned(), subject.to_owned())).or_default();
+        let call = (verb.to_owned(), subject.to_owned(), *earlier);
+        *earlier += 1;
+        if !self.struck.insert(call) {
+            return None;
+        }
+        self.aim.take().map(|it| it.fault)
     }
 }
 
@@ -354,6 +417,25 @@ mod tests {
         assert!(met(&faults, "put", "x-master-1"));
         assert!(!met(&faults, "put", "x-master-2"));
         assert!(faults.present().is_empty());
+    }
+
+    #[test]
+    fn each_call_is_struck_once_in_any_order() {
+        let faults = Faults::new(1);
+        let run = |calls: &[(&str, &str)]| {
+            faults.strike_new_call(CloudFault::Denied {});
+            calls.iter().position(|(verb, subject)| met(&faults, verb, subject))
+        };
+        let (forth, back) = ([("get", "a"), ("get", "b"), ("get", "a")], [("get", "b"), ("get", "a")]);
+        assert_eq!(run(&forth), Some(0));
+        assert_eq!(run(&back), Some(0));
+        assert_eq!(run(&forth), Some(2), "the second call of a is another call");
+        assert_eq!(run(&forth), None);
+        assert!(faults.awaits_new_call());
+        faults.clear();
+        assert!(!faults.awaits_new_call() && !met(&faults, "get", "c"));
+        faults.forget_struck_calls();
+        assert_eq!(run(&back), Some(0));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! A kill at every call to the cloud, before its effect and after it: in the plans of operations, and in the tasks of provisioned clusters.
 //!
+//! A call is known by its verb and subject, since calls of a step are concurrent and arrive in any order: each run of a step is killed at
+//! one that was not struck yet, until there is none, or at most [`KILLS_PER_STEP_MAX`] times.
+//!
 //! The call hangs in the emulator, and the run is dropped there, with its connections. A killed process has forgotten which operations it
 //! started, so each run has a new client; it starts from the checkpoint, once the lease of the last one has expired.
 
@@ -11,7 +14,7 @@ use api::doc::{Cluster, Verb, secrets};
 use api::work::{WorkKind, WorkState};
 use backend::{Context, plan};
 use cloud::{Registry as _, Vault as _};
-use cloudsim::{CloudFault, FaultRule, FaultTiming, SimClient};
+use cloudsim::{CloudFault, FaultTiming, SimClient};
 use jiff::SignedDuration;
 use kubelink::LinksLimits;
 use kubelink::kubeconfig::AllowedRisks;
@@ -130,20 +133,20 @@ impl CallFaultTest {
         let id = Uuid::now_v7();
         self.store.enqueue(vec![NewWork::new(id, Uuid::now_v7(), WorkKind::Manifest)]).await.unwrap();
         let millis = u64::try_from(HANG.as_millis()).unwrap();
-        let hang = when.map(|when| FaultRule::new(CloudFault::Delayed { millis, when }).times(1));
+        let hang = when.map(|when| CloudFault::Delayed { millis, when });
         let (mut kills, mut kills_of_step, mut done) = (0, 0, 0);
         loop {
             let claimed = self.claim().await;
             let journal = Journal::read(claimed.checkpoint.as_ref());
             if journal.done.len() != done {
                 (done, kills_of_step) = (journal.done.len(), 0);
+                self.environment.faults.forget_struck_calls();
             }
             let (plan, context) = prepare(&journal).await;
             let kill = hang.clone().filter(|_| kills_of_step < KILLS_PER_STEP_MAX);
             let may_kill = kill.is_some();
             if let Some(hang) = kill {
-                // The calls before this one were struck already.
-                self.environment.faults.inject(hang.after(kills_of_step)).unwrap();
+                self.environment.faults.strike_new_call(hang);
             }
             let request = RunRequest {
                 store: &self.store,
@@ -181,9 +184,9 @@ impl CallFaultTest {
         }
     }
 
-    /// Waits until the rule is used up: a call hangs.
+    /// Waits until a call hangs.
     async fn is_struck(&self) {
-        while !self.environment.faults.present().is_empty() {
+        while self.environment.faults.awaits_new_call() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
