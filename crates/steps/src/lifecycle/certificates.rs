@@ -35,7 +35,15 @@ pub async fn ensure_issued(cx: &Lifecycle) -> Result<PollStatus, StepError> {
         try_join_all(CertificateUse::ALL.map(ensure)).await?.into_iter().flatten().collect();
     match waits.as_slice() {
         [] => Ok(PollStatus::Done(StepOutcome::with_message("both certificates are issued"))),
-        _ => Ok(PollStatus::Waiting(format!("certificate {} is being issued", waits.join(" and ")))),
+        _ => Ok(PollStatus::Waiting(waiting_message(&waits))),
+    }
+}
+
+/// Names the certificates that are not issued yet.
+fn waiting_message(names: &[String]) -> String {
+    match names {
+        [name] => format!("certificate {name} is being issued"),
+        _ => format!("certificates {} are being issued", names.join(" and ")),
     }
 }
 
@@ -78,4 +86,17 @@ pub async fn remove(cx: &Lifecycle) -> Result<(), StepError> {
         cx.cloud.vault.delete_certificate(&what.name(&managed)).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_certificate_is_and_two_are_being_issued() {
+        let message =
+            |names: &[&str]| waiting_message(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        assert_eq!(message(&["a"]), "certificate a is being issued");
+        assert_eq!(message(&["a", "b"]), "certificates a and b are being issued");
+    }
 }

@@ -218,7 +218,7 @@ impl From<CloudError> for StepError {
             CloudError::InUse { .. } => ("InUse", None),
             CloudError::Throttled { .. } => ("Throttled", None),
             CloudError::Unavailable { .. } => ("CloudUnavailable", None),
-            CloudError::UnexpectedResponse { .. } => ("CloudStrange", None),
+            CloudError::UnexpectedResponse { .. } => ("UnexpectedResponse", None),
         };
         let mut step = StepError::new(kind, code, said).with_retry_after(error.retry_after());
         if let Some(customer) = customer {
@@ -293,7 +293,7 @@ mod tests {
         check("NotAvailableForSubscription", "no", "InvalidParameter", Terminal);
         check("MissingSubscriptionRegistration", "no", "ResourceProviderNotRegistered", Terminal);
         check("Odd", "something", DEPLOYMENT_FAILED, Transient);
-        let odd = from_fault(&fault("Odd", "with our innards"), "address failed");
+        let odd = from_fault(&fault("Odd", "password=hunter2"), "address failed");
         let odd = odd.customer_error().unwrap();
         assert_eq!(odd.message, "Deployment failed.");
         let details: Vec<(&str, &str)> = odd.details.iter().map(|it| (&*it.code, &*it.message)).collect();
@@ -324,8 +324,9 @@ mod tests {
         let error = StepError::from(quota);
         assert_eq!((error.kind(), error.code().as_str()), (StepErrorKind::Terminal, "ResourceQuotaExceeded"));
         assert!(error.customer_error().is_some_and(|it| it.message.contains("cores")));
-        let strange =
+        let unexpected =
             StepError::from(CloudError::UnexpectedResponse { what: "get".to_owned(), source: None });
-        assert!(strange.customer_error().is_none() && strange.kind() == StepErrorKind::Terminal);
+        assert!(unexpected.customer_error().is_none() && unexpected.kind() == StepErrorKind::Terminal);
+        assert_eq!(unexpected.code().as_str(), "UnexpectedResponse");
     }
 }
