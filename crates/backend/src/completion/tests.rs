@@ -111,7 +111,7 @@ fn a_customer_reads_errors_meant_for_customers_and_nothing_else() {
         Ending::RetriesExceeded,
         json!({"code": "StepTimeout", "step": "ensure-resource-group"}),
         DEPLOYMENT_FAILED,
-        "The resource group of the cluster has not been created. Please retry, and if the issue persists, raise a support ticket.",
+        "The resource group of the cluster has not become ready. Please retry, and if the issue persists, raise a support ticket.",
     );
     check(
         Ending::Cancelled,
