@@ -145,10 +145,11 @@ fn registration(rest: &[String]) -> Option<bool> {
 /// Forwards a request and returns the provider's response.
 pub(crate) async fn respond(
     simulator: &Simulator,
+    effects: FaultEffects,
     request: ForwardedRequest<'_>,
     route: &Route,
 ) -> Result<Response, Failure> {
-    let (caller, tenant) = simulator.within(FaultEffects::default(), |cx| {
+    let (caller, tenant) = simulator.within(effects, |cx| {
         admit(cx, request, route).map(|caller| (caller, cx.endpoints.tenant_id.clone()))
     })?;
     if let Some(subscription) = &route.subscription
@@ -178,7 +179,16 @@ pub(crate) async fn respond(
     insert(named("x-ms-client-tenant-id"), tenant.clone());
     insert(named("x-ms-home-tenant-id"), tenant);
     if matches!(*request.method, Method::PUT | Method::PATCH) {
-        let is_new = *request.method == Method::PUT && !exists(route, &asked).await?;
+        let mut is_new = false;
+        if *request.method == Method::PUT {
+            let found = send(&route.provider, &Method::GET, &asked, HeaderMap::new(), Bytes::new()).await?;
+            match found.status() {
+                StatusCode::NOT_FOUND => is_new = true,
+                status if status.is_success() => {}
+                // Whether the write creates the resource is unknown, and with it who its creator is.
+                _ => return Ok(found),
+            }
+        }
         let now = simulator.clock.now().to_string();
         insert(named("x-ms-arm-resource-system-data"), system_data(&caller, &now, is_new).to_string());
         insert(named("x-ms-identity-url"), simulator.endpoints().identity_service.clone());
@@ -228,12 +238,6 @@ fn system_data(caller: &Caller, now: &str, is_new: bool) -> Value {
         data["createdAt"] = json!(now);
     }
     data
-}
-
-/// Whether the provider has the resource of a path.
-async fn exists(route: &Route, asked: &str) -> Result<bool, Failure> {
-    let found = send(&route.provider, &Method::GET, asked, HeaderMap::new(), Bytes::new()).await?;
-    Ok(found.status() != StatusCode::NOT_FOUND)
 }
 
 /// The subscription and provider whose registration a request changes, with the new state; none for a provider of the emulator itself.

@@ -142,7 +142,7 @@ async fn respond(
     let done = match target.and_then(|it| forward::find_route(providers, method, it)) {
         Some(route) => {
             let request = forward::ForwardedRequest { method, uri, query: &query, headers, body, base };
-            Box::pin(forward::respond(simulator, request, &route)).await.map(Outcome::Forwarded)
+            Box::pin(forward::respond(simulator, effects, request, &route)).await.map(Outcome::Forwarded)
         }
         None => {
             perform(simulator, effects, method, uri, &query, headers, body, base, parsed).map(Outcome::Own)

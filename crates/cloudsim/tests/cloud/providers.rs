@@ -8,6 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use cloud::{LockLevel, Properties};
 use cloudsim::settings::{Rights, Setting};
+use cloudsim::{CloudFault, FaultRule};
 use http::{HeaderMap, Method, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -40,11 +41,15 @@ impl ReceivedRequest {
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<ReceivedRequest>>>);
 
-/// A provider that has no cluster and accepts everything.
+/// A provider that has no cluster and accepts everything. It cannot look up the cluster `unreadable`.
 async fn provider(State(log): State<Log>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
-    let status = if head.method == Method::GET { StatusCode::NOT_FOUND } else { StatusCode::CREATED };
+    let status = match head.method {
+        Method::GET if head.uri.path().ends_with("/unreadable") => StatusCode::SERVICE_UNAVAILABLE,
+        Method::GET => StatusCode::NOT_FOUND,
+        _ => StatusCode::CREATED,
+    };
     let body = String::from_utf8(body.to_vec()).unwrap();
     let (method, uri, headers) = (head.method, head.uri.to_string(), head.headers);
     log.0.lock().unwrap().push(ReceivedRequest { method, uri, headers, body });
@@ -170,6 +175,16 @@ async fn a_provider_gets_requests_with_the_headers_of_the_resource_manager() {
 }
 
 #[tokio::test]
+async fn a_write_is_not_forwarded_when_the_look_up_before_it_fails() {
+    let environment = ProviderEnvironment::new().await;
+    let token = environment.owner().await;
+    let (status, ..) = environment.send(Method::PUT, &cluster("unreadable"), &token).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let received = environment.received();
+    assert!(received.iter().all(|it| !it.uri.contains("unreadable") || it.method == Method::GET));
+}
+
+#[tokio::test]
 async fn a_provider_gets_nothing_that_the_resource_manager_rejects() {
     let environment = ProviderEnvironment::new().await;
     let owner = environment.owner().await;
@@ -205,6 +220,17 @@ async fn a_provider_gets_nothing_that_the_resource_manager_rejects() {
         let (found, _, body) = environment.send(method.clone(), &path, token).await;
         assert_eq!((found.as_u16(), body["error"]["code"].as_str()), (status, Some(code)), "{method} {path}");
     }
+    let policy = CloudFault::Policy { name: "no-clusters".to_owned() };
+    environment
+        .emulator
+        .faults
+        .inject(FaultRule::new(policy).on("put").about("openShiftClusters").times(1))
+        .unwrap();
+    let (status, _, body) = environment.send(Method::PUT, &cluster("c"), &owner).await;
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (StatusCode::FORBIDDEN, &"RequestDisallowedByPolicy".into())
+    );
     environment
         .emulator
         .cloud
