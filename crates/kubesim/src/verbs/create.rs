@@ -28,7 +28,8 @@ pub fn create(
 ) -> ApiResult<WriteResult> {
     let mut value = value;
     admit::expect_kind(&target.kind, &mut value)?;
-    let warnings = admit::normalize(&target.kind, &mut value, options)?;
+    let mut warnings = admit::normalize(&target.kind, &mut value, options)?;
+    warnings.extend(metadata::warnings(&target.kind, &value, None));
     store_new(state, target, value, options, caller, Tracking::Update)
         .map(|written| WriteResult { warnings, ..written })
 }

@@ -165,7 +165,9 @@ pub(super) fn validate(kind: &Kind, value: &Value) -> Vec<FieldError> {
         for error in names::qualified(finalizer) {
             causes.push(FieldError::invalid("metadata.finalizers", &json!(finalizer), &error));
         }
-        if names::qualified(finalizer).is_empty()
+        // Custom resources may have short names, about which there is a warning.
+        if kind.custom().is_none()
+            && names::qualified(finalizer).is_empty()
             && !finalizer.contains('/')
             && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
         {
@@ -175,6 +177,22 @@ pub(super) fn validate(kind: &Kind, value: &Value) -> Vec<FieldError> {
     }
     causes.extend(owner_references(metadata));
     causes
+}
+
+/// Warnings about finalizers that a write adds to a custom resource.
+pub(super) fn warnings(kind: &Kind, value: &Value, old: Option<&Value>) -> Vec<String> {
+    let finalizers = value["metadata"]["finalizers"].as_array().filter(|_| kind.custom().is_some());
+    let present = old.and_then(|it| it["metadata"]["finalizers"].as_array());
+    let is_present = |finalizer: &str| present.is_some_and(|all| all.iter().any(|it| it == finalizer));
+    let is_short =
+        |it: &&str| !it.contains('/') && !matches!(*it, "orphan" | "foregroundDeletion") && !is_present(it);
+    let warning = |finalizer: &str| {
+        format!(
+            "metadata.finalizers: {finalizer:?}: prefer a domain-qualified finalizer name including a path (/) to avoid accidental \
+             conflicts with other finalizer writers"
+        )
+    };
+    finalizers.into_iter().flatten().filter_map(Value::as_str).filter(is_short).map(warning).collect()
 }
 
 fn owner_references(metadata: &Value) -> Vec<FieldError> {

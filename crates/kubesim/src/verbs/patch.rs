@@ -52,7 +52,8 @@ pub fn patch(
     };
     admit::expect_kind(kind, &mut value)?;
     let found = admit::normalize(kind, &mut value, options)?;
-    let warnings = config_warnings.unwrap_or(found);
+    let mut warnings = config_warnings.unwrap_or(found);
+    warnings.extend(metadata::warnings(kind, &value, old.as_ref()));
     let written = match &old {
         None => {
             let mut value = value;

@@ -31,7 +31,10 @@ pub fn update(
         name => metadata::check_name(target, name)?,
     }
     metadata::check_namespace(target, metadata.get("namespace").and_then(Value::as_str).unwrap_or_default())?;
-    let warnings = admit::normalize(&target.kind, &mut value, options)?;
+    let mut warnings = admit::normalize(&target.kind, &mut value, options)?;
+    let old =
+        state.read(&target.kind, &target.namespace, &target.name).filter(|_| target.kind.custom().is_some());
+    warnings.extend(metadata::warnings(&target.kind, &value, old.as_ref()));
     let written = replace(state, target, value, options, caller, Tracking::Update)?;
     Ok(WriteResult { warnings, ..written })
 }

@@ -22,7 +22,7 @@ fn task(step: Value) -> Definition {
 }
 
 fn waiting(until: &str) -> Definition {
-    task(json!({"uses": "kubernetes/wait", "timeout": "20s", "with": {"apiVersion": "v1", "kind": "Secret",
+    task(json!({"uses": "kubernetes/wait", "timeout": "90s", "with": {"apiVersion": "v1", "kind": "Secret",
         "namespace": "default", "name": "key", "until": until}}))
 }
 

@@ -52,6 +52,16 @@ cases! { "crds";
         s.get(A).expect(404).await;
     }
 
+    async fn finalizers_may_have_short_names(s) {
+        served(s, crd("Namespaced", schema())).await;
+        let mut object = ship("a", json!({ "name": "swan" }));
+        object["metadata"]["finalizers"] = json!(["ship.example.test"]);
+        s.post(SHIPS, object.clone()).await;
+        s.merge(A, json!({ "metadata": { "finalizers": ["ship.example.test", "example.test/hold"] } })).await;
+        s.merge(A, json!({ "metadata": { "finalizers": ["not a name"] } })).expect(422).await;
+        s.merge(A, json!({ "metadata": { "finalizers": null } })).await;
+    }
+
     async fn unknown_fields_are_pruned(s) {
         served(s, crd("Namespaced", schema())).await;
         s.post(SHIPS, ship("a", json!({ "name": "swan", "colour": "red", "free": { "any": { "thing": 1 } }, "notes": { "x": "y" } }))).await;
