@@ -72,6 +72,54 @@ pub(crate) fn find<K: ResourceExt>(
     }
 }
 
+/// Why a Node that matches a Machine is not linked to it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Contested {
+    #[error(transparent)]
+    Ambiguous(#[from] Ambiguous),
+    /// Another Node is or would be the Machine's.
+    #[error(
+        "Node {node} matches Machine {machine}, which belongs to Node {other}; delete the Node that is not the Machine's"
+    )]
+    Taken { node: String, machine: String, other: String },
+}
+
+/// Whether a Node may be linked to the Machine that it matches. A kubelet writes the providerID and addresses of its own Node, so a match
+/// proves little: a Node that is linked keeps its Machine while it matches, and only one Node may match a Machine that has none.
+/// `linked` is the Node under the name in the nodeRef, and `found` the Node that the Machine matches.
+pub(crate) fn may_link(
+    machine: &Machine,
+    node: &Node,
+    linked: Option<&Node>,
+    found: impl FnOnce() -> Result<Option<Arc<Node>>, Ambiguous>,
+) -> Result<(), Contested> {
+    let taken = |other: &Node| Contested::Taken {
+        node: node.name_any(),
+        machine: machine.name_any(),
+        other: other.name_any(),
+    };
+    let is_this = |other: &Node| other.name_any() == node.name_any() && other.uid() == node.uid();
+    let reference = machine.status.as_ref().and_then(|status| status.node_ref.as_ref());
+    let uid = reference.and_then(|reference| reference.uid.clone());
+    let holder = linked.filter(|linked| (uid.is_none() || linked.uid() == uid) && matches(linked, machine));
+    match holder {
+        Some(holder) if is_this(holder) => Ok(()),
+        Some(holder) => Err(taken(holder)),
+        None => match found()? {
+            Some(other) if !is_this(&other) => Err(taken(&other)),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// Whether a Node matches a Machine in any way.
+fn matches(node: &Node, machine: &Machine) -> bool {
+    let id = node_provider_id(node);
+    let by_id = id.is_some() && id == machine_provider_id(machine);
+    let address = node_addresses(node).into_iter().next();
+    by_id || address.is_some_and(|address| machine_addresses(machine).contains(&address))
+}
+
 /// Whether the kubelet of a Node is ready.
 pub(crate) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().filter_map(|status| status.conditions.as_deref()).flatten();

@@ -103,6 +103,11 @@ impl NodeLinkController {
         );
         let machine = machine.map_err(|error| ReconcileError::Failed(error.to_string()))?;
         let Some(machine) = machine else { return Ok(Action::Done) };
+        let reference = machine.status.as_ref().and_then(|status| status.node_ref.as_ref());
+        let linked =
+            reference.and_then(|reference| crate::context::node(&self.nodes, reference.name.as_deref()?));
+        decide::may_link(&machine, &node, linked.as_deref(), || find_node(&self.node_indexes, &machine))
+            .map_err(|error| ReconcileError::Failed(error.to_string()))?;
         let now = Remembered { uids: (node.uid(), machine.uid()), ready: decide::is_ready(&node) };
         let known = self.readiness(|memory| memory.get(key).cloned()).filter(|known| known.uids == now.uids);
         let linked = decide::linked_machine(&machine, &node, known.map(|it| it.ready), self.cx.clock.now());
@@ -121,17 +126,21 @@ impl NodeLinkController {
     }
 }
 
-/// The Node that a Machine belongs to.
-fn node_of(nodes: &Lookup<Node>, machine: &Machine) -> Option<ObjectKey> {
-    let found = decide::find(
+/// The Node that a Machine matches.
+fn find_node(nodes: &Lookup<Node>, machine: &Machine) -> Result<Option<Arc<Node>>, decide::Ambiguous> {
+    decide::find(
         &format!("Machine {}", machine.name_any()),
         "Node",
         decide::machine_provider_id(machine),
         &decide::machine_addresses(machine),
         |id| nodes.by_provider_id.get(id),
         |address| nodes.by_address.get(address),
-    );
-    match found {
+    )
+}
+
+/// The key of the Node that a Machine belongs to.
+fn node_of(nodes: &Lookup<Node>, machine: &Machine) -> Option<ObjectKey> {
+    match find_node(nodes, machine) {
         Ok(node) => node.map(|node| ObjectKey::of(&*node)),
         Err(error) => {
             tracing::warn!("{error}");

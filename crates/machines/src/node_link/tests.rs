@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::decide::{find, linked_machine, linked_node, machine_addresses};
+use super::decide::{Ambiguous, find, linked_machine, linked_node, machine_addresses, may_link};
 use crate::merge::merge_over;
 
 fn now() -> Timestamp {
@@ -130,4 +130,71 @@ fn rule_8_5_a_linked_node_is_not_written_again() {
     );
     let once = linked_node(&node(json!({})), &machine);
     assert_eq!(linked_node(&once, &machine), once);
+}
+
+/// A Machine that is linked to the Node `master`, and Nodes that match it.
+fn contested() -> (Machine, Node, Node) {
+    let over = |name: &str| json!({"metadata": {"name": name, "uid": name}, "spec": {"providerID": "p"}});
+    let machine = machine(json!({
+        "spec": {"providerID": "p"},
+        "status": {"nodeRef": {"kind": "Node", "name": "master", "uid": "master"}},
+    }));
+    (machine, node(over("master")), node(over("other")))
+}
+
+fn both() -> Result<Option<Arc<Node>>, Ambiguous> {
+    let names = vec!["master".to_owned(), "other".to_owned()];
+    Err(Ambiguous {
+        object: "Machine w".to_owned(),
+        kind: "Node",
+        by: "providerID",
+        value: "p".to_owned(),
+        names,
+    })
+}
+
+#[test]
+fn a_linked_node_keeps_its_machine_from_another_that_matches() {
+    let (machine, master, other) = contested();
+    assert_eq!(may_link(&machine, &master, Some(&master), both), Ok(()));
+    let error = may_link(&machine, &other, Some(&master), both).unwrap_err().to_string();
+    assert!(error.starts_with("Node other matches Machine w, which belongs to Node master"), "{error}");
+}
+
+#[test]
+fn a_linked_node_keeps_its_machine_by_its_address() {
+    let (mut machine, mut master, other) = contested();
+    let address = json!({"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]});
+    machine.status.as_mut().unwrap().addresses =
+        serde_json::from_value(address["addresses"].clone()).unwrap();
+    master.spec = None;
+    master.status = serde_json::from_value(address).unwrap();
+    let found = || Ok(Some(Arc::new(other.clone())));
+    assert!(may_link(&machine, &other, Some(&master), found).is_err());
+    assert_eq!(may_link(&machine, &master, Some(&master), found), Ok(()));
+}
+
+#[test]
+fn a_node_takes_over_from_one_that_is_gone_or_no_longer_matches() {
+    let (machine, mut master, other) = contested();
+    let only = || Ok(Some(Arc::new(other.clone())));
+    assert_eq!(may_link(&machine, &other, None, only), Ok(()));
+    master.metadata.uid = Some("recreated".to_owned());
+    assert_eq!(may_link(&machine, &other, Some(&master), only), Ok(()));
+    master.metadata.uid = Some("master".to_owned());
+    master.spec = None;
+    assert_eq!(may_link(&machine, &other, Some(&master), only), Ok(()));
+}
+
+#[test]
+fn no_node_is_linked_to_a_machine_that_several_match() {
+    let (mut machine, master, other) = contested();
+    machine.status = None;
+    for node in [&master, &other] {
+        let error = may_link(&machine, node, None, both).unwrap_err().to_string();
+        assert!(error.contains("matches more than one Node by providerID p: master, other"), "{error}");
+    }
+    let found = || Ok(Some(Arc::new(master.clone())));
+    assert!(may_link(&machine, &other, None, found).is_err());
+    assert_eq!(may_link(&machine, &other, None, || Ok(None)), Ok(()));
 }
