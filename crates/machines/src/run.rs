@@ -67,9 +67,28 @@ pub enum RunError {
     /// The watches ended.
     #[error(transparent)]
     Informers(#[from] InformersError),
-    /// A controller panicked outside of a reconcile.
+    /// A controller returned without being asked to, or panicked outside of a reconcile.
     #[error("a controller ended: {0}")]
     Controller(String),
+}
+
+/// Waits for all controllers. One that ends before `shutdown` ends them all: nobody would do its work.
+async fn all_until(mut running: JoinSet<&'static str>, shutdown: &CancellationToken) -> Result<(), RunError> {
+    let mut result = Ok(());
+    while let Some(ended) = running.join_next().await {
+        let error = match ended {
+            Ok(_) if shutdown.is_cancelled() => continue,
+            Ok(component) => format!("{component} returned before it was asked to stop"),
+            // Those that are ended because of another have no cause of their own.
+            Err(error) if error.is_cancelled() && result.is_err() => continue,
+            Err(error) => error.to_string(),
+        };
+        if result.is_ok() {
+            result = Err(RunError::Controller(error));
+        }
+        running.abort_all();
+    }
+    result
 }
 
 /// Everything that a term of leadership needs.
@@ -146,20 +165,13 @@ impl Parts {
         self.spawn(&mut running, &shutdown, lease, "machine-approver", |parts, cx, token| async move {
             CertificateController::new(cx, parts.settings.unexplained_requests).run(token).await;
         });
-        let mut result = Ok(());
-        while let Some(ended) = running.join_next().await {
-            if let Err(error) = ended {
-                result = Err(RunError::Controller(error.to_string()));
-                running.abort_all();
-            }
-        }
-        result
+        all_until(running, &shutdown).await
     }
 
     /// Runs `work` in a task of its own whenever this process holds the lease.
     fn spawn<W, F>(
         &self,
-        running: &mut JoinSet<()>,
+        running: &mut JoinSet<&'static str>,
         shutdown: &CancellationToken,
         lease: String,
         component: &'static str,
@@ -172,7 +184,8 @@ impl Parts {
         running.spawn(async move {
             let settings = &parts.settings;
             let Some(durations) = settings.lease else {
-                return parts.clone().lead(component, shutdown, work).await;
+                parts.clone().lead(component, shutdown, work).await;
+                return component;
             };
             let election = LeaderElection::new(
                 parts.client.clone(),
@@ -188,6 +201,7 @@ impl Parts {
                 async move { parts.lead(component, term, work).await }
             };
             let _ = election.run_as_leader(shutdown, lead).await;
+            component
         });
     }
 
@@ -229,5 +243,33 @@ impl Parts {
             work(self.clone(), cx, term.clone()).await;
         };
         tokio::join!(writing, working);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_controller_that_returns_unasked_ends_the_others() {
+        let mut running = JoinSet::new();
+        running.spawn(async { "machine-controller" });
+        running.spawn(std::future::pending());
+        let error = all_until(running, &CancellationToken::new()).await.unwrap_err().to_string();
+        assert_eq!(error, "a controller ended: machine-controller returned before it was asked to stop");
+    }
+
+    #[tokio::test]
+    async fn controllers_that_return_after_shutdown_are_no_error() {
+        let (mut running, shutdown) = (JoinSet::new(), CancellationToken::new());
+        for component in ["a", "b"] {
+            let shutdown = shutdown.clone();
+            running.spawn(async move {
+                shutdown.cancelled().await;
+                component
+            });
+        }
+        shutdown.cancel();
+        assert!(all_until(running, &shutdown).await.is_ok());
     }
 }
