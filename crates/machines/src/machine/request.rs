@@ -37,7 +37,7 @@ impl MachineController {
         let credentials = match &refs.credentials {
             None => None,
             Some(reference) => Some(
-                self.secret(machine, reference)
+                self.secret(machine, reference, None)
                     .await?
                     .ok_or_else(|| InstanceError::Unavailable(missing(machine, "credentials", reference)))?,
             ),
@@ -69,7 +69,7 @@ impl MachineController {
             return Ok(request);
         };
         let invalid = |text: String| Err(InstanceError::InvalidConfiguration(text));
-        let Some(mut data) = self.secret(machine, &reference).await? else {
+        let Some(mut data) = self.secret(machine, &reference, Some(USER_DATA)).await? else {
             return invalid(missing(machine, "user data", &reference));
         };
         match data.remove(USER_DATA) {
@@ -81,16 +81,20 @@ impl MachineController {
         }
     }
 
+    /// The data of a Secret. A cache may be behind, and what it lacks would make a Machine invalid for good: then the API server is asked,
+    /// as it is for a Secret of another namespace, which is not watched.
     async fn secret(
         &self,
         machine: &Machine,
         reference: &SecretRef,
+        required: Option<&str>,
     ) -> Result<Option<SecretData>, InstanceError> {
         let key = secret_key(machine, reference);
-        let found = match machine.namespace().as_deref() == Some(key.namespace()) {
-            true => self.secrets.get(&key).map(|found| Secret::clone(&found)),
-            // Another namespace is not watched.
-            false => {
+        let watched = machine.namespace().as_deref() == Some(key.namespace());
+        let cached = watched.then(|| self.secrets.get(&key)).flatten();
+        let found = match cached.filter(|cached| is_complete(cached, required)) {
+            Some(cached) => Some(Secret::clone(&cached)),
+            None => {
                 let api: Api<Secret> = Api::namespaced(self.cx.client.clone(), key.namespace());
                 let found = api.get_opt(&key.name).await;
                 found.map_err(|error| {
@@ -129,6 +133,11 @@ impl MachineController {
     }
 }
 
+/// Whether a cached Secret has the key that is required of it.
+fn is_complete(cached: &Secret, required: Option<&str>) -> bool {
+    required.is_none_or(|key| cached.data.as_ref().is_some_and(|data| data.contains_key(key)))
+}
+
 fn secret_key(machine: &Machine, reference: &SecretRef) -> ObjectKey {
     let namespace = reference.namespace.clone().or_else(|| machine.namespace()).unwrap_or_default();
     ObjectKey::namespaced(&namespace, &reference.name)
@@ -145,4 +154,20 @@ fn resource_tags(infrastructure: &Value) -> BTreeMap<String, String> {
     let tags = lists.filter_map(Value::as_array).flatten();
     let text = |tag: &Value, key: &str| tag.get(key).and_then(Value::as_str).map(str::to_owned);
     tags.filter_map(|tag| Some((text(tag, "key")?, text(tag, "value")?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cached_secret_without_the_required_key_is_read_again() {
+        let secret = |data: Value| serde_json::from_value(serde_json::json!({ "data": data })).unwrap();
+        let (empty, full): (Secret, Secret) =
+            (secret(Value::Null), secret(serde_json::json!({"userData": "YQ=="})));
+        assert!(!is_complete(&empty, Some(USER_DATA)));
+        assert!(!is_complete(&secret(serde_json::json!({"other": "YQ=="})), Some(USER_DATA)));
+        assert!(is_complete(&full, Some(USER_DATA)));
+        assert!(is_complete(&empty, None));
+    }
 }
