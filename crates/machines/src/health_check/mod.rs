@@ -147,7 +147,11 @@ impl HealthCheckController {
         for (target, verdict) in targets.iter().zip(&evaluation.verdicts) {
             let machine = &target.machine;
             let result = match (verdict, &external) {
-                (Verdict::Remediate, Some(Ok(external))) => external.request(machine, &mut conditions).await,
+                (Verdict::Remediate, Some(Ok(external))) => match self.live_target(policy, machine).await {
+                    Ok(Some(live)) => external.request(&live, &mut conditions).await,
+                    Ok(None) => Ok(()),
+                    Err(error) => Err(error),
+                },
                 (Verdict::Remediate, Some(Err(error))) => Err(error.clone()),
                 (Verdict::Remediate, None) => self.remediate_one(key, check, policy, machine).await,
                 (Verdict::Healthy, Some(Ok(external))) => external.withdraw(machine).await,
@@ -182,9 +186,10 @@ impl HealthCheckController {
             }
             Remediation::Annotate { present: true } => Ok(()),
             Remediation::Annotate { present: false } => {
-                let mut wanted = seen.clone();
+                let Some(live) = self.live_target(policy, seen).await? else { return Ok(()) };
+                let mut wanted = Machine::clone(&live);
                 wanted.annotations_mut().insert(names::EXTERNAL_REMEDIATION.to_owned(), String::new());
-                match MANAGER.patch(&self.machines, seen, &wanted, Precondition::Unchanged).await {
+                match MANAGER.patch(&self.machines, &*live, &wanted, Precondition::Unchanged).await {
                     Ok(_) => {
                         let message = "Requested external remediation";
                         self.cx.events.normal(seen, "ExternalAnnotationAdded", message);
@@ -200,14 +205,14 @@ impl HealthCheckController {
         }
     }
 
-    async fn delete(&self, key: &ObjectKey, policy: &Policy, seen: &Machine) -> Result<(), String> {
+    /// The Machine in the API server, if that and its Node there still need remediation: both may have recovered since they were cached.
+    async fn live_target(&self, policy: &Policy, seen: &Machine) -> Result<Option<Arc<Machine>>, String> {
         let name = seen.name_any();
         let failed = |error: kube::Error| format!("failed to get Machine {name}: {error}");
-        let Some(live) = self.machines.api().get_opt(&name).await.map_err(failed)? else { return Ok(()) };
+        let Some(live) = self.machines.api().get_opt(&name).await.map_err(failed)? else { return Ok(None) };
         if live.metadata.uid != seen.metadata.uid || live.metadata.deletion_timestamp.is_some() {
-            return Ok(());
+            return Ok(None);
         }
-        // The Node may have recovered since it was cached.
         let node = match node_name(&live) {
             None => NodeState::None,
             Some(node) => {
@@ -218,10 +223,14 @@ impl HealthCheckController {
             }
         };
         let target = Target { machine: Arc::new(live), node };
-        if decide::verdict(&target, policy, self.cx.clock.now()) != Verdict::Remediate {
-            return Ok(());
-        }
-        match MANAGER.delete(&self.machines, &*target.machine).await {
+        let remediate = decide::verdict(&target, policy, self.cx.clock.now()) == Verdict::Remediate;
+        Ok(remediate.then_some(target.machine))
+    }
+
+    async fn delete(&self, key: &ObjectKey, policy: &Policy, seen: &Machine) -> Result<(), String> {
+        let Some(live) = self.live_target(policy, seen).await? else { return Ok(()) };
+        let name = live.name_any();
+        match MANAGER.delete(&self.machines, &*live).await {
             Ok(()) => {
                 self.cx.events.normal(seen, "MachineDeleted", format!("Deleted unhealthy Machine {name}"));
                 self.cx.metrics.remediated(key);
