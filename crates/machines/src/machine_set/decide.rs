@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::crd::machine::{AuthoritativeApi, Machine, MachineSet, MachineSetStatus, set_condition};
+use controller::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -12,6 +13,7 @@ use kube::{Resource, ResourceExt};
 
 use super::priority;
 use crate::conditions;
+use crate::node_link::decide::is_ready;
 use crate::selector::Selector;
 
 /// What the authority over a MachineSet demands; `None` if these controllers have it. As for a Machine.
@@ -209,7 +211,21 @@ fn is_available(since: Timestamp, min_ready: SignedDuration, now: Timestamp) -> 
 
 /// When the status changes only because time passes.
 pub(crate) fn look_again(set: &MachineSet, status: &MachineSetStatus) -> Option<Duration> {
-    let wanted = set.spec.replicas;
-    let waits = status.ready_replicas == wanted && status.available_replicas != wanted;
+    // One that never becomes ready must not hold up the others.
+    let waits = status.available_replicas < status.ready_replicas;
     (!min_ready(set).is_zero() && waits).then(|| min_ready(set).unsigned_abs())
+}
+
+/// Whether a change of a Node can change the status of a MachineSet.
+pub(crate) fn concerns_status(old: Option<&Node>, new: Option<&Node>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => old.metadata.uid != new.metadata.uid || is_ready(old) != is_ready(new),
+        _ => true,
+    }
+}
+
+/// The MachineSet that controls a Machine.
+pub(crate) fn machine_set_of(machine: &Machine) -> Option<ObjectKey> {
+    let owner = controller_of(&machine.metadata).filter(|owner| owner.kind == MachineSet::kind(&()))?;
+    Some(ObjectKey::namespaced(&machine.namespace()?, &owner.name))
 }

@@ -39,6 +39,8 @@ pub(crate) struct MachineSetController {
     nodes: Arc<Informer<Node>>,
     /// Machines by the uid of their controller; those without one by [`ORPHANS`].
     by_controller: Index<Machine>,
+    /// Machines by the name of their Node.
+    by_node: Arc<Index<Machine>>,
 }
 
 /// Value of Machines without a controller. No uid is empty.
@@ -52,16 +54,27 @@ impl MachineSetController {
             let owner = controller_of(&machine.metadata);
             vec![owner.map_or_else(|| ORPHANS.to_owned(), |owner| owner.uid.clone())]
         });
-        MachineSetController { cx, machine_sets, machines, nodes, by_controller }
+        let by_node = Arc::new(machines.index(|machine| {
+            let reference = machine.status.as_ref().and_then(|status| status.node_ref.as_ref());
+            reference.and_then(|reference| reference.name.clone()).into_iter().collect()
+        }));
+        MachineSetController { cx, machine_sets, machines, nodes, by_controller, by_node }
     }
 
     /// Runs until `shutdown`.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         self.nodes.synced().await;
-        let sets = self.machine_sets.clone();
+        let (sets, by_node) = (self.machine_sets.clone(), self.by_node.clone());
         let controller = Controller::new(NAME, self.machine_sets.clone())
             .workers(WORKERS)
             .owns(self.machines.clone())
+            .watches(self.nodes.clone(), move |change| {
+                if !decide::concerns_status(change.old.as_deref(), change.new.as_deref()) {
+                    return Vec::new();
+                }
+                let machines = by_node.get(&change.key().name);
+                machines.iter().filter_map(|machine| decide::machine_set_of(machine)).collect()
+            })
             .watches(self.machines.clone(), move |change| {
                 let orphans: Vec<&Arc<Machine>> =
                     change.sides().filter(|machine| controller_of(&machine.metadata).is_none()).collect();

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::decide::{
-    Scaling, adopted, authority, look_again, members, name_prefix, new_machine, next_status, scaling,
-    validate,
+    Scaling, adopted, authority, concerns_status, look_again, machine_set_of, members, name_prefix,
+    new_machine, next_status, scaling, validate,
 };
 use super::priority;
 use crate::merge::merge_over;
@@ -237,6 +237,34 @@ fn rule_6_1_9_availability_is_looked_at_again_when_it_is_due() {
     };
     assert_eq!(look_again(&set, &at(SignedDuration::from_secs(1))), Some(Duration::from_secs(60)));
     assert_eq!(look_again(&set, &at(SignedDuration::from_secs(99))), None);
+}
+
+#[test]
+fn a_machine_that_never_becomes_ready_does_not_keep_others_from_becoming_available() {
+    let set = set(json!({"spec": {"minReadySeconds": 60, "replicas": 2}}));
+    let mut status = api::crd::machine::MachineSetStatus {
+        ready_replicas: Some(1),
+        available_replicas: Some(0),
+        ..api::crd::machine::MachineSetStatus::default()
+    };
+    assert_eq!(look_again(&set, &status), Some(Duration::from_secs(60)));
+    status.available_replicas = Some(1);
+    assert_eq!(look_again(&set, &status), None);
+}
+
+#[test]
+fn a_node_that_changes_its_readiness_or_is_gone_concerns_its_machine_set() {
+    let (ready, later) = (node("True", "2026-03-01T11:00:00Z"), node("True", "2026-03-01T11:30:00Z"));
+    let unready = node("False", "2026-03-01T11:30:00Z");
+    assert!(!concerns_status(Some(&ready), Some(&later)));
+    assert!(concerns_status(Some(&ready), Some(&unready)));
+    assert!(concerns_status(Some(&ready), None) && concerns_status(None, Some(&ready)));
+    let owner = |kind: &str| {
+        let owner = json!([{"apiVersion": "a", "kind": kind, "name": "web", "uid": "u", "controller": true}]);
+        machine_set_of(&machine("a", json!({"metadata": {"ownerReferences": owner}})))
+    };
+    assert_eq!(owner("MachineSet"), Some(controller::ObjectKey::namespaced("m", "web")));
+    assert_eq!(owner("ControlPlaneMachineSet"), None);
 }
 
 proptest! {
