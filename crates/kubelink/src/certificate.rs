@@ -87,8 +87,8 @@ pub struct SigningRequest {
     pub other_names: usize,
 }
 
-/// Parses a request in PEM; `None` if it is not one, or if another parser could read another request in it. Whoever approves a request
-/// and whoever signs it must see the same one.
+/// Parses a request in PEM; `None` if it is not one, or if another parser could read another request in it: the approver and the signer
+/// must see the same one.
 pub fn parse_signing_request(pem: &[u8]) -> Option<SigningRequest> {
     let der = only_block(pem)?;
     let (rest, request) = X509CertificationRequest::from_der(&der).ok()?;

@@ -96,7 +96,7 @@ impl Queue {
         }
     }
 
-    /// Runs the reconcile of a key, so that what it changes itself is told from other changes.
+    /// Runs the reconcile of a key, so that what it changes itself is distinguished from other changes.
     pub(crate) fn reconcile<F: Future>(
         self: &Arc<Queue>,
         key: ObjectKey,
