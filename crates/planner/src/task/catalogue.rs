@@ -108,7 +108,7 @@ mod tests {
         assert!(catalogue.find("cluster-health").is_some_and(|it| Catalogue::is_builtin(it.id())));
         assert!(!Catalogue::is_builtin(id));
         let names: Vec<&str> = catalogue.list().into_iter().map(Definition::name).collect();
-        assert!(names.len() == 11 && names.is_sorted() && names.contains(&"nap"), "{names:?}");
+        assert!(names.len() == 13 && names.is_sorted() && names.contains(&"nap"), "{names:?}");
     }
 
     #[test]
