@@ -22,6 +22,7 @@ use super::{Connect, Invocation};
 use crate::output;
 pub(crate) use fault::FaultCommand;
 pub(crate) use prepare::{Prepared, ensure_registered, prepare, prepare_in_azure};
+use print::CreatedPrincipal;
 pub use simulated::SimulatedCloud;
 
 /// Commands of the simulated cloud.
@@ -544,7 +545,8 @@ async fn principal(command: &PrincipalCommand, invocation: &Invocation<'_>) -> a
             let created = simulated.cloud.create_principal(name, rights).await?;
             let file = prepare::store_secret(&simulated, &created.principal.client_id, &created.secret)?;
             output::note(&format!("secret stored in {}", file.display()));
-            output.print_change(invocation, &created.principal, "created")
+            let created = CreatedPrincipal { principal: created.principal, client_secret_file: file };
+            output.print_change(invocation, &created, "created")
         }
         PrincipalCommand::List { output, connect } => {
             output.print_list(invocation, &invocation.cloud(connect)?.cloud.principals().await?)

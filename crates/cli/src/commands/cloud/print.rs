@@ -1,7 +1,10 @@
 //! Resources of the simulated cloud in tables and descriptions.
 
+use std::path::PathBuf;
+
 use cloud::{LockLevel, Properties, PullToken, Resource, ResourceState, VaultCertificate};
 use cloudsim::settings::{PrincipalInfo, Rights};
+use serde::Serialize;
 
 use super::super::print::Printable;
 use super::super::table::{Column, View, Width, wire_name, with_age};
@@ -118,6 +121,34 @@ impl Printable for PrincipalInfo {
 
     fn details(&self, view: &View) -> Vec<(&'static str, String)> {
         ["Name", "Client ID", "Rights", "Object ID"].into_iter().zip(self.cells(view)).collect()
+    }
+}
+
+/// A principal that was just created, with the file of its secret.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CreatedPrincipal {
+    #[serde(flatten)]
+    pub(super) principal: PrincipalInfo,
+    pub(super) client_secret_file: PathBuf,
+}
+
+impl Printable for CreatedPrincipal {
+    const KIND: &'static str = PrincipalInfo::KIND;
+    const COLUMNS: &'static [Column] = PrincipalInfo::COLUMNS;
+
+    fn name(&self) -> String {
+        self.principal.name()
+    }
+
+    fn cells(&self, view: &View) -> Vec<String> {
+        self.principal.cells(view)
+    }
+
+    fn details(&self, view: &View) -> Vec<(&'static str, String)> {
+        let mut details = self.principal.details(view);
+        details.push(("Secret file", self.client_secret_file.display().to_string()));
+        details
     }
 }
 
