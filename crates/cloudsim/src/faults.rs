@@ -207,7 +207,7 @@ pub struct FaultRule {
     /// The fault.
     #[serde(rename = "trouble")]
     pub fault: CloudFault,
-    /// Only calls of this verb, as [`Call::verb`](crate::protocol::Call::verb) spells it.
+    /// Only calls of this verb, as the names of calls spell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
     /// Only calls whose resource id or name contains this text, ignoring case.
