@@ -10,6 +10,7 @@
 //! | [`node_link`] | links Nodes and Machines |
 //! | [`certificates`] | approves the certificate requests of Nodes that have a Machine |
 //! | [`webhooks`] | defaults and validates Machines and MachineSets |
+//! | [`payload`] | the manifests that install all of this |
 //!
 //! In the folder of each controller `decide` is pure: what was read and the time go in, what to write comes out. Every decision can be
 //! made again after a crash at any point, from what is stored in the cluster and at the provider. [`run`] runs them all.
@@ -26,6 +27,7 @@ pub mod machine_set;
 mod merge;
 mod metrics;
 pub mod node_link;
+pub mod payload;
 mod run;
 mod selector;
 pub mod webhooks;

@@ -115,7 +115,10 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let informers = Informers::new(client.clone(), observability.clone());
     let parts = Parts { client, provider, settings, clock, observability, metrics, informers };
-    let watching = parts.informers.run(shutdown.clone());
+    // The watches end after the controllers, which release their leases at the end.
+    let watches = CancellationToken::new();
+    let watching = parts.informers.run(watches.clone());
+    let _end_of_watches = watches.drop_guard();
     let working = parts.informers.run_while_served(&DEFINITIONS, shutdown.clone(), |served| {
         let parts = parts.clone();
         async move { parts.run_leaders(served).await }

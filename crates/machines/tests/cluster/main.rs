@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests and what they stand on")]
 
+mod audit;
 mod crash;
 mod life;
+mod payload;
 mod random;
 mod world;

@@ -203,10 +203,7 @@ pub(crate) async fn world(cluster: &'static testkit::kube::TestCluster) -> World
     // The test itself waits where the API server asks for it, such as after a change of a definition.
     let client = connect(cluster, true).await;
     let for_process = connect(cluster, false).await;
-    let cloud = Arc::new(Cloud::default());
-    let mut kubelets = JoinSet::new();
-    kubelets.spawn(run_kubelets(client.clone(), cloud.clone()));
-    World { client, for_process, namespace, cloud, _kubelets: Arc::new(kubelets) }
+    World::in_namespace(client, for_process, &namespace)
 }
 
 /// The process: all controllers, until it is dropped.
@@ -224,6 +221,14 @@ pub(crate) async fn process(client: Client, world: World) {
 }
 
 impl World {
+    /// The world of a namespace that exists.
+    pub(crate) fn in_namespace(client: Client, for_process: Client, namespace: &str) -> World {
+        let cloud = Arc::new(Cloud::default());
+        let mut kubelets = JoinSet::new();
+        kubelets.spawn(run_kubelets(client.clone(), cloud.clone()));
+        World { client, for_process, namespace: namespace.to_owned(), cloud, _kubelets: Arc::new(kubelets) }
+    }
+
     pub(crate) fn machines(&self) -> Api<Machine> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
