@@ -13,8 +13,13 @@ const BOOTSTRAP: u64 = 1;
 /// Public addresses of the API server and the ingress, without those of outbound traffic.
 const PUBLIC_IPS: u64 = 2;
 
-const PROVIDERS: [&str; 4] =
+/// The resource providers of a cluster, in the customer's subscription.
+pub const CLUSTER_PROVIDERS: [&str; 4] =
     ["Microsoft.Authorization", "Microsoft.Compute", "Microsoft.Network", "Microsoft.Storage"];
+
+/// Those of the service's own resources besides: registry, vault, and the identities of clusters.
+pub const SERVICE_PROVIDERS: [&str; 3] =
+    ["Microsoft.ContainerRegistry", "Microsoft.KeyVault", "Microsoft.ManagedIdentity"];
 
 /// The feature that encryption at host requires.
 pub const ENCRYPTION_FEATURE: &str = "Microsoft.Compute/EncryptionAtHost";
@@ -81,8 +86,13 @@ pub struct CapacityProblem {
 
 /// The first size that the location does not offer as requested.
 pub fn unavailable_size(sizes: &[Size], pools: &[Pool], location: &str) -> Option<CapacityProblem> {
+    unavailable_sizes(sizes, pools, location).into_iter().next()
+}
+
+/// Each pool whose size the location does not offer as requested.
+pub fn unavailable_sizes(sizes: &[Size], pools: &[Pool], location: &str) -> Vec<CapacityProblem> {
     let code = CapacityCode::InvalidParameter;
-    pools.iter().find_map(|pool| {
+    let problem = |pool: &Pool| {
         let refused = |why: &str| {
             let message = format!("The selected SKU '{}' is {why} in location '{location}'.", pool.size);
             Some(CapacityProblem { code, message, target: Some(format!("{}.VMSize", pool.target)) })
@@ -102,7 +112,8 @@ pub fn unavailable_size(sizes: &[Size], pools: &[Pool], location: &str) -> Optio
             });
         }
         None
-    })
+    };
+    pools.iter().filter_map(problem).collect()
 }
 
 /// The problem of a subscription without [`ENCRYPTION_FEATURE`].
@@ -115,6 +126,11 @@ pub fn unregistered_feature() -> CapacityProblem {
 
 /// The first quota that does not suffice for the pools and the outbound addresses.
 pub fn exceeded_quota(usages: &[Usage], pools: &[Pool], outbound_ips: u32) -> Option<CapacityProblem> {
+    exceeded_quotas(usages, pools, outbound_ips).into_iter().next()
+}
+
+/// Each quota that does not suffice for the pools and the outbound addresses, by its name.
+pub fn exceeded_quotas(usages: &[Usage], pools: &[Pool], outbound_ips: u32) -> Vec<CapacityProblem> {
     let machines: u64 = pools.iter().map(|pool| pool.machines).sum();
     let mut wanted: BTreeMap<&str, u64> = BTreeMap::from([
         ("virtualMachines", machines),
@@ -127,7 +143,7 @@ pub fn exceeded_quota(usages: &[Usage], pools: &[Pool], outbound_ips: u32) -> Op
             *wanted.entry(quota).or_default() += pool.machines * u64::from(size.cores);
         }
     }
-    wanted.into_iter().find_map(|(quota, wanted)| {
+    let problem = |(quota, wanted): (&str, u64)| {
         // A quota that the cloud does not report has no limit.
         let usage = usages.iter().find(|usage| usage.quota.eq_ignore_ascii_case(quota))?;
         let message = format!(
@@ -135,15 +151,28 @@ pub fn exceeded_quota(usages: &[Usage], pools: &[Pool], outbound_ips: u32) -> Op
             usage.limit, usage.used
         );
         let is_full = wanted > usage.limit.saturating_sub(usage.used);
-        is_full.then_some(CapacityProblem { code: CapacityCode::ResourceQuotaExceeded, message, target: None })
-    })
+        is_full.then_some(CapacityProblem {
+            code: CapacityCode::ResourceQuotaExceeded,
+            message,
+            target: None,
+        })
+    };
+    wanted.into_iter().filter_map(problem).collect()
 }
 
-/// The first required provider that is not registered.
-pub fn unregistered_provider(providers: &[ProviderRegistration]) -> Option<CapacityProblem> {
+/// Those of the resource providers that are not registered.
+pub fn unregistered<'a>(
+    providers: &[ProviderRegistration],
+    required: impl IntoIterator<Item = &'a str>,
+) -> Vec<&'a str> {
     let is_registered =
         |name: &&str| providers.iter().any(|it| it.namespace.eq_ignore_ascii_case(name) && it.registered);
-    let missing = PROVIDERS.into_iter().find(|name| !is_registered(name))?;
+    required.into_iter().filter(|name| !is_registered(name)).collect()
+}
+
+/// The first provider of a cluster that is not registered.
+pub fn unregistered_provider(providers: &[ProviderRegistration]) -> Option<CapacityProblem> {
+    let missing = unregistered(providers, CLUSTER_PROVIDERS).into_iter().next()?;
     let message = format!("The resource provider '{missing}' is not registered.");
     Some(CapacityProblem { code: CapacityCode::ResourceProviderNotRegistered, message, target: None })
 }
@@ -162,6 +191,26 @@ mod tests {
         assert!(!is_lacking(8, 5));
         assert!(is_lacking(7, 5));
         assert!(!is_lacking(4, 0), "the API server has one in any case");
+    }
+
+    #[test]
+    fn every_quota_and_provider_that_is_missing_is_named() {
+        let usage = |quota: &str, limit| Usage { quota: quota.to_owned(), used: 0, limit };
+        let usages = [usage("PublicIPAddresses", 1), usage("CORES", 1), usage("virtualMachines", 100)];
+        let pools = [Pool::masters("Standard_D8s_v5", false)];
+        let messages: Vec<String> =
+            exceeded_quotas(&usages, &pools, 1).into_iter().map(|it| it.message).collect();
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(messages[0].contains("PublicIPAddresses") && messages[1].contains("cores"), "{messages:?}");
+
+        let registration = |namespace: &str, registered| ProviderRegistration {
+            namespace: namespace.to_owned(),
+            registered,
+        };
+        let providers = [registration("microsoft.compute", true), registration("Microsoft.Network", false)];
+        let missing =
+            unregistered(&providers, ["Microsoft.Compute", "Microsoft.Network", "Microsoft.KeyVault"]);
+        assert_eq!(missing, ["Microsoft.Network", "Microsoft.KeyVault"]);
     }
 
     #[test]
