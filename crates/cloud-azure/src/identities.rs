@@ -18,7 +18,7 @@ use crate::arm::Call;
 use crate::client::AzureClient;
 use crate::credential::TokenClaims;
 use crate::json::{items, optional_text, text, texts};
-use crate::permissions::{ActionSet, denied_sets, denies_at};
+use crate::permissions::{ActionSet, allows_at, denied_sets, denies_at};
 use crate::vault::split_pem;
 
 const VERSION: &str = "2022-04-01";
@@ -68,7 +68,7 @@ impl Identities for AzureClient {
             Ok(match credential {
                 Credential::Identity(identity) => {
                     let principal = self.identity_principal(identity).await?;
-                    let granted = self.assigned_sets(id, &principal.object_id).await?;
+                    let granted = self.assigned_sets(id.as_str(), &principal.object_id).await?;
                     (principal.object_id, granted)
                 }
                 Credential::Service | Credential::Client { .. } => {
@@ -82,20 +82,22 @@ impl Identities for AzureClient {
                 }
             })
         };
-        let denied = async {
-            let path = format!("{id}/{AUTHORIZATION}/denyAssignments");
-            unless_denied(self.inner.arm.list(&path, VERSION, &[], None).await)
-        };
         let ((object_id, granted), denied): ((String, Vec<ActionSet>), Vec<Value>) =
-            tokio::try_join!(granted, denied)?;
-        let denied: Vec<ActionSet> =
-            denied.iter().filter(|it| denies_at(it, id)).flat_map(|it| denied_sets(it, &object_id)).collect();
-        let is_allowed = |action: &str| {
-            granted.iter().any(|it| it.contains(action)) && !denied.iter().any(|it| it.contains(action))
-        };
-        let permission =
-            |action: &&str| Permission { action: (*action).to_owned(), allowed: is_allowed(action) };
-        Ok(actions.iter().map(permission).collect())
+            tokio::try_join!(granted, self.deny_assignments(id.as_str()))?;
+        Ok(evaluate(actions, &granted, &denied, &object_id, id.as_str()))
+    }
+
+    async fn subscription_permissions(
+        &self,
+        subscription: &str,
+        actions: &[&str],
+    ) -> Result<Vec<Permission>, CloudError> {
+        let scope = format!("/subscriptions/{subscription}");
+        let object_id = self.principal(&Credential::Service).await?.object_id;
+        // The permissions of the caller are listed for groups and resources only.
+        let (granted, denied) =
+            tokio::try_join!(self.assigned_sets(&scope, &object_id), self.deny_assignments(&scope))?;
+        Ok(evaluate(actions, &granted, &denied, &object_id, &scope))
     }
 
     async fn assign_role(&self, assignment: &RoleAssignment) -> Result<(), CloudError> {
@@ -219,6 +221,24 @@ impl Identities for AzureClient {
     }
 }
 
+/// Which actions a principal may perform at a scope: what its roles allow there, less what deny assignments forbid.
+fn evaluate(
+    actions: &[&str],
+    granted: &[ActionSet],
+    deny_assignments: &[Value],
+    object_id: &str,
+    scope: &str,
+) -> Vec<Permission> {
+    let in_force = deny_assignments.iter().filter(|it| denies_at(it, scope));
+    let denied: Vec<ActionSet> = in_force.flat_map(|it| denied_sets(it, object_id)).collect();
+    let is_in = |sets: &[ActionSet], action: &str| sets.iter().any(|it| it.contains(action));
+    let permission = |action: &&str| Permission {
+        action: (*action).to_owned(),
+        allowed: is_in(granted, action) && !is_in(&denied, action),
+    };
+    actions.iter().map(permission).collect()
+}
+
 /// A list, which is empty for a caller who may not read it.
 fn unless_denied(listed: Result<Vec<Value>, CloudError>) -> Result<Vec<Value>, CloudError> {
     match listed {
@@ -279,20 +299,19 @@ impl AzureClient {
         })
     }
 
+    async fn deny_assignments(&self, scope: &str) -> Result<Vec<Value>, CloudError> {
+        let path = format!("{scope}/{AUTHORIZATION}/denyAssignments");
+        unless_denied(self.inner.arm.list(&path, VERSION, &[], None).await)
+    }
+
     /// The actions that a principal's roles allow at a scope.
-    async fn assigned_sets(&self, scope: &ResourceId, principal: &str) -> Result<Vec<ActionSet>, CloudError> {
+    async fn assigned_sets(&self, scope: &str, principal: &str) -> Result<Vec<ActionSet>, CloudError> {
         let path = format!("{scope}/{AUTHORIZATION}/roleAssignments");
         let filter = format!("assignedTo('{principal}')");
         let assignments = self.inner.arm.list(&path, VERSION, &[("$filter", &filter)], None).await?;
-        let scope = scope.key();
         let mut definitions: Vec<&str> = assignments
             .iter()
-            .filter(|it| {
-                // Assignments below the scope are listed too and do not count.
-                let at = text(it, "/properties/scope").to_lowercase();
-                let at = at.trim_end_matches('/');
-                scope == at || scope.starts_with(&format!("{at}/"))
-            })
+            .filter(|it| allows_at(it, scope))
             .map(|it| text(it, "/properties/roleDefinitionId"))
             .collect();
         definitions.sort_unstable();

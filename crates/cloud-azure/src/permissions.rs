@@ -1,12 +1,13 @@
 //! Evaluation of permissions: sets of actions with wildcards, and assignments that deny.
 
-use cloud::ResourceId;
 use serde_json::Value;
 
 use crate::json::{items, text, texts};
 
 /// The principal that stands for everybody in a deny assignment.
 const EVERYBODY: &str = "00000000-0000-0000-0000-000000000000";
+/// Scopes above subscriptions, in lower case.
+const MANAGEMENT_GROUPS: &str = "/providers/microsoft.management/managementgroups/";
 
 /// A set of actions: those that match, less those that are excepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,13 +47,44 @@ pub(crate) fn denied_sets(assignment: &Value, principal: &str) -> Vec<ActionSet>
     items(assignment, "/properties/permissions").iter().map(ActionSet::read).collect()
 }
 
+/// The place of an assignment in relation to a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    At,
+    Above,
+    /// Below the scope, or beside it.
+    Elsewhere,
+}
+
+impl Place {
+    fn of(assignment: &Value, scope: &str) -> Place {
+        let at = text(assignment, "/properties/scope").to_lowercase();
+        let (at, scope) = (at.trim_end_matches('/'), scope.to_lowercase());
+        // A subscription does not tell its management groups, but lists only the assignments of its own ones.
+        if scope == at {
+            Place::At
+        } else if at.starts_with(MANAGEMENT_GROUPS) || scope.starts_with(&format!("{at}/")) {
+            Place::Above
+        } else {
+            Place::Elsewhere
+        }
+    }
+}
+
+/// Whether a role assignment counts at a scope. Lists hold those below the scope too, which do not.
+pub(crate) fn allows_at(assignment: &Value, scope: &str) -> bool {
+    Place::of(assignment, scope) != Place::Elsewhere
+}
+
 /// Whether a deny assignment is in force at a scope. Lists hold those below the scope too, which are not.
-pub(crate) fn denies_at(assignment: &Value, scope: &ResourceId) -> bool {
-    let at = text(assignment, "/properties/scope").to_lowercase();
-    let (at, scope) = (at.trim_end_matches('/'), scope.key());
+pub(crate) fn denies_at(assignment: &Value, scope: &str) -> bool {
     let is_inherited =
         assignment.pointer("/properties/doNotApplyToChildScopes").and_then(Value::as_bool) != Some(true);
-    scope == at || (is_inherited && scope.starts_with(&format!("{at}/")))
+    match Place::of(assignment, scope) {
+        Place::At => true,
+        Place::Above => is_inherited,
+        Place::Elsewhere => false,
+    }
 }
 
 /// Whether a pattern matches an action: `*` stands for any run of characters, case does not count.
@@ -72,6 +104,7 @@ pub(crate) fn matches(pattern: &str, action: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cloud::ResourceId;
     use serde_json::json;
 
     use super::*;
@@ -108,18 +141,36 @@ mod tests {
         let group = ResourceId::group("s", "G");
         let check = |scope: &str, is_alone: bool, expect: bool| {
             let deny = json!({"properties": {"scope": scope, "doNotApplyToChildScopes": is_alone}});
-            assert_eq!(denies_at(&deny, &group), expect, "{scope}");
+            assert_eq!(denies_at(&deny, group.as_str()), expect, "{scope}");
         };
         check("/subscriptions/S/resourcegroups/g", true, true);
         check("/subscriptions/s", false, true);
         check("/subscriptions/s", true, false);
         check("/", false, true);
+        check("/providers/Microsoft.Management/managementGroups/corp", false, true);
+        check("/providers/Microsoft.Management/managementGroups/corp", true, false);
         check(
             "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v",
             false,
             false,
         );
         check("/subscriptions/s/resourceGroups/gg", false, false);
+    }
+
+    #[test]
+    fn a_role_counts_at_its_scope_and_below() {
+        let group = ResourceId::group("s", "G");
+        for (scope, expect) in [
+            ("/subscriptions/S/resourcegroups/g", true),
+            ("/subscriptions/s", true),
+            ("/", true),
+            ("/providers/Microsoft.Management/managementGroups/corp", true),
+            ("/subscriptions/s/resourceGroups/gg", false),
+            ("/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v", false),
+        ] {
+            let assignment = json!({"properties": {"scope": scope}});
+            assert_eq!(allows_at(&assignment, group.as_str()), expect, "{scope}");
+        }
     }
 
     #[test]

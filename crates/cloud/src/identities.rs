@@ -19,6 +19,14 @@ pub trait Identities: std::fmt::Debug + Send + Sync + 'static {
         id: &ResourceId,
         actions: &[&str],
     ) -> Result<Vec<Permission>, CloudError>;
+    /// Checks which of the actions this service may perform everywhere in a subscription, and thus in groups that do not exist yet.
+    async fn subscription_permissions(
+        &self,
+        subscription: &str,
+        _actions: &[&str],
+    ) -> Result<Vec<Permission>, CloudError> {
+        Err(not_offered("the permissions in a subscription", subscription))
+    }
     /// Assigns a role; repeating the same assignment changes nothing.
     async fn assign_role(&self, assignment: &RoleAssignment) -> Result<(), CloudError>;
     /// The role assignments at a scope and below it.

@@ -200,6 +200,42 @@ async fn permissions_of_an_identity_are_those_of_its_roles_at_the_scope() {
 }
 
 #[tokio::test]
+async fn permissions_in_a_subscription_are_those_of_roles_at_it_and_above() {
+    let definition = |name: &str| format!("/providers/Microsoft.Authorization/roleDefinitions/{name}");
+    let assigned = move |scope: &str, role: &str| json!({"properties": {"scope": scope, "roleDefinitionId": definition(role)}});
+    let service = ScriptedService::by(move |sent| {
+        if let Some(role) = sent.path.strip_prefix("/providers/Microsoft.Authorization/roleDefinitions/") {
+            assert_ne!(role, "owner", "a role of a group is asked for");
+            let actions = if role == "reader" { json!(["*/read"]) } else { json!(["a/write", "a/delete"]) };
+            return Reply::json(200, json!({"properties": {"permissions": [{"actions": actions}]}}));
+        }
+        assert!(
+            sent.path.starts_with("/subscriptions/s/providers/Microsoft.Authorization/"),
+            "{}",
+            sent.path
+        );
+        let value = match sent.path.rsplit('/').next().unwrap() {
+            "roleAssignments" => {
+                assert!(sent.query.contains("assignedTo%28%27o%27%29"), "{}", sent.query);
+                json!([
+                    assigned("/providers/Microsoft.Management/managementGroups/corp", "reader"),
+                    assigned("/subscriptions/S", "writer"),
+                    assigned("/subscriptions/s/resourceGroups/g", "owner"),
+                ])
+            }
+            _ => json!([{"properties": {"scope": "/subscriptions/s", "principals": [{"id": "o"}],
+                "permissions": [{"actions": ["a/delete"]}]}}]),
+        };
+        Reply::json(200, json!({ "value": value }))
+    })
+    .with_token_replies([token(&json!({"oid": "o"}))]);
+    let actions = ["b/read", "a/write", "a/delete", "b/write"];
+    let found = service.client().subscription_permissions("s", &actions).await.unwrap();
+    let allowed: Vec<bool> = found.into_iter().map(|it| it.allowed).collect();
+    assert_eq!(allowed, [true, true, false, false]);
+}
+
+#[tokio::test]
 async fn a_certificate_of_an_identity_comes_from_the_identity_service() {
     let identity = group().sibling("Microsoft.ManagedIdentity", "userAssignedIdentities", "i");
     let error = ScriptedService::new([]).client().identity_certificate(&identity).await.unwrap_err();
