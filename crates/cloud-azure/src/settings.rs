@@ -11,6 +11,8 @@ use azure_core::http::Url;
 use cloud::{ResourceId, ResourceKind};
 use serde::Deserialize;
 
+use crate::certificate::CertificateAssertion;
+
 /// Scope of the resource manager's tokens in the public cloud.
 pub const PUBLIC_SCOPE: &str = "https://management.azure.com/.default";
 /// The issuer of certificates that are signed with their own key.
@@ -225,8 +227,19 @@ impl Settings {
             validate_host("registry_suffix", &self.registry_login_server),
             validate_host("blob_suffix", &self.blob_suffix),
             self.credential.validate(),
+            self.validate_certificate(),
+            self.ca_pem.as_deref().map_or(Ok(()), |pem| crate::transport::roots(Some(pem)).map(drop)),
         ];
         checks.into_iter().filter_map(Result::err).collect()
+    }
+
+    fn validate_certificate(&self) -> Result<(), SettingsError> {
+        match &self.credential {
+            ServiceCredential::ClientCertificate { client_id, pem } => {
+                CertificateAssertion::new(pem, client_id, &self.authority).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn validate_issuer(&self) -> Result<(), SettingsError> {
@@ -287,7 +300,6 @@ impl ServiceCredential {
                 }
                 Ok(())
             }
-            // The certificate is checked where it is parsed, see `certificate.rs`.
             ServiceCredential::ClientCertificate { client_id, .. } => named(client_id),
             ServiceCredential::WorkloadIdentity { client_id, token_file } => {
                 named(client_id)?;

@@ -166,7 +166,7 @@ static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
 });
 
 /// The trusted authorities. Without one of the settings, those of the system are needed.
-fn roots(ca_pem: Option<&str>) -> Result<RootCertStore, SettingsError> {
+pub(crate) fn roots(ca_pem: Option<&str>) -> Result<RootCertStore, SettingsError> {
     let wrong = |why: String| SettingsError { setting: "ca_file", why };
     let mut roots = SYSTEM_ROOTS.clone();
     let Some(pem) = ca_pem else {
