@@ -145,10 +145,16 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         #[cfg(feature = "services")]
         Command::Config(ConfigCommand::Check { cloud: true }) => {
             let loaded = load()?;
+            cloud::validate(&loaded.config)?;
             output::show(&loaded.summary())?;
             run_client(cloud::print_check(&loaded.config))
         }
-        Command::Config(ConfigCommand::Check { .. }) => output::show(&load()?.summary()),
+        Command::Config(ConfigCommand::Check { .. }) => {
+            let loaded = load()?;
+            #[cfg(feature = "services")]
+            cloud::validate(&loaded.config)?;
+            output::show(&loaded.summary())
+        }
         Command::Config(ConfigCommand::Show { output: ConfigOutput::Toml, origin }) => {
             output::show(&load()?.to_toml(*origin)?)
         }
@@ -283,6 +289,11 @@ fn usage(error: &clap::Error) -> ExitCode {
 /// Prints errors, one line each, and chooses the exit code.
 fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(errors) = error.downcast_ref::<ConfigErrors>() {
+        errors.sentences().iter().for_each(|sentence| output::error(sentence));
+        return ExitCode::from(BAD_USAGE);
+    }
+    #[cfg(feature = "services")]
+    if let Some(errors) = error.downcast_ref::<cloud::AzureConfigErrors>() {
         errors.sentences().iter().for_each(|sentence| output::error(sentence));
         return ExitCode::from(BAD_USAGE);
     }

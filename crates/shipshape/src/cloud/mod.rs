@@ -15,6 +15,7 @@ use cloud::Cloud;
 use crate::config::{CloudConfig, Config, ProviderKind};
 use crate::process::Process;
 use crate::services;
+pub(crate) use azure::AzureConfigErrors;
 use check::{CloudCheck, CloudReport};
 use unavailable_installer::UnavailableInstaller;
 
@@ -90,10 +91,18 @@ pub(crate) fn configured(config: &CloudConfig) -> anyhow::Result<Option<CloudPro
 #[cfg(feature = "sim")]
 pub(crate) fn azure_client(config: &Config) -> anyhow::Result<cloud_azure::AzureClient> {
     match config.cloud.provider {
-        ProviderKind::Azure => azure::client(&config.cloud.azure),
+        ProviderKind::Azure => Ok(azure::client(&config.cloud.azure)?),
         ProviderKind::Simulated => anyhow::bail!(
             "cloud.provider is simulated; --azure needs the settings of Azure, which --config names (docs/how-to/run-on-azure.md)"
         ),
+    }
+}
+
+/// Checks the settings of the cloud without sending anything.
+pub(crate) fn validate(config: &Config) -> Result<(), AzureConfigErrors> {
+    match config.cloud.provider {
+        ProviderKind::Azure => azure::validate(&config.cloud.azure),
+        ProviderKind::Simulated => Ok(()),
     }
 }
 
