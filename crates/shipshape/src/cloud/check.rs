@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use api::error::{Class, Classify as _};
 use cloud::capacity::{self, Pool};
-use cloud::{Cloud, CloudError, Credential};
+use cloud::{Cloud, CloudError, Credential, Permission, ProviderRegistration};
 use steps::lifecycle;
 
 /// The size that the examples of the documentation use.
@@ -21,7 +21,7 @@ pub(crate) struct CloudCheck<'a> {
     pub(crate) service: &'a lifecycle::Service,
     /// The locations of clusters.
     pub(crate) locations: &'a [String],
-    /// The actions that the service needs in its own group.
+    /// The actions that the service needs in the subscription, and in its own group.
     pub(crate) actions: &'a [&'a str],
 }
 
@@ -50,12 +50,13 @@ impl CloudReport {
 
     /// For people: `ok` or `MISSING`, the subject, the sentence.
     pub(crate) fn to_text(&self) -> String {
+        let width = self.0.iter().map(|it| it.subject.len()).max().unwrap_or_default();
         self.0.iter().fold(String::new(), |mut text, finding| {
             let (state, sentence) = match &finding.result {
                 Ok(sentence) => ("ok", sentence),
                 Err(sentence) => ("MISSING", sentence),
             };
-            let _ = writeln!(text, "{state:<8}{:<28}{sentence}", finding.subject);
+            let _ = writeln!(text, "{state:<8}{:<width$}  {sentence}", finding.subject);
             text
         })
     }
@@ -81,68 +82,69 @@ impl CloudCheck<'_> {
         self.check_rights(&mut report).await;
         self.check_subscription(&mut report).await;
         self.check_zones(&mut report).await;
-        let vault = self.cloud.vault.secret(ABSENT).await;
-        report.add("vault", vault.map(|_| "secrets can be read".to_owned()).map_err(|it| sentence(&it)));
+        let secret = self.cloud.vault.secret(ABSENT).await;
+        report.add(
+            "secrets",
+            secret.map(|_| "can be read in the vault".to_owned()).map_err(|it| sentence(&it)),
+        );
+        let certificate = self.cloud.vault.certificate(ABSENT).await;
+        let certificate = certificate.map(|_| "can be read in the vault".to_owned());
+        report.add("certificates", certificate.map_err(|it| sentence(&it)));
         let registry = self.cloud.registry.token(ABSENT).await;
         report.add("registry", registry.map(|_| "tokens can be read".to_owned()).map_err(|it| sentence(&it)));
         report
     }
 
     async fn check_rights(&self, report: &mut CloudReport) {
+        let identities = &self.cloud.identities;
+        let subscription = self.service.subscription.as_str();
+        // A cluster's group is created for it, so that only rights on the whole subscription count there.
+        let granted = identities.subscription_permissions(subscription, self.actions).await;
+        report.add("rights", self.rights(&format!("subscription {subscription}"), granted));
+
         let group = self.service.group_id();
-        let checked = match self.cloud.infrastructure.get(&group).await {
+        let own = match self.cloud.infrastructure.get(&group).await {
             Ok(Some(_)) => {
-                self.cloud.identities.permissions(&Credential::Service, &group, self.actions).await
+                let granted = identities.permissions(&Credential::Service, &group, self.actions).await;
+                self.rights(group.as_str(), granted)
             }
-            Ok(None) => {
-                report.add(
-                    "resource group",
-                    Err(format!("{group} does not exist; create it in {}", self.service.location)),
-                );
-                return;
-            }
-            Err(error) => Err(error),
-        };
-        let result = match checked {
-            Ok(all) => {
-                let denied: Vec<String> =
-                    all.into_iter().filter(|it| !it.allowed).map(|it| it.action).collect();
-                match denied.as_slice() {
-                    [] => Ok(format!("all {} actions are allowed in {group}", self.actions.len())),
-                    denied => Err(format!(
-                        "{} of {} actions are not allowed in {group}: {}; assign the role that `shipshape cloud role` prints",
-                        denied.len(),
-                        self.actions.len(),
-                        denied.join(", ")
-                    )),
-                }
-            }
+            Ok(None) => Err(format!("{group} does not exist; create it in {}", self.service.location)),
             Err(error) => Err(sentence(&error)),
         };
-        report.add("rights", result);
+        report.add("resource group", own);
+    }
+
+    fn rights(&self, scope: &str, granted: Result<Vec<Permission>, CloudError>) -> Result<String, String> {
+        let granted = granted.map_err(|error| sentence(&error))?;
+        let denied: Vec<String> = granted.into_iter().filter(|it| !it.allowed).map(|it| it.action).collect();
+        let count = self.actions.len();
+        if denied.is_empty() {
+            return Ok(format!("all {count} actions are allowed in {scope}"));
+        }
+        Err(format!(
+            "{} of {count} actions are not allowed in {scope}: {}; assign the role that `shipshape cloud role` prints",
+            denied.len(),
+            denied.join(", ")
+        ))
     }
 
     async fn check_subscription(&self, report: &mut CloudReport) {
         let subscription = self.service.subscription.as_str();
         let providers = self.cloud.infrastructure.providers(subscription).await;
-        report.add(
-            "providers",
-            providers.map_err(|error| sentence(&error)).and_then(
-                |all| match capacity::unregistered_provider(&all) {
-                    None => Ok("all required resource providers are registered".to_owned()),
-                    Some(problem) => Err(problem.message),
-                },
-            ),
-        );
+        report.add("providers", providers.map_err(|error| sentence(&error)).and_then(|it| registered(&it)));
         let pools = [Pool::masters(MASTER_SIZE, false), Pool::workers(0, WORKER_SIZE, false, WORKERS)];
         for location in self.locations {
             let sizes = self.cloud.infrastructure.sizes(subscription, location).await;
             let usages = self.cloud.infrastructure.usages(subscription, location).await;
             let result = match (sizes, usages) {
                 (Ok(sizes), Ok(usages)) => {
-                    let problem = capacity::unavailable_size(&sizes, &pools, location)
-                        .or_else(|| capacity::exceeded_quota(&usages, &pools, 1));
-                    problem.map_or(Ok("a cluster of six machines fits".to_owned()), |it| Err(it.message))
+                    let mut problems = capacity::unavailable_sizes(&sizes, &pools, location);
+                    problems.extend(capacity::exceeded_quotas(&usages, &pools, 1));
+                    let messages: Vec<String> = problems.into_iter().map(|it| it.message).collect();
+                    match messages.is_empty() {
+                        true => Ok("a cluster of six machines fits".to_owned()),
+                        false => Err(messages.join(" ")),
+                    }
                 }
                 (Err(error), _) | (_, Err(error)) => Err(sentence(&error)),
             };
@@ -168,12 +170,27 @@ impl CloudCheck<'_> {
     }
 }
 
-/// The whole chain of an error in one sentence, and whether a later attempt may succeed.
+/// Whether the providers of clusters and of the service's own resources are registered.
+fn registered(providers: &[ProviderRegistration]) -> Result<String, String> {
+    let required = capacity::CLUSTER_PROVIDERS.into_iter().chain(capacity::SERVICE_PROVIDERS);
+    let missing = capacity::unregistered(providers, required);
+    if missing.is_empty() {
+        return Ok("all required resource providers are registered".to_owned());
+    }
+    let commands: Vec<String> =
+        missing.iter().map(|it| format!("az provider register --namespace {it}")).collect();
+    Err(format!("{} are not registered; run `{}`", missing.join(", "), commands.join("`, `")))
+}
+
+/// The chain of an error in one sentence, without causes that it has already, and whether a later attempt may succeed.
 fn sentence(error: &CloudError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            let _ = write!(text, ": {said}");
+        }
         source = cause.source();
     }
     match error.class() {
@@ -195,6 +212,33 @@ mod tests {
         let text = report.to_text();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains("MISSING vault"), "{text}");
+        // Sentences begin in one column, also after a long subject.
+        report.add("DNS zone westeurope.clusters.example.com", Ok("exists".to_owned()));
+        let text = report.to_text();
+        let columns: Vec<Option<usize>> = ["client c", "the vault", "exists"]
+            .iter()
+            .zip(text.lines())
+            .map(|(sentence, line)| line.find(sentence))
+            .collect();
+        assert!(columns.iter().all(|it| it.is_some() && *it == columns[0]), "{text}");
+        assert!(text.contains("example.com  exists"), "{text}");
+    }
+
+    #[test]
+    fn every_provider_that_is_not_registered_is_named_with_its_command() {
+        let all = capacity::CLUSTER_PROVIDERS.into_iter().chain(capacity::SERVICE_PROVIDERS);
+        let mut providers: Vec<ProviderRegistration> =
+            all.map(|it| ProviderRegistration { namespace: it.to_owned(), registered: true }).collect();
+        assert!(registered(&providers).is_ok());
+        for provider in &mut providers {
+            provider.registered =
+                !["Microsoft.Network", "Microsoft.KeyVault"].contains(&provider.namespace.as_str());
+        }
+        assert_eq!(
+            registered(&providers).unwrap_err(),
+            "Microsoft.Network, Microsoft.KeyVault are not registered; run `az provider register --namespace \
+             Microsoft.Network`, `az provider register --namespace Microsoft.KeyVault`"
+        );
     }
 
     #[test]
@@ -205,5 +249,9 @@ mod tests {
             sentence(&error),
             "the cloud did not respond to the token request: connection refused; it may succeed later"
         );
+        let cause: Box<dyn std::error::Error + Send + Sync> = "the response is too large".into();
+        let what = "GET /x (the response is too large)".to_owned();
+        let error = CloudError::UnexpectedResponse { what, source: Some(cause) };
+        assert_eq!(sentence(&error).matches("too large").count(), 1, "{}", sentence(&error));
     }
 }

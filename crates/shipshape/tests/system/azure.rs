@@ -66,9 +66,37 @@ fn the_endpoints_of_the_emulator_are_settings_of_azure() {
     let checked = home.run(&["--config", &file, "config", "check", "--cloud"]);
     let lines: Vec<&str> =
         checked.stdout.lines().filter(|it| it.starts_with("ok") || it.starts_with("MISSING")).collect();
-    assert!(lines.len() >= 5, "{checked:?}");
+    for subject in [
+        "credentials",
+        "rights",
+        "resource group",
+        "providers",
+        "quotas",
+        "secrets",
+        "certificates",
+        "registry",
+    ] {
+        assert!(
+            lines.iter().any(|it| it.starts_with(&format!("ok      {subject}"))),
+            "{subject}: {checked:?}"
+        );
+    }
     let missing: Vec<&&str> = lines.iter().filter(|it| it.starts_with("MISSING")).collect();
     assert!(missing.iter().all(|it| it.contains("zone")), "{checked:?}");
+
+    // A principal without roles: every subject that needs one is named, not only the first.
+    let weak = json(&home, &["cloud", "principal", "create", "weak", "--rights", "by-roles"]);
+    let weak = [("client_id", "clientId"), ("client_secret_file", "clientSecretFile")]
+        .map(|(setting, member)| (setting, weak[member].as_str().unwrap()));
+    let of_weak = config(&settings(&home, &endpoints, &weak));
+    let checked = home.run(&["--config", &of_weak, "config", "check", "--cloud"]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    for subject in ["rights", "resource group", "providers", "quotas", "secrets", "certificates", "registry"]
+    {
+        let is_missing = |it: &str| it.starts_with(&format!("MISSING {subject}"));
+        assert!(checked.stdout.lines().any(is_missing), "{subject}: {checked:?}");
+    }
+    let file = config(&settings(&home, &endpoints, &[]));
 
     // The network of a cluster is prepared for a principal that exists.
     let principal = json(&home, &["cloud", "principal", "create", "customer"]);
@@ -119,6 +147,22 @@ fn a_wrong_setting_of_azure_is_named_in_one_sentence() {
         let line = checked.stdout.lines().find(|it| it.starts_with("MISSING")).unwrap_or_default();
         assert!(line.contains(named), "{change:?}: {checked:?}");
         assert!(!format!("{checked:?}").contains("hunter2"), "{checked:?}");
+    }
+    // Settings that cannot be right are reported at once, also without a look at the cloud.
+    let wrong_settings = [
+        ("authority", "login"),
+        ("scope", "arm"),
+        ("blob_suffix", "https://blob"),
+        ("ca_file", wrong.as_str()),
+    ];
+    let file = config(&settings(&home, &endpoints, &wrong_settings));
+    for flags in [&["config", "check"][..], &["config", "check", "--cloud"]] {
+        let checked = home.run(&[&["--config", file.as_str()], flags].concat());
+        assert_eq!(checked.code, Some(2), "{checked:?}");
+        for (setting, _) in wrong_settings {
+            let named = format!("error: cloud.azure.{setting}: ");
+            assert!(checked.stderr.lines().any(|it| it.starts_with(&named)), "{setting}: {checked:?}");
+        }
     }
     let refused = home.run(&[
         "cloud",
