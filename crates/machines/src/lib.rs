@@ -9,6 +9,7 @@
 //! | [`health_check`] | remediates unhealthy Machines |
 //! | [`node_link`] | links Nodes and Machines |
 //! | [`certificates`] | approves the certificate requests of Nodes that have a Machine |
+//! | [`termination`] | reports on a Node that its cloud is about to take it back |
 //! | [`webhooks`] | defaults and validates Machines and MachineSets |
 //! | [`payload`] | the manifests that install all of this |
 //!
@@ -30,6 +31,7 @@ pub mod node_link;
 pub mod payload;
 mod run;
 mod selector;
+pub mod termination;
 pub mod webhooks;
 
 pub use metrics::Metrics;

@@ -7,4 +7,5 @@ mod crash;
 mod life;
 mod payload;
 mod random;
+mod termination;
 mod world;

@@ -130,7 +130,7 @@ impl InstanceProvider for Cloud {
             region: Some("here".to_owned()),
             zone: None,
             instance_type: Some("small".to_owned()),
-            interruptible: false,
+            interruptible: request.provider_spec.get("spot").is_some(),
         };
         Ok(self
             .call(|state| {
