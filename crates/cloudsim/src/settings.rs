@@ -76,6 +76,13 @@ pub enum Setting {
     },
     /// Announce an event of a machine, change it, or withdraw it.
     ScheduledEvent(ScheduledEvent),
+    /// Take a running spot machine back: announce its eviction, and evict it when the notice has passed.
+    Interrupt {
+        /// The machine.
+        machine: ResourceId,
+        /// The time between announcement and eviction; Azure gives at least half a minute.
+        notice_seconds: u32,
+    },
     /// Let the system of a running machine hang, or answer again.
     Impair {
         /// The machine.

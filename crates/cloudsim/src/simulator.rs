@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use api::clock::SharedClock;
 use api::install::InstallStage;
@@ -229,7 +230,8 @@ impl Simulator {
     /// Changes or queries settings.
     pub(crate) fn arrange(&self, setting: &Setting) -> Result<Value, Failure> {
         let done = self.within(FaultEffects::default(), |cx| arrange(cx, setting))?;
-        if matches!(setting, Setting::ScheduledEvent(_) | Setting::Impair { .. }) {
+        if matches!(setting, Setting::ScheduledEvent(_) | Setting::Interrupt { .. } | Setting::Impair { .. })
+        {
             self.notify_all();
         }
         Ok(done)
@@ -268,6 +270,9 @@ fn arrange(cx: &CallContext<'_>, setting: &Setting) -> Result<Value, Failure> {
         }
         Setting::TokenLifetime { seconds } => to_json(entra::set_token_lifetime(cx, *seconds)),
         Setting::ScheduledEvent(event) => to_json(metadata::announce(cx, event)),
+        Setting::Interrupt { machine, notice_seconds } => {
+            to_json(metadata::interrupt(cx, machine, Duration::from_secs((*notice_seconds).into())))
+        }
         Setting::Impair { machine, impaired } => {
             to_json(arm::kinds::machines::set_impaired(cx, machine, *impaired))
         }

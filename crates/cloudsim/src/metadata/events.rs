@@ -1,11 +1,13 @@
 //! Scheduled events: announced by a setting, listed to the machine that they concern, and started when it agrees.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
+use cloud::ResourceId;
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +16,8 @@ use super::{MetadataRequest, rejected, respond};
 use crate::arm::kinds::machines;
 use crate::call_context::CallContext;
 use crate::database;
-use crate::failure::Failure;
+use crate::failure::{Failure, invalid};
+use crate::seed;
 use crate::settings::ScheduledEvent;
 use crate::simulator::Simulator;
 
@@ -49,6 +52,30 @@ pub(crate) fn announce(cx: &CallContext<'_>, event: &ScheduledEvent) -> Result<(
         machines::preempt(cx, &event.machine, event.status.as_ref().map(|_| at))?;
     }
     database::write(cx.db, EVENTS, &event.machine.to_lowercase(), &kept)
+}
+
+/// Announces that a spot machine is evicted when its notice has passed. An eviction that was announced before keeps its time.
+pub(crate) fn interrupt(cx: &CallContext<'_>, machine: &ResourceId, notice: Duration) -> Result<(), Failure> {
+    machines::check_interruptible(cx, machine)?;
+    let name = machine.name();
+    for earlier in events_of(cx, name)?.into_iter().filter(|it| it.event_type == PREEMPT) {
+        if earlier.not_before.is_some_and(|at| cx.now < at) {
+            return Ok(());
+        }
+        // The machine was evicted, and was started again since.
+        announce(cx, &ScheduledEvent { status: None, ..earlier })?;
+    }
+    let at = cx.now.checked_add(notice).map_err(|_| invalid("noticeSeconds", "must be a time that comes"))?;
+    let event = ScheduledEvent {
+        machine: name.to_owned(),
+        id: seed::uuid(cx.seed, &["event", &machine.key(), &cx.now.to_string()]).to_string().to_uppercase(),
+        event_type: PREEMPT.to_owned(),
+        status: Some(SCHEDULED.to_owned()),
+        not_before: Some(at),
+        description: String::new(),
+        duration_seconds: -1,
+    };
+    announce(cx, &event)
 }
 
 /// The events of a machine.

@@ -20,7 +20,7 @@ use crate::call_context::{CallContext, FaultEffects};
 use crate::failure::Failure;
 use crate::simulator::Simulator;
 
-pub(crate) use events::{announce, events_of};
+pub(crate) use events::{announce, events_of, interrupt};
 
 const MACHINE_TYPE: &str = "Microsoft.Compute/virtualMachines";
 

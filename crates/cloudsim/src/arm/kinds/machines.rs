@@ -14,7 +14,7 @@ use super::body::{
 use super::{boot, disks, interfaces, machine_actions, rows};
 use crate::arm::{ActionOutcome, ArmError, ArmResource, Behaviour, Change, store};
 use crate::call_context::CallContext;
-use crate::failure::{Failure, not_found};
+use crate::failure::{Failure, conflict, not_found};
 use crate::{identities, seed};
 
 pub(crate) const MACHINE: &str = "Microsoft.Compute/virtualMachines";
@@ -364,6 +364,23 @@ pub(crate) fn set_impaired(cx: &CallContext<'_>, id: &ResourceId, is_impaired: b
 /// Whether the system of a machine hangs.
 pub(crate) fn is_impaired(resource: &ArmResource) -> bool {
     resource.body.contains_key(IMPAIRED)
+}
+
+/// Whether a machine can be taken back by the cloud; the error says why not.
+pub(crate) fn check_interruptible(cx: &CallContext<'_>, id: &ResourceId) -> Result<(), Failure> {
+    let found = rows::present(cx, id)?.filter(|it| same(&it.type_name, MACHINE));
+    let machine = found.ok_or_else(|| not_found(id))?;
+    let priority = machine.property("priority").and_then(Value::as_str).unwrap_or("Regular");
+    if !same(priority, "Spot") {
+        return Err(conflict(
+            id.name(),
+            format!("its priority is {priority}; only Spot machines are interrupted"),
+        ));
+    }
+    match power(&machine, cx.now).as_str() {
+        "running" => Ok(()),
+        other => Err(conflict(id.name(), format!("it is {other}; only running machines are interrupted"))),
+    }
 }
 
 /// Evicts the machines of a name at a time, as a cloud evicts spot machines: they are deallocated. `None` withdraws it.

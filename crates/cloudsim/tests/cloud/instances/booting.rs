@@ -13,7 +13,7 @@ use crate::environment::eventually;
 use crate::installing::client;
 
 /// A cluster that is up, with a client of its administrator.
-async fn installed() -> (InstanceEnvironment, kube::Client) {
+pub(super) async fn installed() -> (InstanceEnvironment, kube::Client) {
     let environment = InstanceEnvironment::new().await;
     environment.emulator.installed(&environment.install).await;
     let credentials =
@@ -28,7 +28,7 @@ async fn requests(client: &kube::Client) -> Vec<CertificateSigningRequest> {
 }
 
 /// The request of a signer that waits for approval.
-async fn pending(client: &kube::Client, signer: &str) -> CertificateSigningRequest {
+pub(super) async fn pending(client: &kube::Client, signer: &str) -> CertificateSigningRequest {
     eventually(&format!("a request for {signer}"), async || {
         requests(client).await.into_iter().find(|it| {
             it.spec.signer_name == signer && it.status.as_ref().is_none_or(|it| it.conditions.is_none())
@@ -37,7 +37,7 @@ async fn pending(client: &kube::Client, signer: &str) -> CertificateSigningReque
     .await
 }
 
-async fn approve(client: &kube::Client, request: &CertificateSigningRequest) {
+pub(super) async fn approve(client: &kube::Client, request: &CertificateSigningRequest) {
     let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
     let condition = json!({ "type": "Approved", "status": "True", "reason": "Test", "message": "" });
     let patch = json!({ "status": { "conditions": [condition] } });
@@ -45,11 +45,11 @@ async fn approve(client: &kube::Client, request: &CertificateSigningRequest) {
     requests.patch_approval(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
 }
 
-async fn node(client: &kube::Client, name: &str) -> Option<Node> {
+pub(super) async fn node(client: &kube::Client, name: &str) -> Option<Node> {
     Api::<Node>::all(client.clone()).get_opt(name).await.unwrap()
 }
 
-async fn is_ready(client: &kube::Client, name: &str, expected: bool) {
+pub(super) async fn is_ready(client: &kube::Client, name: &str, expected: bool) {
     eventually(&format!("node {name} is ready: {expected}"), async || {
         let status = node(client, name).await?.status?;
         let ready = status.conditions?.into_iter().find(|it| it.type_ == "Ready")?;
@@ -58,7 +58,7 @@ async fn is_ready(client: &kube::Client, name: &str, expected: bool) {
     .await;
 }
 
-const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING: &str = "kubernetes.io/kubelet-serving";
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod booting;
 mod crashes;
 mod failures;
+mod interruptions;
 
 use std::collections::BTreeMap;
 
