@@ -2,6 +2,7 @@
 
 mod az;
 mod fault;
+mod machine;
 mod prepare;
 mod print;
 mod simulated;
@@ -21,6 +22,7 @@ use super::target::{GROUP, LOCATION, SUBSCRIPTION, TargetFlags};
 use super::{Connect, Invocation};
 use crate::output;
 pub(crate) use fault::FaultCommand;
+pub(crate) use machine::CloudMachineCommand;
 pub(crate) use prepare::{Prepared, ensure_registered, prepare, prepare_in_azure};
 use print::CreatedPrincipal;
 pub use simulated::SimulatedCloud;
@@ -106,6 +108,9 @@ pub enum CloudCommand {
         #[command(flatten)]
         connect: Connect,
     },
+    /// Virtual machines of the simulated cloud: list, interrupt and impair them
+    #[command(subcommand, visible_alias = "machines")]
+    Machine(CloudMachineCommand),
     /// Faults of the simulated cloud
     #[command(subcommand, visible_alias = "faults")]
     Fault(FaultCommand),
@@ -404,6 +409,7 @@ pub async fn run(
         CloudCommand::Tokens { output, connect } => {
             output.print_list(invocation, &invocation.cloud(connect)?.cloud.azure().tokens().await?)
         }
+        CloudCommand::Machine(command) => machine::run(command, invocation).await,
         CloudCommand::Fault(command) => fault::run(command, invocation).await,
     }
 }
