@@ -69,6 +69,9 @@ pub(crate) enum Command {
     #[cfg(feature = "agent")]
     #[command(subcommand)]
     Machines(MachinesCommand),
+    /// Report on a Node that its cloud is about to take its instance back; runs on each interruptible Node
+    #[cfg(feature = "agent")]
+    TerminationHandler(TerminationHandlerFlags),
     /// Maintenance tasks: list, store, test and run them
     #[command(subcommand, visible_alias = "tasks")]
     Task(TaskCommand),
@@ -266,6 +269,32 @@ pub(crate) struct MachineControllerFlags {
     pub(crate) deny_unexplained_requests: bool,
 }
 
+/// Flags of `shipshape termination-handler`.
+#[cfg(feature = "agent")]
+#[derive(Debug, Args)]
+pub(crate) struct TerminationHandlerFlags {
+    #[command(flatten)]
+    pub(crate) service: ServiceFlags,
+    /// Kubeconfig of the cluster; the service account of the pod if it is not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<std::path::PathBuf>,
+    /// Namespace of Machines. Nothing in it is read or written; every command in a cluster accepts it
+    #[arg(long, default_value = api::crd::machine::names::NAMESPACE, hide = true)]
+    pub(crate) namespace: String,
+    /// The Node on which this runs [default: the value of NODE_NAME]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node_name: Option<String>,
+    /// The cloud: aws, azure or gcp [default: by the Node's providerID]
+    #[arg(long, value_name = "CLOUD")]
+    pub(crate) cloud_provider: Option<machines::termination::CloudProvider>,
+    /// Address of the instance metadata, such as that of an emulator
+    #[arg(long, value_name = "URL", default_value_t)]
+    pub(crate) metadata_address: machines::termination::MetadataAddress,
+    /// Seconds between two looks at the metadata
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    pub(crate) poll_interval_seconds: u16,
+}
+
 /// Flags of `shipshape frontend`.
 #[cfg(feature = "services")]
 #[derive(Debug, Args)]
@@ -385,6 +414,8 @@ impl Command {
             Command::Agent(flags) => flags.settings(),
             #[cfg(feature = "agent")]
             Command::Machines(MachinesCommand::Controllers(flags)) => flags.service.settings(),
+            #[cfg(feature = "agent")]
+            Command::TerminationHandler(flags) => flags.service.settings(),
             _ => Vec::new(),
         }
     }

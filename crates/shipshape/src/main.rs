@@ -36,6 +36,8 @@ mod supervisor;
 #[cfg(feature = "sim")]
 mod task_test;
 mod telemetry;
+#[cfg(feature = "agent")]
+mod termination_handler;
 #[cfg(feature = "services")]
 mod up;
 mod version;
@@ -141,6 +143,10 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         #[cfg(feature = "agent")]
         Command::Machines(arguments::MachinesCommand::Controllers(flags)) => {
             serve(load()?, environment, |process| machine_controllers::run(process, flags))
+        }
+        #[cfg(feature = "agent")]
+        Command::TerminationHandler(flags) => {
+            serve(load()?, environment, |process| termination_handler::run(process, flags, environment))
         }
         #[cfg(feature = "services")]
         Command::Config(ConfigCommand::Check { cloud: true }) => {

@@ -81,6 +81,21 @@ fn a_cluster_is_created_updated_accessed_and_deleted() {
     let merged = std::fs::read_to_string(home.directory.path().join(".kube/config")).unwrap();
     assert!(merged.contains("current-context: harbour"), "{merged}");
 
+    let machines = done(&home, &["cloud", "machine", "list"]);
+    let worker = machines.split_whitespace().find(|it| it.contains("-worker-")).expect(&machines);
+    assert_eq!(done(&home, &["cloud", "machine", "impair", worker]), format!("machine/{worker} impaired\n"));
+    assert_eq!(
+        done(&home, &["cloud", "machine", "recover", worker]),
+        format!("machine/{worker} recovered\n")
+    );
+    let said = refused(&home, &["cloud", "machine", "interrupt", worker]);
+    assert!(said.ends_with("its priority is Regular; only Spot machines are interrupted"), "{said}");
+    let said = refused(&home, &["cloud", "machine", "impair", "nothing"]);
+    assert!(
+        said.starts_with("virtual machine \"nothing\" not found; run `shipshape cloud machine list`"),
+        "{said}"
+    );
+
     // A task for clusters that we made, with the certificates of the cloud's own vault.
     let rotated = home.run(&["task", "run", "rotate-certificates", "--cluster", "harbour", "--wait"]);
     assert_eq!(rotated.code, Some(0), "{rotated:?}");

@@ -93,6 +93,14 @@ impl Home {
         self.started(self.shipshape(&[&["sim"], arguments].concat()), "sim fault")
     }
 
+    /// Starts `shipshape termination-handler`, and waits for its banner.
+    pub(crate) fn termination_handler(&self, node: &str, arguments: &[&str]) -> RunningProcess {
+        let fixed = ["termination-handler", "--health", "127.0.0.1:0", "--poll-interval-seconds", "1"];
+        let mut command = self.shipshape(&[&fixed, arguments].concat());
+        command.env("NODE_NAME", node);
+        self.started(command, "  health ")
+    }
+
     /// Starts a command that serves; its banner ends with the line that contains `end`.
     fn started(&self, mut command: Command, end: &str) -> RunningProcess {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,6 +1,13 @@
 //! Simulated clusters, run alone and spoken to.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use testkit::{kube, prerequisites, wait_until};
 
 use super::executable::Home;
 
@@ -64,4 +71,82 @@ fn a_killed_simulation_continues_after_a_restart() {
     assert_eq!(url(&again.banner), first);
     again.signal("TERM");
     assert_eq!(again.end().code, Some(0));
+}
+
+/// The metadata service of an instance in Google's cloud, which is preempted when the flag is set.
+fn metadata_service() -> (String, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let preempted = Arc::new(AtomicBool::new(false));
+    let is_preempted = preempted.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap();
+            let known = head[..read].starts_with(b"GET /computeMetadata/v1/instance/preempted ");
+            let text = if is_preempted.load(Ordering::SeqCst) { "TRUE" } else { "FALSE" };
+            let (status, body) = if known { ("200 OK", text) } else { ("404 Not Found", "") };
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    (address, preempted)
+}
+
+#[test]
+fn a_termination_handler_reports_the_end_of_its_instance_on_its_node() {
+    let Some(kubectl) = kube::kubectl().unwrap() else {
+        prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
+        return;
+    };
+    let home = Home::new();
+    let sim = home.sim(&["--clusters", "1", "--nodes", "1"]);
+    let kubeconfig = sim.banner.split("export KUBECONFIG=").nth(1).and_then(|it| it.lines().next()).unwrap();
+    let (address, preempted) = metadata_service();
+    let flags =
+        ["--kubeconfig", kubeconfig, "--cloud-provider", "gcp", "--metadata-address", address.as_str()];
+    let handler = home.termination_handler("worker-1", &flags);
+    assert!(
+        handler.banner.contains(&format!("  node     worker-1\n  metadata {address}\n")),
+        "{}",
+        handler.banner
+    );
+    wait_until("the metadata are read", Duration::from_secs(30), || {
+        (handler.get("/readyz").0 == 200).then_some(())
+    })
+    .unwrap();
+    let terminating = || {
+        let path = "jsonpath={.status.conditions[?(@.type==\"Terminating\")].reason}";
+        let mut command = std::process::Command::new(&kubectl);
+        let output =
+            command.args(["--kubeconfig", kubeconfig, "get", "node", "worker-1", "-o", path]).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    assert_eq!(terminating(), "");
+    preempted.store(true, Ordering::SeqCst);
+    wait_until("the node has its condition", Duration::from_secs(30), || {
+        (terminating() == "TerminationRequested").then_some(())
+    })
+    .unwrap();
+    handler.signal("TERM");
+    let answer = handler.end();
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+
+    // Nothing else is at this address, so the process ends; a DaemonSet would start it again.
+    let flags =
+        ["--kubeconfig", kubeconfig, "--cloud-provider", "aws", "--metadata-address", address.as_str()];
+    let answer = home.termination_handler("worker-1", &flags).end();
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(
+        answer
+            .stderr
+            .contains("/latest/api/token were answered with 404 Not Found; expected 200 with a token"),
+        "{answer:?}"
+    );
+    sim.signal("TERM");
+    assert_eq!(sim.end().code, Some(0));
 }
