@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::body::{self, InterfaceParts, NewMachine};
 use super::errors::{Verb, failed, instance_error};
 use super::state::{self, Stage};
-use super::{APPLICATION_GROUPS, AVAILABILITY_SETS, MACHINE_WAIT, PART_WAIT, Target};
+use super::{APPLICATION_GROUPS, AVAILABILITY_SETS, Target};
 use crate::arm::Condition;
 use crate::json::{is_same_location, items, text, texts};
 use crate::resources::version;
@@ -45,11 +45,12 @@ impl Target {
         match state::stage(&present) {
             Stage::Present => self.instance(&present).await.map_err(wrong),
             Stage::Creating => {
-                Err(wait(MACHINE_WAIT, format!("the virtual machine {name} is being created")))
+                Err(wait(self.waits.machine, format!("the virtual machine {name} is being created")))
             }
-            Stage::Deleting => {
-                Err(wait(MACHINE_WAIT, format!("the virtual machine {name} of before is being deleted")))
-            }
+            Stage::Deleting => Err(wait(
+                self.waits.machine,
+                format!("the virtual machine {name} of before is being deleted"),
+            )),
             Stage::CreationFailed => {
                 let why = state::failure(&present);
                 let why = format!("the creation of the virtual machine {name} failed and is repeated: {why}");
@@ -89,7 +90,7 @@ impl Target {
             Some(machine) if state::stage(&machine) == Stage::Present => {
                 self.instance(&machine).await.map_err(wrong)
             }
-            _ => Err(wait(MACHINE_WAIT, format!("the virtual machine {} is being created", id.name()))),
+            _ => Err(wait(self.waits.machine, format!("the virtual machine {} is being created", id.name()))),
         }
     }
 
@@ -114,7 +115,7 @@ impl Target {
         match text(&part, "/properties/provisioningState").to_lowercase().as_str() {
             // Availability sets have no state.
             "succeeded" | "" => Ok(()),
-            state => Err(wait(PART_WAIT, format!("the {what} {} is {state}", id.name()))),
+            state => Err(wait(self.waits.part, format!("the {what} {} is {state}", id.name()))),
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::errors::{Verb, instance_error};
 use super::state::{self, Stage};
-use super::{AVAILABILITY_SETS, MACHINE_WAIT, PART_WAIT, Target};
+use super::{AVAILABILITY_SETS, Target};
 use crate::arm::{Call, Condition};
 use crate::json::{items, set, text};
 use crate::resources::version;
@@ -36,7 +36,7 @@ impl Target {
             }
             if self.machine().await.map_err(wrong)?.is_some_and(|it| !self.is_foreign(&it)) {
                 let why = format!("the virtual machine {} is being deleted", id.name());
-                return Err(InstanceError::RequeueAfter(MACHINE_WAIT, why));
+                return Err(InstanceError::RequeueAfter(self.waits.machine, why));
             }
         }
         for id in self.own_disks() {
@@ -102,7 +102,7 @@ impl Target {
             None => Ok(()),
             Some(_) => {
                 let why = format!("the {what} {} is being deleted", id.name());
-                Err(InstanceError::RequeueAfter(PART_WAIT, why))
+                Err(InstanceError::RequeueAfter(self.waits.part, why))
             }
         }
     }

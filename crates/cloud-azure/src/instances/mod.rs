@@ -51,6 +51,8 @@ const TOKEN_FILE: &str = "/var/run/secrets/openshift/serviceaccount/token";
 const PART_WAIT: Duration = Duration::from_secs(5);
 /// Wait for a virtual machine, which takes a minute.
 const MACHINE_WAIT: Duration = Duration::from_secs(15);
+/// Shortest wait, in clouds that are quicker than Azure.
+const WAIT_MIN: Duration = Duration::from_millis(250);
 /// The api-version of availability sets.
 const AVAILABILITY_SETS: &str = "2024-07-01";
 /// The api-version of application security groups.
@@ -71,6 +73,8 @@ pub struct InstanceSettings {
     pub ca_pem: Option<String>,
     /// The file of the service account's token, for Secrets that name neither a secret nor a file.
     pub federated_token_file: PathBuf,
+    /// How long things take there compared with Azure, which is 1: a factor on the waits between two looks.
+    pub pace: f64,
 }
 
 impl InstanceSettings {
@@ -98,6 +102,7 @@ impl InstanceSettings {
             metadata: None,
             ca_pem: None,
             federated_token_file: TOKEN_FILE.into(),
+            pace: 1.0,
         })
     }
 }
@@ -112,6 +117,7 @@ impl From<&Settings> for InstanceSettings {
             metadata: settings.metadata.clone(),
             ca_pem: settings.ca_pem.clone(),
             federated_token_file: TOKEN_FILE.into(),
+            pace: 1.0,
         }
     }
 }
@@ -129,6 +135,11 @@ impl AzureInstances {
     pub fn new(settings: InstanceSettings) -> Result<AzureInstances, SettingsError> {
         let http = Transport::new(settings.ca_pem.as_deref(), settings.metadata.as_deref())?;
         Ok(AzureInstances::with_http(settings, Arc::new(http)))
+    }
+
+    /// A provider for another cluster of the same cloud. They share connections, and no credentials.
+    pub fn for_another_cluster(&self) -> AzureInstances {
+        AzureInstances::with_http(self.settings.clone(), self.http.clone())
     }
 
     pub(crate) fn with_http(settings: InstanceSettings, http: Arc<dyn HttpClient>) -> AzureInstances {
@@ -161,7 +172,8 @@ impl AzureInstances {
             return Err(failed(verb, contradiction(field, id, &names.machine())));
         }
         let Access { arm, .. } = access;
-        Ok(Target { arm, spec, names, tags, cluster, is_recorded: !recorded.is_empty() })
+        let waits = Waits::at_pace(self.settings.pace);
+        Ok(Target { arm, spec, names, tags, cluster, waits, is_recorded: !recorded.is_empty() })
     }
 }
 
@@ -193,8 +205,24 @@ struct Target {
     names: Names,
     tags: BTreeMap<String, String>,
     cluster: String,
+    waits: Waits,
     /// Whether the Machine has recorded this virtual machine as its own.
     is_recorded: bool,
+}
+
+/// The waits for what the cloud has accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waits {
+    part: Duration,
+    machine: Duration,
+}
+
+impl Waits {
+    fn at_pace(pace: f64) -> Waits {
+        let pace = if pace.is_finite() { pace.clamp(0.0, 1.0) } else { 1.0 };
+        let scaled = |wait: Duration| wait.mul_f64(pace).max(WAIT_MIN);
+        Waits { part: scaled(PART_WAIT), machine: scaled(MACHINE_WAIT) }
+    }
 }
 
 impl Target {

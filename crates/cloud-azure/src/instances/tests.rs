@@ -17,6 +17,19 @@ pub(crate) fn provider(service: &ScriptedService) -> AzureInstances {
     AzureInstances::with_http(InstanceSettings::from(&settings()), Arc::new(service.clone()))
 }
 
+#[test]
+fn waits_follow_the_pace_of_the_cloud() {
+    let waits = |pace| super::Waits::at_pace(pace);
+    assert_eq!((waits(1.0).part, waits(1.0).machine), (super::PART_WAIT, super::MACHINE_WAIT));
+    assert_eq!(waits(0.1).machine, std::time::Duration::from_millis(1500));
+    for pace in [0.0, -1.0] {
+        assert_eq!((waits(pace).part, waits(pace).machine), (super::WAIT_MIN, super::WAIT_MIN));
+    }
+    for pace in [5.0, f64::NAN] {
+        assert_eq!(waits(pace), waits(1.0), "{pace}");
+    }
+}
+
 /// A providerSpec with every member that leads to a call or a member of a body.
 pub(crate) fn full_spec() -> Value {
     json!({
