@@ -88,4 +88,4 @@ pub use client::{SimClient, SimClientError, SimInstaller};
 pub use endpoints::Endpoints;
 pub use faults::{CloudFault, FaultRule, FaultTiming, Faults, UnknownVerb};
 pub use providers::ResourceProviders;
-pub use service::{ImageRegistry, OpenError, Options, Runtimes, ServeError, Service};
+pub use service::{ImageRegistry, OpenError, Options, Payload, Runtimes, ServeError, Service};

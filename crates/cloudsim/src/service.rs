@@ -14,6 +14,7 @@ use api::secret::Secret;
 use axum::Router;
 use kubesim::SimulatedCluster;
 use kubesim::kubelet::ContainerRuntime;
+use serde_json::Value;
 use serve::{Listener, SharedService};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -53,7 +54,12 @@ pub struct Options {
     pub pace: f64,
     /// What runs the containers of some images of the simulated clusters in this process.
     pub runtimes: Option<Runtimes>,
+    /// The payload of new clusters, with the controllers that own their machines. Without it the installer writes what they would.
+    pub payload: Option<Payload>,
 }
+
+/// Manifests that the installer creates in a cluster, in their order. Kinds that simulated clusters do not serve are left out.
+pub type Payload = Arc<[Value]>;
 
 /// Makes the container runtime of a simulated cluster.
 pub type Runtimes = Arc<dyn Fn(&Arc<SimulatedCluster>) -> Arc<dyn ContainerRuntime> + Send + Sync>;
@@ -79,6 +85,7 @@ impl Default for Options {
             seed: 0,
             pace: 0.0,
             runtimes: None,
+            payload: None,
         }
     }
 }
@@ -168,7 +175,7 @@ struct EmulatedListeners {
 impl Service {
     /// Opens the database and a port. Waits for a moment for another service that is leaving the directory.
     pub async fn open(options: Options) -> Result<Service, OpenError> {
-        let Options { directory, listen, clock, seed, pace, runtimes } = options;
+        let Options { directory, listen, clock, seed, pace, runtimes, payload } = options;
         if !listen.ip().is_loopback() {
             return Err(OpenError::Exposed(listen));
         }
@@ -237,6 +244,7 @@ impl Service {
             endpoints,
             vaults,
             runtimes,
+            payload,
         });
         simulator.within(FaultEffects::default(), arm::prepare).map_err(unusable)?;
         for vault in simulator.within(FaultEffects::default(), arm::vault_names).map_err(unusable)? {

@@ -25,7 +25,7 @@ use crate::faults::CloudFault;
 use crate::faults::Faults;
 use crate::protocol::InstallCall;
 use crate::providers::ResourceProviders;
-use crate::service::Runtimes;
+use crate::service::{Payload, Runtimes};
 use crate::settings::Setting;
 use crate::{arm, entra, identities, install, listeners, metadata, sizes};
 
@@ -57,6 +57,8 @@ pub(crate) struct Simulator {
     vaults: mpsc::UnboundedSender<(String, std::net::TcpListener)>,
     /// What runs containers of the simulated clusters.
     pub(crate) runtimes: Option<Runtimes>,
+    /// What the installer creates in new clusters.
+    pub(crate) payload: Option<Payload>,
 }
 
 impl std::fmt::Debug for Simulator {
@@ -77,11 +79,13 @@ pub(crate) struct Parts {
     pub(crate) endpoints: Endpoints,
     pub(crate) vaults: mpsc::UnboundedSender<(String, std::net::TcpListener)>,
     pub(crate) runtimes: Option<Runtimes>,
+    pub(crate) payload: Option<Payload>,
 }
 
 impl Simulator {
     pub(crate) fn new(parts: Parts) -> Simulator {
-        let Parts { db, clock, seed, pace, directory, runs, lock, endpoints, vaults, runtimes } = parts;
+        let Parts { db, clock, seed, pace, directory, runs, lock, endpoints, vaults, runtimes, payload } =
+            parts;
         Simulator {
             db: Mutex::new(db),
             clock,
@@ -99,6 +103,7 @@ impl Simulator {
             tokens: VerifiedTokens::default(),
             vaults,
             runtimes,
+            payload,
         }
     }
 
@@ -161,7 +166,9 @@ impl Simulator {
         let effects =
             FaultEffects { install_fails_at: self.install_fails_at(call), ..FaultEffects::default() };
         let done = self.within(effects, |cx| match call {
-            InstallCall::Install { request } => to_json(install::install(cx, request)),
+            InstallCall::Install { request } => {
+                to_json(install::install(cx, request, self.payload.is_some()))
+            }
             InstallCall::Installation { cluster } => to_json(install::installation(cx, *cluster)),
             InstallCall::ClusterCredentials { cluster } => to_json(install::credentials(cx, *cluster)),
             InstallCall::RemoveInstallation { cluster } => to_json(install::remove(cx, *cluster)),

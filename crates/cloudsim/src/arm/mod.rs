@@ -25,7 +25,7 @@ mod policies;
 mod references;
 mod resource_requests;
 pub(crate) mod resources;
-mod roles;
+pub(crate) mod roles;
 pub(crate) mod store;
 mod subscriptions;
 mod tags;

@@ -1,7 +1,7 @@
 //! The built-in roles of Azure Red Hat OpenShift's identities. `az aro identity create-required` finds in their actions the scopes at which
 //! it assigns them: a subnet, the network, a route table and so on. No wildcard may stand in for such an action.
 
-use super::roles::BuiltIn;
+use super::roles::{BuiltIn, MACHINE_API_OPERATOR};
 
 /// The roles, with the actions that Azure lists for them where they concern networks; for machines and storage with a wildcard.
 pub(super) const BUILT_IN: [BuiltIn; 10] = [
@@ -123,7 +123,7 @@ pub(super) const BUILT_IN: [BuiltIn; 10] = [
         &["Microsoft.Storage/storageAccounts/blobServices/containers/blobs/*"],
     ),
     (
-        "0358943c-7e01-48ba-8889-02cc51d78637",
+        MACHINE_API_OPERATOR,
         "Azure Red Hat OpenShift Machine API Operator",
         &[
             "Microsoft.Compute/availabilitySets/*",

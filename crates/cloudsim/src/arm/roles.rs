@@ -17,10 +17,16 @@ pub(crate) const OWNER: &str = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635";
 pub(super) type BuiltIn =
     (&'static str, &'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
+/// Contributor, which may do everything but give roles.
+pub(crate) const CONTRIBUTOR: &str = "b24988ac-6180-42a0-ab88-20f7382dd24c";
+
+/// The role of the controllers of OpenShift's machines.
+pub(crate) const MACHINE_API_OPERATOR: &str = "0358943c-7e01-48ba-8889-02cc51d78637";
+
 const BUILT_IN: [BuiltIn; 13] = [
     (OWNER, "Owner", &["*"], &[], &[]),
     (
-        "b24988ac-6180-42a0-ab88-20f7382dd24c",
+        CONTRIBUTOR,
         "Contributor",
         &["*"],
         &[

@@ -23,6 +23,11 @@ impl PlannedMachine {
         request.group.sibling("Microsoft.Compute", "virtualMachines", &self.name)
     }
 
+    /// The part that it has in the cluster.
+    pub(crate) fn role(&self) -> &'static str {
+        if self.set.is_none() { "master" } else { "worker" }
+    }
+
     /// What its node and its Machine say it is.
     pub(crate) fn provider_id(&self, request: &InstallRequest) -> String {
         // As the cloud's controller writes it: subscription and group in lower case.
@@ -65,23 +70,42 @@ pub(crate) fn workers(request: &InstallRequest, cloud_seed: u64) -> Vec<PlannedM
     let mut planned = Vec::new();
     for pool in &request.workers {
         for number in 0..pool.count {
-            let zone = zone(request, number);
-            let place = format!("{}{}", request.location, zone.as_deref().unwrap_or_default());
-            let set = format!("{}-{}-{place}", request.infra_id, pool.name);
             let cluster = request.cluster.to_string();
             let letters = seed::letters(cloud_seed, 5, &[&cluster, &pool.name, &number.to_string()]);
-            planned.push(PlannedMachine {
-                name: format!("{set}-{letters}"),
-                pool: pool.name.clone(),
-                zone,
-                size: pool.size.clone(),
-                disk_size_gb: pool.disk_size_gb,
-                subnet: pool.subnet.clone(),
-                set: Some(set),
-            });
+            let worker = worker(request, pool, number);
+            planned.push(PlannedMachine { name: format!("{}-{letters}", worker.name), ..worker });
         }
     }
     planned
+}
+
+/// The machine sets of the workers: what their machines are, under the name of the set, and how many there are.
+pub(crate) fn worker_sets(request: &InstallRequest) -> Vec<(PlannedMachine, u32)> {
+    let zones = u32::try_from(request.zones.len()).unwrap_or(u32::MAX).max(1);
+    let mut sets = Vec::new();
+    for pool in &request.workers {
+        for number in 0..zones {
+            let replicas = pool.count / zones + u32::from(number < pool.count % zones);
+            sets.push((worker(request, pool, number), replicas));
+        }
+    }
+    sets
+}
+
+/// A worker under the name of its machine set.
+fn worker(request: &InstallRequest, pool: &MachinePool, number: u32) -> PlannedMachine {
+    let zone = zone(request, number);
+    let place = format!("{}{}", request.location, zone.as_deref().unwrap_or_default());
+    let set = format!("{}-{}-{place}", request.infra_id, pool.name);
+    PlannedMachine {
+        name: set.clone(),
+        pool: pool.name.clone(),
+        zone,
+        size: pool.size.clone(),
+        disk_size_gb: pool.disk_size_gb,
+        subnet: pool.subnet.clone(),
+        set: Some(set),
+    }
 }
 
 #[cfg(test)]

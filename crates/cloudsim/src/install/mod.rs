@@ -8,6 +8,7 @@ mod boot;
 mod machines;
 mod objects;
 mod operators;
+mod payload;
 mod runner;
 mod update;
 mod upkeep;
@@ -51,6 +52,9 @@ pub(crate) struct StoredInstallation {
     /// It is being removed.
     #[serde(default)]
     pub(crate) removing: bool,
+    /// Controllers in the cluster own its machines, by the payload.
+    #[serde(default)]
+    pub(crate) has_payload: bool,
 }
 
 /// How its cluster is reached.
@@ -206,7 +210,11 @@ pub(crate) fn list(cx: &CallContext<'_>) -> Result<Vec<InstallationInfo>, Failur
     Ok(kept.into_iter().filter(|it| !it.removing).map(known).collect())
 }
 
-pub(crate) fn install(cx: &CallContext<'_>, request: &InstallRequest) -> Result<Installation, Failure> {
+pub(crate) fn install(
+    cx: &CallContext<'_>,
+    request: &InstallRequest,
+    has_payload: bool,
+) -> Result<Installation, Failure> {
     if let Some(found) = kept(cx, request.cluster)? {
         let what = format!("the installation of {}", request.cluster);
         if found.removing {
@@ -226,6 +234,7 @@ pub(crate) fn install(cx: &CallContext<'_>, request: &InstallRequest) -> Result<
         fails_at: cx.effects.install_fails_at,
         access: None,
         removing: false,
+        has_payload,
     };
     keep(cx, &kept)?;
     Ok(kept.shown(cx))

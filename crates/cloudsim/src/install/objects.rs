@@ -358,8 +358,8 @@ pub(super) fn statuses(
     ]
 }
 
-/// A node, as a machine joins. The simulated kubelet takes it from there.
-pub(super) fn node(request: &InstallRequest, machine: &PlannedMachine) -> Value {
+/// A node, as a machine joins, with its Machine if no controller links them. The simulated kubelet takes it from there.
+pub(super) fn node(request: &InstallRequest, machine: &PlannedMachine, linked: Option<&str>) -> Value {
     let role = if machine.set.is_none() { "control-plane" } else { "worker" };
     let zone = match &machine.zone {
         Some(zone) => format!("{}-{zone}", request.location),
@@ -377,12 +377,10 @@ pub(super) fn node(request: &InstallRequest, machine: &PlannedMachine) -> Value 
         labels["node-role.kubernetes.io/master"] = json!("");
         spec["taints"] = json!([{ "key": "node-role.kubernetes.io/master", "effect": "NoSchedule" }]);
     }
+    let annotations = linked.map(|it| json!({ "machine.openshift.io/machine": it }));
     json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": {
-            "name": machine.name, "labels": labels,
-            "annotations": { "machine.openshift.io/machine": format!("openshift-machine-api/{}", machine.name) }
-        },
+        "metadata": { "name": machine.name, "labels": labels, "annotations": annotations },
         "spec": spec
     })
 }

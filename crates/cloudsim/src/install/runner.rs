@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::arm_machines::{self, MachineProgress};
 use super::machines::{self, PlannedMachine};
 use super::operators::{self, OPERATORS, Phase};
-use super::{Access, StoredInstallation, failure_at, objects, sim_name, update, upkeep};
+use super::{Access, StoredInstallation, failure_at, objects, payload, sim_name, update, upkeep};
 use crate::call_context::FaultEffects;
 use crate::failure::Failure;
 use crate::simulator::Simulator;
@@ -123,7 +123,10 @@ async fn clear_away(simulator: &Simulator, request: &InstallRequest) -> anyhow::
     simulator.remove_notifier(&request.group);
     // In this request: an request of the same cluster is refused until it is forgotten, and then finds nobody in its way.
     simulator.stops.lock().unwrap_or_else(PoisonError::into_inner).remove(&request.cluster);
-    Ok(simulator.within(FaultEffects::default(), |cx| super::forget(cx, request.cluster))?)
+    Ok(simulator.within(FaultEffects::default(), |cx| {
+        payload::remove_principal(cx, request)?;
+        super::forget(cx, request.cluster)
+    })?)
 }
 
 fn directory(simulator: &Simulator, cluster: Uuid) -> Option<PathBuf> {
@@ -190,7 +193,7 @@ async fn step(
     if kept.stage == InstallStage::Complete {
         let client = up.as_ref().map(|it| it.client.clone());
         let client = client.ok_or_else(|| anyhow::anyhow!("a complete cluster is not up"))?;
-        return Ok(upkeep::run(simulator, request, client).await?);
+        return Ok(upkeep::run(simulator, kept, client).await?);
     }
     let due = kept.due(simulator.seed, simulator.pace);
     if kept.fails_at == Some(kept.stage) {
@@ -212,7 +215,7 @@ async fn step(
                 Some(password) => password,
                 None => kubeadmin_password()?,
             };
-            furnish(simulator, request, &started.client, &password, &id.to_string()).await?;
+            furnish(simulator, kept, &started.client, &password, &id.to_string()).await?;
             let running =
                 simulator.clusters.get(&sim_name(request)).ok_or_else(|| anyhow::anyhow!("it is not up"))?;
             let (url, kubeconfig) = (running.url(), running.kubeconfig());
@@ -223,6 +226,15 @@ async fn step(
                     Some(Access { url, kubeconfig, customer_kubeconfig, kubeadmin_password: password });
             })?;
         }
+        InstallStage::Workers if kept.has_payload => {
+            if let Some(up) = up {
+                // The machines boot into the cluster meanwhile.
+                tokio::select! {
+                    ready = payload::workers_ready(&up.client) => ready?,
+                    failed = upkeep::follow_machines(simulator, kept, &up.client) => return Ok(failed?),
+                }
+            }
+        }
         InstallStage::Workers => {
             let workers = machines::workers(request, simulator.seed);
             make_machines(simulator, request, &workers).await?;
@@ -232,7 +244,10 @@ async fn step(
         }
         InstallStage::Operators => {
             if let Some(up) = up {
-                bring_up_operators(simulator, kept, &up.client, due).await?;
+                tokio::select! {
+                    done = bring_up_operators(simulator, kept, &up.client, due) => done?,
+                    failed = follow_if_owned(simulator, kept, &up.client) => return Ok(failed?),
+                }
             }
         }
     }
@@ -348,8 +363,20 @@ pub(super) fn place(
     })
 }
 
+/// Lets machines boot into a cluster whose controllers create them, while it is installed.
+async fn follow_if_owned(
+    simulator: &Arc<Simulator>,
+    kept: &StoredInstallation,
+    client: &kube::Client,
+) -> anyhow::Result<()> {
+    match kept.has_payload {
+        true => upkeep::follow_machines(simulator, kept, client).await,
+        false => pending().await,
+    }
+}
+
 /// Makes an object, unless it is there.
-async fn ensure(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
+pub(super) async fn ensure(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let namespace = object["metadata"]["namespace"].as_str();
     let place = place(client, &text(&object["apiVersion"]), &text(&object["kind"]), namespace)?;
@@ -369,16 +396,23 @@ pub(super) async fn report(place: &Api<DynamicObject>, name: &str, status: &Valu
 /// What stands as soon as the API server answers.
 async fn furnish(
     simulator: &Simulator,
-    request: &InstallRequest,
+    kept: &StoredInstallation,
     client: &kube::Client,
     password: &str,
     id: &str,
 ) -> anyhow::Result<()> {
+    let StoredInstallation { request, has_payload, .. } = kept;
+    let of_payload = |kind: &str, name: &str| *has_payload && payload::has(simulator, kind, name);
     for definition in objects::definitions() {
-        ensure(client, &definition).await?;
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        if !of_payload("CustomResourceDefinition", name) {
+            ensure(client, &definition).await?;
+        }
     }
     for namespace in objects::NAMESPACES {
-        ensure(client, &objects::namespace(namespace)).await?;
+        if !of_payload("Namespace", namespace) {
+            ensure(client, &objects::namespace(namespace)).await?;
+        }
     }
     for object in objects::first(request, password, id) {
         ensure(client, &object).await?;
@@ -390,7 +424,7 @@ async fn furnish(
     let versions = place(client, "config.openshift.io/v1", "ClusterVersion", None)?;
     report(&versions, "version", &update::installing(&request.version, false, now)).await?;
     let operators = place(client, "config.openshift.io/v1", "ClusterOperator", None)?;
-    for name in OPERATORS {
+    for name in OPERATORS.into_iter().filter(|it| !of_payload("ClusterOperator", it)) {
         let object = serde_json::json!({
             "apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": { "name": name }, "spec": {}
         });
@@ -399,9 +433,22 @@ async fn furnish(
         let phase = if matches!(name, "etcd" | "kube-apiserver") { Phase::Settled } else { Phase::Coming };
         report(&operators, name, &operators::status(name, phase, &request.version, "", now)).await?;
     }
-    join(request, client, &machines::masters(request)).await?;
+    let masters = machines::masters(request);
+    match has_payload {
+        true => {
+            payload::apply(simulator, request, client).await?;
+            for machine in &masters {
+                ensure(client, &objects::node(request, machine, None)).await?;
+            }
+        }
+        false => join(request, client, &masters).await?,
+    }
     for deployment in objects::deployments(request) {
-        ensure(client, &deployment).await?;
+        // Its own are in the payload, and what looks like them would only mislead.
+        let is_of_payload = *has_payload && deployment["metadata"]["namespace"] == "openshift-machine-api";
+        if !is_of_payload {
+            ensure(client, &deployment).await?;
+        }
     }
     Ok(())
 }
@@ -422,7 +469,8 @@ async fn join(
     for machine in joining {
         ensure(client, &objects::machine(request, machine)).await?;
         report(&machines, &machine.name, &objects::machine_status(machine)).await?;
-        ensure(client, &objects::node(request, machine)).await?;
+        let linked = format!("openshift-machine-api/{}", machine.name);
+        ensure(client, &objects::node(request, machine, Some(&linked))).await?;
     }
     Ok(())
 }
@@ -441,6 +489,9 @@ async fn bring_up_operators(
     for (number, name) in (1..).zip(OPERATORS) {
         let at = kept.since.saturating_add(whole * number / count).unwrap_or(due);
         until(simulator, at).await;
+        if kept.has_payload && payload::has_operator(simulator, name) {
+            continue;
+        }
         let version = &kept.request.version;
         report(
             &operators,

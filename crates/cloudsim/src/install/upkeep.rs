@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use api::install::InstallRequest;
 use cloud::ResourceId;
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
@@ -21,8 +20,8 @@ use serde_json::{Value, json};
 use super::machines::{self, PlannedMachine};
 use super::operators::{self, OPERATORS, Phase};
 use super::runner::{place, report, until};
+use super::{StoredInstallation, payload, sim_name, update};
 use super::{arm_machines, boot};
-use super::{sim_name, update};
 use crate::call_context::FaultEffects;
 use crate::seed;
 use crate::simulator::Simulator;
@@ -40,18 +39,17 @@ const ROUTER_SECRETS: &str = "openshift-ingress";
 /// Keeps a cluster until something fails.
 pub(super) async fn run(
     simulator: &Arc<Simulator>,
-    request: &InstallRequest,
+    kept: &StoredInstallation,
     client: kube::Client,
 ) -> anyhow::Result<()> {
-    tokio::try_join!(roll_out(simulator, request, &client), follow_machines(simulator, request, &client))
-        .map(drop)
+    tokio::try_join!(roll_out(simulator, kept, &client), follow_machines(simulator, kept, &client)).map(drop)
 }
 
 /// Something that changed, whatever it was: the whole is looked at anyway.
 type Changes = SelectAll<BoxStream<'static, Result<(), watcher::Error>>>;
 
 /// The changes that a watch reports, without the objects.
-fn quiet<K>(
+pub(super) fn quiet<K>(
     stream: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send + 'static,
 ) -> BoxStream<'static, Result<(), watcher::Error>>
 where
@@ -83,7 +81,7 @@ fn changes(client: &kube::Client) -> anyhow::Result<Changes> {
 
 async fn roll_out(
     simulator: &Simulator,
-    request: &InstallRequest,
+    kept: &StoredInstallation,
     client: &kube::Client,
 ) -> anyhow::Result<()> {
     let mut changes = changes(client)?;
@@ -96,16 +94,17 @@ async fn roll_out(
             }
             Some(Ok(())) => {}
         }
-        while roll_out_once(simulator, request, client).await? {}
+        while roll_out_once(simulator, kept, client).await? {}
     }
 }
 
 /// Rolls out what is different from what was last rolled out; whether there was anything.
 async fn roll_out_once(
     simulator: &Simulator,
-    request: &InstallRequest,
+    kept: &StoredInstallation,
     client: &kube::Client,
 ) -> anyhow::Result<bool> {
+    let request = &kept.request;
     let config = |kind: &str| place(client, "config.openshift.io/v1", kind, None);
     let (operators, versions) = (config("ClusterOperator")?, config("ClusterVersion")?);
     let version = object(&versions, "version").await?;
@@ -147,7 +146,8 @@ async fn roll_out_once(
         until(simulator, takes(UPDATE, "update")).await;
         let version = object(&versions, "version").await?;
         let target = version["status"]["desired"]["version"].as_str().unwrap_or_default();
-        for name in OPERATORS {
+        let is_written = |name: &&str| !kept.has_payload || !payload::has_operator(simulator, name);
+        for name in OPERATORS.into_iter().filter(is_written) {
             report(&operators, name, &operators::status(name, Phase::Settled, target, "", now())).await?;
         }
         report(&versions, "version", &update::finished(&version["status"], now())).await?;
@@ -194,16 +194,17 @@ async fn versions_of(client: &kube::Client, namespace: &str, names: &[&str]) -> 
 
 /// Nodes are as their machines are: gone, stopped, running. While no machine of the control plane runs, nobody is let in. Machines that
 /// were made for this cluster join it.
-async fn follow_machines(
+pub(super) async fn follow_machines(
     simulator: &Arc<Simulator>,
-    request: &InstallRequest,
+    kept: &StoredInstallation,
     client: &kube::Client,
 ) -> anyhow::Result<()> {
+    let request = &kept.request;
     let notifier = simulator.notifier(&request.group);
     let requests: Api<PartialObjectMeta<CertificateSigningRequest>> = Api::all(client.clone());
     let mut requests = quiet(watcher(requests, watcher::Config::default()));
     loop {
-        let changes = follow_once(simulator, request, client).await?;
+        let changes = follow_once(simulator, kept, client).await?;
         let boots = match simulator.clusters.get(&sim_name(request)) {
             Some(cluster) => boot::advance(simulator, request, &cluster).await?,
             None => None,
@@ -226,9 +227,10 @@ async fn follow_machines(
 /// Brings the nodes up to date, and returns when a machine changes by itself.
 async fn follow_once(
     simulator: &Simulator,
-    request: &InstallRequest,
+    kept: &StoredInstallation,
     client: &kube::Client,
 ) -> anyhow::Result<Option<Timestamp>> {
+    let request = &kept.request;
     let (running, next) = simulator.within(FaultEffects::default(), |cx| {
         Ok((arm_machines::running(cx, &request.group)?, arm_machines::next_change(cx, &request.group)?))
     })?;
@@ -256,7 +258,7 @@ async fn follow_once(
             let mark = json!({ "metadata": { "annotations": { annotations::STATE: wanted } } });
             nodes.patch(&name, &PatchParams::default(), &Patch::Merge(&mark)).await?;
         }
-        if wanted == "Gone" && place.get_metadata_opt(&name).await?.is_some() {
+        if wanted == "Gone" && !kept.has_payload && place.get_metadata_opt(&name).await?.is_some() {
             let status = json!({ "status": {
                 "phase": "Failed", "errorReason": "InstanceMissing", "errorMessage": "Can't find created instance."
             } });
