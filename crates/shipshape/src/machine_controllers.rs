@@ -1,5 +1,7 @@
 //! `shipshape machines controllers`: the controllers of the machine API, inside a cluster or with a kubeconfig from outside.
 
+#[cfg(feature = "sim")]
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +12,16 @@ use cli::output;
 use cloud_azure::{AzureInstances, InstanceSettings};
 use controller::{Observability, connect};
 use machines::webhooks::WebhookConfig;
+#[cfg(feature = "sim")]
+use machines::webhooks::{WebhookEndpoint, Webhooks};
 use machines::{Settings, certificates::UnexplainedRequests};
 use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arguments::{MachineControllerFlags, WebhookAccess};
 use crate::process::Process;
+#[cfg(feature = "sim")]
+use crate::roles::SimulatedPod;
 use crate::supervisor::Stage;
 use crate::version::Version;
 
@@ -34,15 +40,7 @@ pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) ->
     };
     let provider = Arc::new(AzureInstances::new(cloud)?);
     let host = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
-    let host = host.trim();
-    let settings = Settings {
-        migration: flags.migration,
-        unexplained_requests: match flags.deny_unexplained_requests {
-            true => UnexplainedRequests::Deny,
-            false => UnexplainedRequests::Leave,
-        },
-        ..Settings::new(&connection.namespace, host, "azure")
-    };
+    let settings = settings(flags, &connection.namespace, host.trim());
     let observability = Observability::default();
     let metrics = machines::Metrics::default();
     process.metrics.register_controllers(
@@ -80,6 +78,55 @@ pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) ->
     let version = Version::current().version;
     output::show(&format!("Shipshape {version} machine controllers are up\n  health   {health}\n"))?;
     Ok(process.tasks.run().await?)
+}
+
+/// Runs in a pod of a simulated cluster until the pod stops. Health and metrics are not served there.
+#[cfg(feature = "sim")]
+pub(crate) async fn run_in_simulated_pod(
+    flags: MachineControllerFlags,
+    pod: SimulatedPod,
+) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        flags.kubeconfig.is_none() && flags.cloud_endpoints.is_none(),
+        "--kubeconfig and --cloud-endpoints name files, which simulated pods do not have; remove the flags"
+    );
+    let settings = settings(&flags, &flags.namespace, pod.pod_name());
+    let provider = Arc::new(pod.instances()?);
+    let (observability, metrics) = (Observability::default(), machines::Metrics::default());
+    let (clock, stopping) = (pod.clock(), pod.stopping());
+    let controllers =
+        machines::run(pod.client(), provider, settings, clock, observability, metrics, stopping);
+    pod.log(&format!("Shipshape {} machine controllers are up", Version::current().version));
+    tokio::try_join!(
+        async { Ok::<(), anyhow::Error>(controllers.await?) },
+        serve_webhooks_of_pod(&flags, &pod)
+    )?;
+    Ok(())
+}
+
+/// Serves the webhooks to the simulated API server, which finds the listener by the Service.
+#[cfg(feature = "sim")]
+async fn serve_webhooks_of_pod(flags: &MachineControllerFlags, pod: &SimulatedPod) -> anyhow::Result<()> {
+    let Some(config) = webhooks(flags, &flags.namespace) else { return Ok(()) };
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let webhooks =
+        Webhooks::bind(pod.client(), pod.clock(), WebhookConfig { listen, ..config.clone() }).await?;
+    if let Some(WebhookEndpoint::Service { namespace, name, .. }) = &config.endpoint {
+        pod.publish(namespace, name, webhooks.address()).await?;
+    }
+    Ok(webhooks.run(pod.stopping()).await?)
+}
+
+/// The settings of the controllers of a process.
+fn settings(flags: &MachineControllerFlags, namespace: &str, process: &str) -> Settings {
+    Settings {
+        migration: flags.migration,
+        unexplained_requests: match flags.deny_unexplained_requests {
+            true => UnexplainedRequests::Deny,
+            false => UnexplainedRequests::Leave,
+        },
+        ..Settings::new(namespace, process, "azure")
+    }
 }
 
 /// The webhooks to serve, if any.

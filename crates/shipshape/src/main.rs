@@ -26,6 +26,8 @@ mod open_store;
 mod portal;
 mod process;
 mod readiness;
+#[cfg(all(feature = "agent", feature = "sim"))]
+mod roles;
 #[cfg(feature = "services")]
 mod services;
 #[cfg(feature = "sim")]

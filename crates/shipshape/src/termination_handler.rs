@@ -12,6 +12,8 @@ use machines::termination::{self, TerminationSettings, TerminationState};
 
 use crate::arguments::TerminationHandlerFlags;
 use crate::process::Process;
+#[cfg(feature = "sim")]
+use crate::roles::SimulatedPod;
 use crate::supervisor::Stage;
 use crate::version::Version;
 
@@ -42,6 +44,29 @@ pub(crate) async fn run(
         "Shipshape {version} termination handler is up\n  node     {node}\n  metadata {address}\n  health   {health}\n"
     ))?;
     Ok(process.tasks.run().await?)
+}
+
+/// Runs in a pod of a simulated cluster until the pod stops, and reads the metadata of its node's machine.
+#[cfg(feature = "sim")]
+pub(crate) async fn run_in_simulated_pod(
+    flags: TerminationHandlerFlags,
+    pod: SimulatedPod,
+) -> anyhow::Result<()> {
+    let node = pod.variable(NODE_NAME).unwrap_or_else(|| pod.node()).to_owned();
+    let metadata = pod.metadata_service()?;
+    let settings = TerminationSettings {
+        address: metadata
+            .parse()
+            .map_err(|error| anyhow::anyhow!("the metadata service {metadata}: {error}"))?,
+        ..settings(&flags, Some(node))?
+    };
+    pod.log(&format!(
+        "Shipshape {} termination handler is up on node {}",
+        Version::current().version,
+        settings.node
+    ));
+    termination::run(pod.client(), settings, pod.clock(), |_| {}, pod.stopping()).await?;
+    Ok(())
 }
 
 fn settings(

@@ -10,6 +10,8 @@ use cloudsim::{Options, ResourceProviders, Service, SimClient};
 use super::CloudProvider;
 use crate::config::{Config, FilePath};
 use crate::process::Process;
+#[cfg(feature = "agent")]
+use crate::roles::SimulatedRoles;
 use crate::supervisor::Stage;
 
 /// Directory of a simulated cloud, below the data directory of `up` and below the directory of `sim`.
@@ -37,15 +39,29 @@ pub(crate) async fn start(
 ) -> anyhow::Result<(SimClient, ResourceProviders)> {
     let cloud_ready = process.readiness.condition("cloud");
     cloud_ready.not_ready("opening");
+    let pace = process.config.cloud.pace;
     let options = Options {
         directory: Some(directory),
         listen: process.config.cloud.simulated_at,
         clock: Arc::new(SystemClock),
         seed: 0,
-        pace: process.config.cloud.pace,
-        runtimes: None,
+        pace,
+        ..Options::default()
+    };
+    #[cfg(feature = "agent")]
+    let roles = Arc::new(SimulatedRoles::default());
+    #[cfg(feature = "agent")]
+    let options = Options {
+        runtimes: Some(roles.clone().runtimes()),
+        payload: Some(crate::roles::payload()?),
+        ..options
     };
     let service = Service::open(options).await.context("the simulated cloud")?;
+    // Before it serves: clusters of an earlier run start with it, and roles in them.
+    #[cfg(feature = "agent")]
+    roles
+        .connect(&service.endpoints(), pace)
+        .context("the simulated cloud, for the roles in its clusters")?;
     let (cloud, providers) = (service.client()?, service.providers());
     tracing::info!("The simulated cloud is at {}", service.endpoints().resource_manager);
     // Workers depend on it, so it is stopped last.

@@ -216,10 +216,20 @@ fn compare(wanted: &Value, got: &Response, bindings: &mut Bindings) -> Result<()
         Value::Null => Ok(()),
         Value::String(text) => bindings.compare(text, &got.text),
         body => {
-            let found =
+            let mut found =
                 serde_json::from_str(&got.text).map_err(|error| format!("the body is no JSON: {error}"))?;
+            leave_out_controllers(&mut found);
             bindings.compare_json(body, &found, "")
         }
+    }
+}
+
+/// Removes the role assignments that the emulator's installer makes for the controllers in a cluster: `az` was recorded without them.
+fn leave_out_controllers(body: &mut Value) {
+    let is_of_controllers =
+        |it: &Value| it["properties"]["description"] == "Machine controllers of a simulated cluster";
+    if let Some(listed) = body.get_mut("value").and_then(Value::as_array_mut) {
+        listed.retain(|it| !is_of_controllers(it));
     }
 }
 
