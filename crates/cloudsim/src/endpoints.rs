@@ -8,7 +8,7 @@ use cloud_azure::{EMULATED_ISSUER, ServiceCredential, Settings, SettingsError};
 use serde::{Deserialize, Serialize};
 
 /// Addresses, ids and files with which a client uses the emulated cloud: the content of `endpoints.json`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoints {
     /// The URL of Entra ID.
@@ -37,6 +37,13 @@ pub struct Endpoints {
     pub metadata: String,
     /// The URL of the data plane of managed identities.
     pub identity_service: String,
+    /// How long things take here compared with Azure, which is 1: the factor on the waits of its clients.
+    #[serde(default = "pace_of_azure")]
+    pub pace: f64,
+}
+
+fn pace_of_azure() -> f64 {
+    1.0
 }
 
 /// The name of the emulator's own group, registry and vault.

@@ -227,6 +227,7 @@ impl Service {
             token_file: files.join("token"),
             metadata: listeners::url(&metadata, "http").map_err(unusable)?,
             identity_service: format!("{}/identities", secure(&resource_manager)?),
+            pace,
         };
         tell(&endpoints.token_file, &token)?;
         tell(&endpoints.client_secret_file, &principal.secret)?;

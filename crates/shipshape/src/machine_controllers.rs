@@ -150,6 +150,7 @@ struct SimulatedEndpoints {
     resource_manager: String,
     ca_file: PathBuf,
     metadata: Option<String>,
+    pace: Option<f64>,
 }
 
 /// The settings of a simulated cloud by the file of its endpoints.
@@ -161,12 +162,14 @@ fn simulated_cloud(file: &Path) -> anyhow::Result<InstanceSettings> {
     })?;
     let ca_pem = std::fs::read_to_string(&endpoints.ca_file)
         .with_context(|| format!("caFile {} of {}", endpoints.ca_file.display(), file.display()))?;
+    let azure = InstanceSettings::of_cloud("")?;
     Ok(InstanceSettings {
         authority: endpoints.authority,
         resource_manager: endpoints.resource_manager,
         metadata: endpoints.metadata,
         ca_pem: Some(ca_pem),
-        ..InstanceSettings::of_cloud("")?
+        pace: endpoints.pace.unwrap_or(azure.pace),
+        ..azure
     })
 }
 
@@ -187,7 +190,7 @@ mod tests {
             "{}",
             error()
         );
-        let endpoints = serde_json::json!({
+        let mut endpoints = serde_json::json!({
             "authority": "https://127.0.0.1:1", "resourceManager": "https://127.0.0.1:2", "caFile": ca, "subscriptionId": "s"
         });
         write(&endpoints.to_string());
@@ -195,6 +198,9 @@ mod tests {
         std::fs::write(&ca, "PEM").unwrap();
         let settings = simulated_cloud(&file).unwrap();
         assert_eq!(settings.resource_manager, "https://127.0.0.1:2");
-        assert_eq!(settings.ca_pem.as_deref(), Some("PEM"));
+        assert_eq!((settings.ca_pem.as_deref(), settings.pace), (Some("PEM"), 1.0));
+        endpoints["pace"] = 0.5.into();
+        write(&endpoints.to_string());
+        assert_eq!(simulated_cloud(&file).unwrap().pace, 0.5);
     }
 }

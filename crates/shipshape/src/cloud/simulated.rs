@@ -39,13 +39,12 @@ pub(crate) async fn start(
 ) -> anyhow::Result<(SimClient, ResourceProviders)> {
     let cloud_ready = process.readiness.condition("cloud");
     cloud_ready.not_ready("opening");
-    let pace = process.config.cloud.pace;
     let options = Options {
         directory: Some(directory),
         listen: process.config.cloud.simulated_at,
         clock: Arc::new(SystemClock),
         seed: 0,
-        pace,
+        pace: process.config.cloud.pace,
         ..Options::default()
     };
     #[cfg(feature = "agent")]
@@ -59,9 +58,7 @@ pub(crate) async fn start(
     let service = Service::open(options).await.context("the simulated cloud")?;
     // Before it serves: clusters of an earlier run start with it, and roles in them.
     #[cfg(feature = "agent")]
-    roles
-        .connect(&service.endpoints(), pace)
-        .context("the simulated cloud, for the roles in its clusters")?;
+    roles.connect(&service.endpoints()).context("the simulated cloud, for the roles in its clusters")?;
     let (cloud, providers) = (service.client()?, service.providers());
     tracing::info!("The simulated cloud is at {}", service.endpoints().resource_manager);
     // Workers depend on it, so it is stopped last.

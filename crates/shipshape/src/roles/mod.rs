@@ -79,13 +79,13 @@ impl SimulatedRoles {
     }
 
     /// Sets the cloud in which roles find their instances.
-    pub(crate) fn connect(&self, endpoints: &Endpoints, pace: f64) -> anyhow::Result<()> {
+    pub(crate) fn connect(&self, endpoints: &Endpoints) -> anyhow::Result<()> {
         let settings = InstanceSettings {
             authority: endpoints.authority.clone(),
             resource_manager: endpoints.resource_manager.clone(),
             metadata: Some(endpoints.metadata.clone()),
             ca_pem: Some(std::fs::read_to_string(&endpoints.ca_file)?),
-            pace,
+            pace: endpoints.pace,
             ..InstanceSettings::of_cloud("")?
         };
         let instances = AzureInstances::new(settings)?;
