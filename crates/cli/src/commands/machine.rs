@@ -115,6 +115,7 @@ pub async fn run_machine(command: &MachineCommand, invocation: &Invocation<'_>) 
         MachineCommand::List(of) => of.list::<Machine>(MACHINE, invocation).await,
         MachineCommand::Show { machine, of } => of.show::<Machine>(MACHINE, machine, invocation).await,
         MachineCommand::Replace { machine, of, flags, confirm } => {
+            let machine = bare_name::<Machine>(machine);
             confirm.ask(&format!("Delete machine {machine} of cluster {} and replace it", of.cluster))?;
             let parameters = json!({ "machine": machine, "namespace": of.namespace });
             of.run_task("replace-machine", parameters, flags, invocation).await
@@ -130,6 +131,7 @@ pub async fn run_machine_set(command: &MachineSetCommand, invocation: &Invocatio
             of.show::<MachineSet>(MACHINE_SET, machine_set, invocation).await
         }
         MachineSetCommand::Scale { machine_set, replicas, of, flags } => {
+            let machine_set = bare_name::<MachineSet>(machine_set);
             let parameters =
                 json!({ "machineSet": machine_set, "replicas": replicas, "namespace": of.namespace });
             of.run_task("scale-machineset", parameters, flags, invocation).await
@@ -170,8 +172,7 @@ impl MachinesOf {
         name: &str,
         invocation: &Invocation<'_>,
     ) -> anyhow::Result<()> {
-        let name = name.strip_prefix(T::KIND).and_then(|it| it.strip_prefix('/')).unwrap_or(name);
-        let found = self.read(&invocation.client(&self.connect)?, kind, Some(name)).await?;
+        let found = self.read(&invocation.client(&self.connect)?, kind, Some(bare_name::<T>(name))).await?;
         let item: T = serde_json::from_value(found).context("the response of the server")?;
         self.output.print(invocation, &item)
     }
@@ -200,6 +201,11 @@ impl MachinesOf {
         let options = CreateOptions { dry_run, wait, timeout, output: self.output };
         create::create_on(&client, &[cluster], &request, &options, invocation).await
     }
+}
+
+/// A name, which may be given as `-o name` prints it: `machine/NAME`.
+fn bare_name<T: Printable>(name: &str) -> &str {
+    name.strip_prefix(T::KIND).and_then(|it| it.strip_prefix('/')).unwrap_or(name)
 }
 
 /// A label or an annotation; empty if there is none.
