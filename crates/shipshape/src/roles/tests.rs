@@ -14,33 +14,42 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod daemon_sets;
+
 const NAMESPACE: &str = "openshift-machine-api";
 const CONTROLLERS: &str = "machine-api-controllers";
 /// Far longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cluster with one node of the control plane, whose kubelet runs roles.
+/// A cluster whose kubelets run roles.
 struct TestCluster {
     cluster: Arc<SimulatedCluster>,
     roles: Arc<SimulatedRoles>,
+    nodes: Vec<NodeTemplate>,
     kubelets: Option<Kubelets>,
 }
 
 impl TestCluster {
+    /// A cluster with one node of the control plane, in a cloud that nobody serves.
     async fn start() -> TestCluster {
+        let labels = vec![("node-role.kubernetes.io/master".to_owned(), String::new())];
+        let node = NodeTemplate { name: "master-0".to_owned(), labels, pods: 50 };
+        TestCluster::with_nodes(vec![node], "http://127.0.0.1:1").await
+    }
+
+    async fn with_nodes(nodes: Vec<NodeTemplate>, metadata: &str) -> TestCluster {
         let cluster = SimulatedCluster::start("roles", ClusterOptions::default()).await.unwrap();
         let instances = AzureInstances::new(InstanceSettings::of_cloud("").unwrap()).unwrap();
         let roles = Arc::new(SimulatedRoles::default());
-        roles.cloud.set(RoleCloud { instances, metadata: "http://127.0.0.1:1".to_owned() }).unwrap();
-        let mut test = TestCluster { cluster: Arc::new(cluster), roles, kubelets: None };
+        roles.cloud.set(RoleCloud { instances, metadata: metadata.to_owned() }).unwrap();
+        let mut test = TestCluster { cluster: Arc::new(cluster), roles, nodes, kubelets: None };
         test.start_kubelets();
         test
     }
 
     fn start_kubelets(&mut self) {
-        let labels = vec![("node-role.kubernetes.io/master".to_owned(), String::new())];
         let options = KubeletOptions {
-            nodes: vec![NodeTemplate { name: "master-0".to_owned(), labels, pods: 50 }],
+            nodes: self.nodes.clone(),
             delay_factor: 0.0,
             runtime: Some((self.roles.clone().runtimes())(&self.cluster)),
             ..KubeletOptions::default()
