@@ -11,6 +11,7 @@ use testkit::{azure_sdk, kube, prerequisites, wait_until};
 
 use super::executable::{CommandOutput, Home};
 use super::maintenance::{done, json, repository};
+use super::pages::type_into_shell;
 
 /// Far longer than a cluster takes on a busy machine at this pace.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -214,8 +215,7 @@ fn walk_through() -> Option<(String, Vec<PathBuf>)> {
         return None;
     };
     let script = std::fs::read_to_string(repository().join("docs/walk-through/a-cluster-from-nothing.sh"));
-    let programs = [python, kubectl].iter().map(|it| it.parent().unwrap().to_owned()).collect();
-    Some((script.unwrap(), programs))
+    Some((script.unwrap(), vec![python, kubectl]))
 }
 
 #[test]
@@ -233,15 +233,8 @@ fn the_walk_through_from_nothing_works_as_printed() {
     let place = home.directory.path().join("walk");
     std::fs::create_dir(&place).unwrap();
     std::os::unix::fs::symlink(repository().join("examples"), place.join("examples")).unwrap();
-    let executable = Path::new(env!("CARGO_BIN_EXE_shipshape")).parent().unwrap().to_owned();
-    let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
-    let path = std::env::join_paths([executable].into_iter().chain(programs).chain(system)).unwrap();
-    let mut shell = Command::new("sh");
-    shell.args(["-eu", "-c", &script]).current_dir(&place);
-    shell.env_clear().env("HOME", home.directory.path()).env("PATH", path);
-    let answer = CommandOutput::new(shell.output().unwrap());
-    assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
-    for line in [
+    let answer = type_into_shell(&home, &script, &place, &programs);
+    answer.shows(&[
         "cluster/harbour created",
         "clusterversion.config.openshift.io/version",
         "clusteroperator.config.openshift.io/console",
@@ -249,9 +242,7 @@ fn the_walk_through_from_nothing_works_as_printed() {
         "Completed",
         "cluster/harbour deleted",
         "gone True",
-    ] {
-        assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
-    }
+    ]);
     let printed = answer.stdout.split("cluster/harbour deleted").nth(1).unwrap();
     assert!(!printed.split("making quay").next().unwrap().contains("harbour-managed"), "{printed}");
     assert!(answer.stderr.contains("harbour  step "), "its steps are printed: {}", answer.stderr);

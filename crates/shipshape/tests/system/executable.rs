@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -98,6 +99,14 @@ impl Home {
         let fixed = ["termination-handler", "--health", "127.0.0.1:0", "--poll-interval-seconds", "1"];
         let mut command = self.shipshape(&[&fixed, arguments].concat());
         command.env("NODE_NAME", node);
+        self.started(command, "  health ")
+    }
+
+    /// Starts `shipshape machines controllers` for a cluster whose machines are in a simulated cloud, and waits for its banner.
+    pub(crate) fn machine_controllers(&self, kubeconfig: &Path, endpoints: &Path) -> RunningProcess {
+        let mut command = self.shipshape(&["machines", "controllers", "--health", "127.0.0.1:0"]);
+        command.arg("--kubeconfig").arg(kubeconfig).arg("--cloud-endpoints").arg(endpoints);
+        command.args(["--webhooks", "loopback"]);
         self.started(command, "  health ")
     }
 

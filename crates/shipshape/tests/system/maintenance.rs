@@ -2,13 +2,13 @@
 //! process killed in the middle of it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use testkit::{kube, postgres, prerequisites, wait_until};
 
 use super::executable::{CommandOutput, Home};
+use super::pages::{commands, type_into_shell};
 
 /// Far longer than any step here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -64,31 +64,21 @@ pub(crate) fn import_sim(home: &Home, name: &str, number: u16) {
     assert_eq!(imported, format!("cluster/{name} imported\n"));
 }
 
-/// The commands between the marks of the walk-through, as one script.
+/// The commands of the walk-through, as one script.
 fn walk_through_script() -> String {
-    let page = repository().join("docs/walk-through/maintenance.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let marked = page.split("<!-- walk-through begins -->").nth(1).unwrap();
-    let marked = marked.split("<!-- walk-through ends -->").next().unwrap();
-    let blocks: Vec<&str> =
-        marked.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert!(!blocks.is_empty());
-    blocks.concat()
+    commands("maintenance.md", "walk-through")
 }
 
 /// Types a script into a shell, and looks whether it showed what the walk-through is to show.
 fn walk(home: &Home, script: &str) {
-    let executable = Path::new(env!("CARGO_BIN_EXE_shipshape")).parent().unwrap();
-    let mut path = std::ffi::OsString::from(executable);
-    path.push(":/usr/local/bin:/usr/bin:/bin");
-    let mut shell = Command::new("sh");
-    shell.args(["-eu", "-c", script]).current_dir(repository());
-    shell.env_clear().env("HOME", home.directory.path()).env("PATH", path);
-    let answer = CommandOutput::new(shell.output().unwrap());
-    assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
-    for line in ["cluster/harbour imported", "task/cordon-node created", "Completed", "NotDue", "Cancelled"] {
-        assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
-    }
+    let answer = type_into_shell(home, script, &repository(), &[]);
+    answer.shows(&[
+        "cluster/harbour imported",
+        "task/cordon-node created",
+        "Completed",
+        "NotDue",
+        "Cancelled",
+    ]);
     for line in ["step cordon started", "step pause done", "step cordon undone"] {
         assert!(answer.stderr.contains(line), "{line} in {}", answer.stderr);
     }

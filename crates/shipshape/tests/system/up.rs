@@ -11,7 +11,8 @@ use testkit::tmpfs::SmallDisk;
 use testkit::{prerequisites, wait_until};
 
 use super::executable::{CommandOutput, Home, get};
-use super::maintenance::{done, walk_through};
+use super::maintenance::done;
+use super::pages::{commands, type_into_shell};
 
 /// Far longer than any step here takes on a busy machine; a lease of a killed process runs out after a minute.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -202,28 +203,14 @@ fn a_demonstration_completes_after_a_kill_and_repeats_nothing() {
     assert_eq!(check.code, Some(0), "{check:?}");
 }
 
-/// The commands between the marks of the tour, as one script.
-fn tour() -> String {
-    let page = std::fs::read_to_string(walk_through("tour.md")).unwrap();
-    let marked =
-        page.split("<!-- tour begins -->").nth(1).unwrap().split("<!-- tour ends -->").next().unwrap();
-    let blocks = marked.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.collect::<Vec<_>>().concat()
-}
-
 #[test]
 fn the_tour_works_as_printed() {
     let home = Home::new();
     let up = home.up(&["--demo=5"]);
     until_all_are_ready(&home, 5);
     wait_for_demo(&home);
-    let executable = Path::new(env!("CARGO_BIN_EXE_shipshape")).parent().unwrap();
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-eu", "-c", &tour()]).env_clear().env("HOME", home.directory.path());
-    shell.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", executable.display()));
-    let answer = CommandOutput::new(shell.output().unwrap());
-    assert_eq!(answer.code, Some(0), "{}\n{}", answer.stdout, answer.stderr);
-    for line in [
+    let answer = type_into_shell(&home, &commands("tour.md", "tour"), home.directory.path(), &[]);
+    answer.shows(&[
         "beacon is not well",
         "shop/web",
         "Cancelled",
@@ -232,9 +219,7 @@ fn the_tour_works_as_printed() {
         "cluster/harbour created",
         "cluster/harbour deleted",
         "sealed records verified",
-    ] {
-        assert!(answer.stdout.contains(line), "{line} in {}\n{}", answer.stdout, answer.stderr);
-    }
+    ]);
     up.signal("INT");
     let ended = up.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
