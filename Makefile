@@ -31,7 +31,7 @@ test: ## run every test once; installs or finds what it needs
 kube: ## build Kubernetes for tests, once for each user and version; prints where it is
 	@tools/kube/build
 
-bench: ## measure the store against its floors, maintenance, API, portal, emulator and creates against their goals, kubesim against the real server
+bench: ## measure the store against its floors, maintenance, API, portal, emulator and creates against their goals, kubesim against the real server, `up` against its goals
 	@tools/setup
 	cargo bench --locked --bench store -- $(ARGS)
 	cargo bench --locked --bench scheduler
@@ -43,6 +43,7 @@ bench: ## measure the store against its floors, maintenance, API, portal, emulat
 	cargo bench --locked --bench emulator
 	cargo bench --locked --bench create
 	cargo run --locked --release --example fleet
+	cargo bench --locked --bench up
 
 # The examples are the processes that the tests kill; `cargo test --test` alone does not build them. `-p shipshape` is named for its
 # dependencies, so that their features are those of every other command.
