@@ -113,21 +113,26 @@ impl DrainController {
             Err(message) => self.cx.events.warning(machine, "InvalidDrainDeadline", message),
         }
         let options = decide::options(machine, &node);
+        self.cx.events.normal(machine, "DrainProceeds", format!("Node drain proceeds on node {name}"));
         if let Err(refused) = self.cordon(&node, &options.holder).await {
+            self.report_requeue(machine, &refused);
             self.record(machine, conditions::drain_error(refused)).await?;
             return Ok(Action::After(CORDON_REQUEUE));
         }
-        self.cx.events.normal(machine, "DrainProceeds", format!("Node drain proceeds on node {name}"));
         let (progress, cancel) = (ProgressSink::disabled(), CancellationToken::new());
         match drain(&self.cx.link(), name, &options, &progress, &cancel).await {
             Ok(_) => self.succeed(machine, name).await,
             Err(error) => {
                 let message = decide::error_message(&error);
-                self.cx.events.normal(machine, "DrainRequeued", format!("Node drain requeued: {message}"));
+                self.report_requeue(machine, &message);
                 self.record(machine, conditions::drain_error(message.clone())).await?;
                 Err(ReconcileError::Failed(message))
             }
         }
+    }
+
+    fn report_requeue(&self, machine: &Machine, error: &str) {
+        self.cx.events.normal(machine, "DrainRequeued", format!("Node drain requeued: {error}"));
     }
 
     /// Cordons the Node, if it is its turn.

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::crd::machine::{Machine, names};
+use controller::RetryRate;
 use k8s_openapi::api::core::v1::Node;
+use kubelink::drain::{DrainGoal, EmptyDirPolicy, UnmanagedPolicy};
 use serde_json::{Value, json};
 
-use super::decide::{Step, cordoned_for, deadline, may_cordon, options, step};
+use super::decide::{CORDON_REQUEUE, Step, cordoned_for, deadline, may_cordon, options, step};
+use super::{BACKOFF, RETRIES};
 use crate::merge::merge_over;
 
 fn machine(over: Value) -> Machine {
@@ -54,6 +57,22 @@ fn rule_4_pre_drain_hooks_hold_the_drain() {
 }
 
 #[test]
+fn rule_4_neither_a_pause_nor_the_finalizer_matters() {
+    let paused = json!([{"type": "Paused", "status": "True", "lastTransitionTime": "2026-03-01T11:00:00Z"}]);
+    let paused = machine(json!({"status": {"authoritativeAPI": "ClusterAPI", "conditions": paused}}));
+    assert!(matches!(step(&paused), Step::Drain { .. }));
+    let bare = machine(json!({"metadata": {"finalizers": []}}));
+    assert!(matches!(step(&bare), Step::Drain { .. }));
+}
+
+#[test]
+fn rule_4_a_failed_drain_is_repeated_after_5_to_1000_seconds_and_all_at_10_per_second() {
+    assert_eq!((BACKOFF.base, BACKOFF.max), (Duration::from_secs(5), Duration::from_secs(1000)));
+    assert_eq!(RETRIES, RetryRate { per_second: 10.0, burst: 100 });
+    assert_eq!(CORDON_REQUEUE, Duration::from_secs(20));
+}
+
+#[test]
 fn rule_4_2_one_control_plane_node_at_a_time_is_cordoned() {
     let check = |node: &Arc<Node>, others: &[Arc<Node>], allowed: bool| {
         assert_eq!(may_cordon(node, others).is_ok(), allowed, "{node:?} {others:?}");
@@ -67,6 +86,15 @@ fn rule_4_2_one_control_plane_node_at_a_time_is_cordoned() {
     check(&node("m1", "master", false), &[node("m1", "master", true)], true);
     let refused = may_cordon(&node("m0", "master", false), &cordoned).unwrap_err();
     assert!(refused.contains("m0") && refused.contains("m1"), "{refused}");
+}
+
+#[test]
+fn rule_4_4_pods_without_a_controller_and_with_empty_dirs_are_evicted_with_their_own_grace_period() {
+    let options = options(&machine(json!({})), &Node::default());
+    assert!(matches!(options.empty_dir, EmptyDirPolicy::Delete));
+    assert!(matches!(options.unmanaged, UnmanagedPolicy::Delete));
+    assert!(matches!(options.until, DrainGoal::Gone));
+    assert_eq!(options.grace, None);
 }
 
 #[test]

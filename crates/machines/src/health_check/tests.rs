@@ -112,6 +112,24 @@ fn rule_7_2_7_and_8_a_condition_counts_after_its_timeout() {
 }
 
 #[test]
+fn rule_7_2_8_of_several_conditions_the_next_to_time_out_counts() {
+    let two = json!([
+        {"type": "Ready", "status": "False", "timeout": "300s"},
+        {"type": "DiskPressure", "status": "True", "timeout": "100s"},
+    ]);
+    let check = check(json!({"spec": {"unhealthyConditions": two}}));
+    let since = Timestamp::from_second(now().as_second() - 60).unwrap();
+    let with = |pressure: &str| {
+        let condition =
+            |type_: &str, status: &str| json!({"type": type_, "status": status, "lastTransitionTime": since});
+        let conditions = [condition("Ready", "False"), condition("DiskPressure", pressure)];
+        let node = json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}});
+        judge(&check, machine(json!({})), NodeState::Found(Arc::new(serde_json::from_value(node).unwrap())))
+    };
+    assert_eq!((with("True"), with("False")), (after(41), after(241)));
+}
+
+#[test]
 fn rule_7_2_9_an_absent_condition_never_matches() {
     let absent = json!([{"type": "Other", "status": "Unknown", "timeout": "0s"}]);
     let check = check(json!({"spec": {"unhealthyConditions": absent}}));
@@ -154,6 +172,60 @@ fn evaluation(check: &MachineHealthCheck, healthy: usize, unhealthy: usize) -> E
         })
         .collect();
     Evaluation::new(check, &policy(check).unwrap(), &targets, now())
+}
+
+#[test]
+fn rule_7_1_5_a_machine_has_ten_minutes_to_start_unless_another_time_or_none_is_given() {
+    let booting =
+        || machine(json!({"status": {"nodeRef": null, "phase": "Provisioned", "lastUpdated": null}}));
+    let with = |timeout: Value| {
+        judge(&check(json!({"spec": {"nodeStartupTimeout": timeout}})), booting(), NodeState::None)
+    };
+    assert_eq!(with(Value::Null), after(600));
+    assert_eq!(with(json!("90s")), after(90));
+    assert_eq!(with(json!("0")), Verdict::Unhealthy);
+    assert_eq!(with(json!("0s")), Verdict::Unhealthy);
+}
+
+#[test]
+fn rule_7_1_7_machines_that_boot_are_deleted_or_remediated_by_others_count_as_unhealthy() {
+    let target = |over: Value, node: NodeState| Target { machine: Arc::new(machine(over)), node };
+    let targets = [
+        target(json!({}), node("True", 9)),
+        target(json!({"status": {"nodeRef": null, "phase": "Provisioning"}}), NodeState::None),
+        target(json!({"metadata": {"deletionTimestamp": "2026-03-01T11:00:00Z"}}), node("True", 9)),
+        target(json!({"metadata": {"annotations": {names::EXTERNAL_REMEDIATION: ""}}}), node("True", 9)),
+        target(json!({}), node("False", 9)),
+    ];
+    let check = check(json!({"spec": {"maxUnhealthy": 3}}));
+    let evaluation = Evaluation::new(&check, &policy(&check).unwrap(), &targets, now());
+    assert_eq!((evaluation.expected, evaluation.healthy), (5, 1));
+    assert!(evaluation.allowed().unwrap_err().contains("(total: 5, unhealthy: 4, maxUnhealthy: 3)"));
+}
+
+#[test]
+fn rule_7_1_8_a_limit_that_cannot_be_read_allows_nothing_and_is_shown() {
+    for text in ["150%", "abc"] {
+        let check = check(json!({"spec": {"maxUnhealthy": text}}));
+        let evaluation = evaluation(&check, 3, 1);
+        let status = evaluation.status(&check, now());
+        assert_eq!(status.remediations_allowed, Some(0));
+        let condition = &status.conditions[0];
+        let expect = format!("spec.maxUnhealthy: {text:?} must be a number or a percentage from 0% to 100%");
+        assert_eq!(
+            (condition.reason.as_deref(), condition.message.as_deref()),
+            (Some("TooManyUnhealthy"), Some(expect.as_str()))
+        );
+        assert_eq!(evaluation.look_again(), Some(Duration::from_secs(30)));
+    }
+}
+
+#[test]
+fn rule_7_1_11_the_limit_is_a_gate_and_not_a_budget() {
+    let check = check(json!({"spec": {"maxUnhealthy": "100%"}}));
+    let all = evaluation(&check, 0, 9);
+    assert_eq!(all.allowed(), Ok(()));
+    assert!(all.verdicts.iter().all(|verdict| *verdict == Verdict::Remediate));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::status::{
-    MachineFailure, StatusChange, failure_of, hooks, is_provisioned, next_status, with_instance,
-    with_unknown_instance,
+    MachineFailure, StatusChange, failure_of, has_provider_id, hooks, is_provisioned, next_status,
+    with_instance, with_unknown_instance,
 };
 use crate::conditions::{self, ConditionType};
 
@@ -156,8 +156,10 @@ pub(crate) fn has_finalizer(machine: &Machine) -> bool {
     finalizers.into_iter().any(|it| it == names::MACHINE_FINALIZER)
 }
 
+/// The phase; others also store an empty one before the first.
 fn phase(machine: &Machine) -> Option<&MachinePhase> {
-    machine.status.as_ref().and_then(|status| status.phase.as_ref())
+    let phase = machine.status.as_ref().and_then(|status| status.phase.as_ref());
+    phase.filter(|phase| !phase.as_str().is_empty())
 }
 
 /// Steps 7 to 10 of a reconcile, up to the next call of the provider.
@@ -217,21 +219,22 @@ pub(crate) fn after_update(
             return Outcome { object: None, status, next };
         }
     };
-    let provisioned = !instance.provider_id.is_empty() || !instance.addresses.is_empty();
+    let object = with_instance(machine, &instance);
+    let provisioned = has_provider_id(&object) || !instance.addresses.is_empty();
     let linked = machine.status.as_ref().is_some_and(|status| status.node_ref.is_some());
     let (phase, next) = match (provisioned, linked) {
         (false, _) => (None, Next::After(REQUEUE)),
         (true, false) => (Some(MachinePhase::Provisioned), Next::After(REQUEUE)),
         (true, true) => (Some(MachinePhase::Running), Next::Done),
     };
-    let object = Some(Box::new(with_instance(machine, &instance)));
     let change = StatusChange {
         phase,
         conditions: vec![ConditionType::InstanceExists.holds()],
         instance: Some(instance),
         ..StatusChange::default()
     };
-    Outcome { object, status: next_status(machine, &change, now).map(Box::new), next }
+    let status = next_status(machine, &change, now).map(Box::new);
+    Outcome { object: Some(Box::new(object)), status, next }
 }
 
 /// Step 10: what a creation leads to.
@@ -313,6 +316,16 @@ pub(crate) fn after_deleted_find(
         Err(InstanceError::RequeueAfter(after, _)) => Removal::After(after),
         Err(error) => Removal::Retry(error.to_string()),
     }
+}
+
+/// Whether a refresh changed what is stored about the instance, apart from the state that the controller derives from it.
+pub(crate) fn is_refreshed(machine: &Machine, outcome: &Outcome) -> bool {
+    let reported = |status: &MachineStatus| (status.addresses.clone(), status.provider_status.clone());
+    let before = machine.status.as_ref().map(reported).unwrap_or_default();
+    outcome.object.as_deref().is_some_and(|object| {
+        (&object.metadata, &object.spec) != (&machine.metadata, &machine.spec)
+            || outcome.status.as_deref().is_some_and(|status| reported(status) != before)
+    })
 }
 
 /// Whether an instance may be created for `live`, the Machine as the API server has it now, on behalf of `seen`, which was read from a

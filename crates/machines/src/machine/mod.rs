@@ -99,6 +99,7 @@ impl MachineController {
             Err(error) => Err(error.clone()),
         };
         let mut outcome = decide::after_find(machine, found, self.cx.clock.now());
+        let mut refreshed = false;
         match std::mem::take(&mut outcome.next) {
             Next::Update(found) => {
                 let updated = match &request {
@@ -107,6 +108,7 @@ impl MachineController {
                 };
                 self.report(InstanceCall::Update, machine, updated.as_ref().err());
                 outcome = decide::after_update(machine, updated, self.cx.clock.now());
+                refreshed = decide::is_refreshed(machine, &outcome);
             }
             Next::Create => {
                 let Some(created) = self.create(machine, request).await? else { return Ok(Action::Done) };
@@ -119,7 +121,11 @@ impl MachineController {
             }
             next => outcome.next = next,
         }
-        self.write(machine, outcome).await
+        let written = self.write(machine, outcome).await?;
+        if refreshed {
+            self.cx.events.normal(machine, "Update", "Updated the Machine from its instance");
+        }
+        Ok(written)
     }
 
     /// Creates the instance; `None` if the Machine is no longer as it was seen.
@@ -211,9 +217,6 @@ impl MachineController {
             && let Some(written) =
                 MANAGER.patch(&self.machines, machine, &*wanted, Precondition::Unchanged).await?
         {
-            if matches!(outcome.next, Next::Done | Next::After(_)) {
-                self.cx.events.normal(machine, "Update", "Updated the Machine from its instance");
-            }
             read = written;
         }
         if let Some(status) = outcome.status {

@@ -172,7 +172,7 @@ pub(crate) fn is_provisioned(machine: &Machine) -> bool {
     has_provider_id(machine) || machine.status.as_ref().is_some_and(|status| !status.addresses.is_empty())
 }
 
-fn has_provider_id(machine: &Machine) -> bool {
+pub(crate) fn has_provider_id(machine: &Machine) -> bool {
     machine.spec.provider_id.as_ref().is_some_and(|id| !id.is_empty())
 }
 

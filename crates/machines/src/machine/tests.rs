@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::decide::{
     AfterDelete, Deletion, Next, REQUEUE, Removal, Start, after_create, after_delete, after_deleted_find,
-    after_find, after_update, deletion, may_create, start,
+    after_find, after_update, deletion, is_refreshed, may_create, start,
 };
 use super::status::{StatusChange, next_status};
 use crate::conditions;
@@ -158,6 +158,23 @@ fn rule_3_1_7_a_provider_that_cannot_be_asked_leaves_the_phase() {
 }
 
 #[test]
+fn rule_3_1_7_a_provider_that_asks_to_wait_is_asked_again_and_nothing_is_written() {
+    let running = with_status(json!({"phase": "Running"}));
+    let wait = InstanceError::RequeueAfter(Duration::from_secs(20), "not listed yet".into());
+    let outcome = after_find(&running, Err(wait), now());
+    assert_eq!((outcome.next, outcome.status), (Next::Wait(Duration::from_secs(20)), None));
+}
+
+#[test]
+fn rule_3_1_7_a_configuration_that_became_invalid_does_not_fail_a_machine_that_exists() {
+    let running = with_status(json!({"phase": "Running"}));
+    let outcome = after_find(&running, Err(invalid()), now());
+    let after = written(&running, &outcome);
+    assert_eq!(condition(&after, "InstanceExists").1, "ErrorCheckingProvider");
+    assert_eq!(after.status.unwrap().phase, Some(MachinePhase::Running));
+}
+
+#[test]
 fn rule_3_1_8a_a_failed_update_is_repeated_without_backoff() {
     let machine = with_status(json!({"phase": "Provisioned"}));
     let outcome = after_update(&machine, Err(InstanceError::Update("no".into())), now());
@@ -172,6 +189,15 @@ fn rule_3_1_8c_an_instance_without_identity_and_addresses_is_not_provisioned() {
     let outcome = after_update(&machine, Ok(bare), now());
     assert_eq!(outcome.next, Next::After(REQUEUE));
     assert_eq!(written(&machine, &outcome).status.unwrap().phase, Some(MachinePhase::Provisioning));
+}
+
+#[test]
+fn rule_3_1_8c_a_machine_with_a_provider_id_is_provisioned_though_its_instance_reports_nothing() {
+    let machine =
+        machine(json!({"spec": {"providerID": "azure:///vm/worker-0"}, "status": {"phase": "Provisioning"}}));
+    let bare = Instance { provider_id: String::new(), addresses: Vec::new(), ..instance() };
+    let after = written(&machine, &after_update(&machine, Ok(bare), now()));
+    assert_eq!(after.status.unwrap().phase, Some(MachinePhase::Provisioned));
 }
 
 #[test]
@@ -254,6 +280,8 @@ fn rule_3_1_10a_the_phase_is_stored_before_an_instance_is_created() {
     assert_eq!(condition(&after, "InstanceExists"), ("False".to_owned(), "InstanceNotCreated".to_owned()));
     assert_eq!(after.status.as_ref().unwrap().phase, Some(MachinePhase::Provisioning));
     assert_eq!(after_find(&after, Ok(None), now()).next, Next::Create);
+    let empty = after_find(&with_status(json!({"phase": ""})), Ok(None), now());
+    assert_eq!(empty.status.unwrap().phase, Some(MachinePhase::Provisioning));
 }
 
 #[test]
@@ -397,4 +425,72 @@ fn rule_3_3_last_updated_changes_only_with_the_status() {
     let after = Machine { status: Some(status), ..machine };
     let later = now() + jiff::SignedDuration::from_hours(1);
     assert_eq!(next_status(&after, &StatusChange::default(), later), None);
+}
+
+#[test]
+fn rule_3_3_an_error_stays_only_while_the_machine_is_failed() {
+    let stale = json!({"errorReason": "InvalidConfiguration", "errorMessage": "m", "phase": "Provisioning"});
+    let cleared = next_status(&with_status(stale), &StatusChange::default(), now()).unwrap();
+    assert_eq!((cleared.error_reason, cleared.error_message), (None, None));
+    let failed = after_create(&with_status(json!({"phase": "Provisioning"})), Err(invalid()), now());
+    let failed = failed.status.unwrap();
+    assert_eq!(failed.error_reason.as_deref(), Some("InvalidConfiguration"));
+    assert_eq!(failed.error_message, Some(invalid().to_string()));
+}
+
+#[test]
+fn rule_3_3_a_pre_terminate_hook_is_named_with_its_owner() {
+    let hook = json!({"preTerminate": [{"name": "Backup", "owner": "etcd"}]});
+    let status =
+        next_status(&machine(json!({"spec": {"lifecycleHooks": hook}})), &StatusChange::default(), now());
+    let terminable = find_condition(&status.as_ref().unwrap().conditions, "Terminable").unwrap();
+    assert_eq!(
+        terminable.message.as_deref(),
+        Some("Terminate operation currently blocked by: [{Name:Backup Owner:etcd}]")
+    );
+}
+
+#[test]
+fn rule_3_4_a_machine_whose_node_ref_vanished_is_provisioned_again() {
+    let running = with_status(json!({"phase": "Running"}));
+    let after = written(&running, &after_update(&running, Ok(instance()), now()));
+    assert_eq!(after.status.unwrap().phase, Some(MachinePhase::Provisioned));
+}
+
+#[test]
+fn rule_3_4_the_phase_of_a_deleted_machine_is_deleting_whatever_it_was() {
+    for phase in ["", "Provisioning", "Provisioned", "Running", "Failed"] {
+        let machine = machine(json!({
+            "metadata": {"deletionTimestamp": "2026-03-01T11:00:00Z"}, "status": {"phase": phase},
+        }));
+        assert_eq!(start(&machine, false, now()), Start::Delete);
+        match deletion(&machine, now()) {
+            Deletion::WriteStatus(status) => assert_eq!(status.phase, Some(MachinePhase::Deleting)),
+            other => panic!("{phase}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn rule_5_a_refresh_that_changes_nothing_is_no_update() {
+    let machine = with_status(json!({"phase": "Provisioning"}));
+    let outcome = after_update(&machine, Ok(instance()), now());
+    assert!(is_refreshed(&machine, &outcome));
+    let refreshed = written(&machine, &outcome);
+    assert!(!is_refreshed(&refreshed, &after_update(&refreshed, Ok(instance()), now())));
+    let moved = Instance { addresses: Vec::new(), ..instance() };
+    assert!(is_refreshed(&refreshed, &after_update(&refreshed, Ok(moved), now())));
+    let failed = after_update(&refreshed, Err(InstanceError::Update("no".into())), now());
+    assert!(!is_refreshed(&refreshed, &failed));
+}
+
+#[test]
+fn rule_5_a_changed_configuration_does_not_change_what_is_asked_of_a_running_instance() {
+    let running = with_status(json!({"phase": "Running", "nodeRef": {"name": "n"}}));
+    let mut resized = running.clone();
+    resized.spec.provider_spec.as_mut().unwrap().value = Some(json!({"vmSize": "Standard_D64s_v3"}));
+    for machine in [&running, &resized] {
+        let next = after_find(machine, Ok(Some(instance())), now()).next;
+        assert_eq!(next, Next::Update(Box::new(instance())));
+    }
 }

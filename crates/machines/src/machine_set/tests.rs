@@ -106,6 +106,37 @@ fn rule_6_1_4_to_6_members_match_are_alive_and_have_no_other_controller() {
 }
 
 #[test]
+fn rule_6_1_a_released_machine_is_replaced_and_keeps_its_owner() {
+    let set = set(json!({"spec": {"replicas": 2}}));
+    let selector = validate(&set).unwrap();
+    let released = machine("a", json!({"metadata": {"labels": {"set": "db"}}}));
+    let members = members(&set, &selector, vec![released.clone(), machine("b", json!({}))]);
+    // It is no orphan either: nobody takes the owner away.
+    assert_eq!((names_of(&members.owned), members.orphans.len()), (vec!["b".to_owned()], 0));
+    assert_eq!(scaling(&set, &members.owned, now()).unwrap(), Scaling::Create(1));
+    assert_eq!(released.owner_references()[0].uid, "set-1");
+}
+
+#[test]
+fn rule_6_1_failed_machines_count_and_those_that_are_deleted_do_not() {
+    let set = set(json!({"spec": {"replicas": 2}}));
+    let selector = validate(&set).unwrap();
+    let failed = machine("a", json!({"status": {"phase": "Failed", "errorMessage": "m"}}));
+    let deleted = machine("b", json!({"metadata": {"deletionTimestamp": "2026-03-01T11:00:00Z"}}));
+    let with = |machines: Vec<Arc<Machine>>| {
+        scaling(&set, &members(&set, &selector, machines).owned, now()).unwrap()
+    };
+    assert_eq!(with(vec![failed.clone(), machine("c", json!({}))]), Scaling::None);
+    assert_eq!(with(vec![failed, deleted]), Scaling::Create(1));
+}
+
+#[test]
+fn rule_6_2_a_set_without_replicas_is_an_error_and_not_a_set_of_none() {
+    let error = validate(&set(json!({"spec": {"replicas": null}}))).unwrap_err();
+    assert_eq!(error, "spec.replicas: Required value");
+}
+
+#[test]
 fn rule_6_2_the_number_is_reached_by_creation_or_deletion() {
     let machines: Vec<_> = ["a", "b", "c"].map(|name| machine(name, json!({}))).into();
     let of =
@@ -224,6 +255,29 @@ fn rule_6_4_the_status_counts_machines_by_labels_and_nodes() {
         (status.replicas, status.fully_labeled_replicas, status.ready_replicas, status.available_replicas);
     assert_eq!(counts, (Some(5), Some(1), Some(2), Some(1)));
     assert_eq!((status.observed_generation, status.label_selector.as_deref()), (Some(4), Some("set=web")));
+}
+
+#[test]
+fn rule_6_4_an_unchanged_status_is_not_written() {
+    let mut set = set(json!({"spec": {"replicas": 1}}));
+    let selector = validate(&set).unwrap();
+    let machines = [machine("a", json!({}))];
+    let at = |set: &MachineSet, now| {
+        next_status(set, &selector, &machines, |_| Some(node("True", "2026-03-01T11:00:00Z")), now)
+    };
+    let first = at(&set, now());
+    assert_ne!(set.status.as_ref(), Some(&first));
+    set.status = Some(first.clone());
+    assert_eq!(at(&set, now() + SignedDuration::from_hours(1)), first);
+}
+
+#[test]
+fn rule_6_4_without_min_ready_seconds_a_ready_machine_is_available_at_once() {
+    let set = set(json!({"spec": {"replicas": 1}}));
+    let selector = validate(&set).unwrap();
+    let ready = |_: &str| Some(node("True", &now().to_string()));
+    let status = next_status(&set, &selector, &[machine("a", json!({}))], ready, now());
+    assert_eq!((status.ready_replicas, status.available_replicas), (Some(1), Some(1)));
 }
 
 #[test]
