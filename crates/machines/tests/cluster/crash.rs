@@ -4,7 +4,8 @@ use controller::testing::crash_at_every_write;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::world::{CallEnd, World, client, cluster, process, world};
+use crate::memory_cloud::CallEnd;
+use crate::world::{World, client, cluster, process, world};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_comes_to_run_whenever_the_process_ends_at_a_write() {

@@ -1,11 +1,15 @@
-//! The controllers on a real API server, with a provider in memory.
+//! The controllers with a provider in memory: on a real API server, and on simulated ones where numbers matter.
 
 #![allow(clippy::unwrap_used, reason = "tests and what they stand on")]
 
 mod audit;
 mod crash;
+mod failures;
+mod faults;
 mod life;
+mod memory_cloud;
 mod payload;
 mod random;
+mod rules;
 mod termination;
 mod world;

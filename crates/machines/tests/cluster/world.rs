@@ -1,163 +1,44 @@
 //! A namespace with the controllers' kinds, a provider in memory, and a stand-in for the kubelets of its instances.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::clock::SystemClock;
 use api::crd::machine::{Machine, MachineHealthCheck, MachineSet};
-use async_trait::async_trait;
-use cloud::{
-    AddressKind, Instance, InstanceAddress, InstanceError, InstanceProvider, InstanceRequest, SecretRefs,
-};
-use controller::Observability;
-use k8s_openapi::api::core::v1::Node;
+use controller::{LeaseDurations, Observability};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
+use kubesim::{ClusterOptions, SimulatedCluster};
 use machines::{Metrics, Settings};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::faults::ApiFaults;
+use crate::memory_cloud::Cloud;
+
 /// Longest time for a state to be reached; only a test that fails waits for it.
 const DEADLINE: Duration = Duration::from_secs(40);
 
-/// What a call of the provider does when the process shall end at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CallEnd {
-    BeforeEffect,
-    AfterEffect,
-}
-
-/// A cloud without latency.
-#[derive(Debug, Default)]
-pub(crate) struct Cloud {
-    state: Mutex<State>,
-    pub(crate) ended: Mutex<Option<CancellationToken>>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Instances by the name of their Machine, with its uid.
-    instances: BTreeMap<String, (String, Instance)>,
-    /// How often an instance was made for each uid.
-    made: BTreeMap<String, u32>,
-    calls: u32,
-    end: Option<(u32, CallEnd)>,
-}
-
-impl Cloud {
-    fn state<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.state.lock().unwrap())
-    }
-
-    pub(crate) fn instances(&self) -> Vec<String> {
-        self.state(|state| state.instances.keys().cloned().collect())
-    }
-
-    /// Takes an instance away, as a cloud does that interrupts it.
-    pub(crate) fn vanish(&self, name: &str) {
-        self.state(|state| state.instances.remove(name));
-    }
-
-    /// The largest number of instances that were made for one Machine.
-    pub(crate) fn made_max(&self) -> u32 {
-        self.state(|state| state.made.values().copied().max().unwrap_or_default())
-    }
-
-    /// Lets the process end at its n-th call; the token is cancelled then.
-    pub(crate) fn end_at(&self, call: u32, end: CallEnd) -> CancellationToken {
-        let token = CancellationToken::new();
-        *self.ended.lock().unwrap() = Some(token.clone());
-        self.state(|state| (state.calls, state.end) = (0, Some((call, end))));
-        token
-    }
-
-    pub(crate) fn end_never(&self) {
-        self.state(|state| state.end = None);
-    }
-
-    /// Runs a call; the process never sees the end of its last one.
-    async fn call<T>(&self, effect: impl FnOnce(&mut State) -> T) -> T {
-        let ends = self.state(|state| {
-            state.calls += 1;
-            state.end.filter(|(call, _)| *call <= state.calls).map(|(call, end)| (call == state.calls, end))
-        });
-        let never = async || {
-            if let Some(token) = &*self.ended.lock().unwrap() {
-                token.cancel();
-            }
-            std::future::pending::<()>().await;
-        };
-        match ends {
-            Some((true, CallEnd::AfterEffect)) => {
-                self.state(effect);
-                never().await;
-                unreachable!("a call that never returns")
-            }
-            Some(_) => {
-                never().await;
-                unreachable!("a call that never returns")
-            }
-            None => self.state(effect),
-        }
-    }
-}
-
-#[async_trait]
-impl InstanceProvider for Cloud {
-    fn secrets(&self, spec: &Value) -> Result<SecretRefs, InstanceError> {
-        match spec.get("invalid") {
-            Some(_) => Err(InstanceError::InvalidConfiguration("providerSpec.value.invalid".to_owned())),
-            None => Ok(SecretRefs::default()),
-        }
-    }
-
-    async fn find(&self, request: &InstanceRequest) -> Result<Option<Instance>, InstanceError> {
-        Ok(self.call(|state| state.instances.get(&request.name).map(|(_, it)| it.clone())).await)
-    }
-
-    async fn create(&self, request: &InstanceRequest) -> Result<Instance, InstanceError> {
-        if request.provider_spec.get("size") == Some(&json!("huge")) {
-            return Err(InstanceError::InvalidConfiguration("size \"huge\" is not offered".to_owned()));
-        }
-        let instance = Instance {
-            provider_id: format!("scripted:///{}", request.name),
-            addresses: vec![InstanceAddress { kind: AddressKind::Hostname, address: request.name.clone() }],
-            state: "Running".to_owned(),
-            provider_status: json!({"vmState": "Running"}),
-            region: Some("here".to_owned()),
-            zone: None,
-            instance_type: Some("small".to_owned()),
-            interruptible: request.provider_spec.get("spot").is_some(),
-        };
-        Ok(self
-            .call(|state| {
-                let entry = state.instances.entry(request.name.clone());
-                let made = &mut state.made;
-                let (_, instance) = entry.or_insert_with(|| {
-                    *made.entry(request.uid.clone()).or_default() += 1;
-                    (request.uid.clone(), instance)
-                });
-                instance.clone()
-            })
-            .await)
-    }
-
-    async fn update(&self, _: &InstanceRequest, found: &Instance) -> Result<Instance, InstanceError> {
-        Ok(found.clone())
-    }
-
-    async fn delete(&self, request: &InstanceRequest) -> Result<(), InstanceError> {
-        self.call(|state| state.instances.remove(&request.name)).await;
-        Ok(())
-    }
-}
+/// The namespace in a simulated cluster.
+const SIMULATED_NAMESPACE: &str = "openshift-machine-api";
 
 /// A namespace, its cloud, and the kubelets of the instances.
 #[derive(Clone)]
 pub(crate) struct World {
+    /// About how often a Machine at rest is compared with its instance.
+    pub(crate) resync: Duration,
+    /// Durations of the leases, where several processes run.
+    pub(crate) lease: Option<LeaseDurations>,
+    pub(crate) metrics: Metrics,
+    /// The simulated cluster that the world is in, if it is in one, which stops with it.
+    _simulator: Option<Arc<SimulatedCluster>>,
     pub(crate) client: Client,
     pub(crate) for_process: Client,
     pub(crate) namespace: String,
@@ -172,17 +53,20 @@ pub(crate) fn cluster() -> Option<&'static testkit::kube::TestCluster> {
         testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
         return None;
     };
-    APPLIED.get_or_init(|| {
-        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds");
-        for arguments in [
-            ["apply", "--server-side", "--force-conflicts", "-f", directory].as_slice(),
-            &["wait", "--for=condition=Established", "--timeout=60s", "-f", directory],
-        ] {
-            let output = cluster.kubectl().args(arguments).output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        }
-    });
+    APPLIED.get_or_init(|| apply_definitions(cluster));
     Some(cluster)
+}
+
+/// Applies the definitions to a cluster, and waits until they are served.
+pub(crate) fn apply_definitions(cluster: &testkit::kube::TestCluster) {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/crds");
+    for arguments in [
+        ["apply", "--server-side", "--force-conflicts", "-f", directory].as_slice(),
+        &["wait", "--for=condition=Established", "--timeout=60s", "-f", directory],
+    ] {
+        let output = cluster.kubectl().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 /// The client of a process, as the command makes it: an eviction that a budget refuses must not be repeated below the drain.
@@ -209,15 +93,14 @@ pub(crate) async fn world(cluster: &'static testkit::kube::TestCluster) -> World
 /// The process: all controllers, until it is dropped.
 pub(crate) async fn process(client: Client, world: World) {
     let settings = Settings {
-        lease: None,
-        resync: Duration::from_secs(2),
+        lease: world.lease,
+        resync: world.resync,
         ..Settings::new(&world.namespace, "test", "scripted")
     };
     let (clock, observability) = (Arc::new(SystemClock), Observability::default());
     let shutdown = CancellationToken::new();
-    machines::run(client, world.cloud.clone(), settings, clock, observability, Metrics::default(), shutdown)
-        .await
-        .unwrap();
+    let (cloud, metrics) = (world.cloud.clone(), world.metrics.clone());
+    machines::run(client, cloud, settings, clock, observability, metrics, shutdown).await.unwrap();
 }
 
 impl World {
@@ -226,7 +109,79 @@ impl World {
         let cloud = Arc::new(Cloud::default());
         let mut kubelets = JoinSet::new();
         kubelets.spawn(run_kubelets(client.clone(), cloud.clone()));
-        World { client, for_process, namespace: namespace.to_owned(), cloud, _kubelets: Arc::new(kubelets) }
+        World {
+            resync: Duration::from_secs(2),
+            lease: None,
+            metrics: Metrics::default(),
+            _simulator: None,
+            client,
+            for_process,
+            namespace: namespace.to_owned(),
+            cloud,
+            _kubelets: Arc::new(kubelets),
+        }
+    }
+
+    /// A world in a simulated cluster of its own, for many quick runs.
+    pub(crate) async fn simulated() -> World {
+        let options = ClusterOptions { controllers: false, ..ClusterOptions::default() };
+        let simulator = Arc::new(SimulatedCluster::start("machines", options).await.unwrap());
+        let client = simulator.client();
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for definition in api::crd::definitions() {
+            definitions.create(&PostParams::default(), &definition).await.unwrap();
+        }
+        create_namespace(&client, SIMULATED_NAMESPACE).await;
+        let world = World::in_namespace(client.clone(), client, SIMULATED_NAMESPACE);
+        World { resync: Duration::from_millis(300), _simulator: Some(simulator), ..world }
+    }
+
+    /// Another world in the same cluster, with a namespace and a cloud of its own.
+    pub(crate) async fn beside(&self, namespace: &str) -> World {
+        create_namespace(&self.client, namespace).await;
+        let world = World::in_namespace(self.client.clone(), self.for_process.clone(), namespace);
+        World { resync: self.resync, _simulator: self._simulator.clone(), ..world }
+    }
+
+    /// Runs a process of this world until the set is dropped.
+    pub(crate) fn start(&self) -> JoinSet<()> {
+        let mut running = JoinSet::new();
+        running.spawn(process(self.for_process.clone(), self.clone()));
+        running
+    }
+
+    /// The value of a metric of the processes; 0 if it has none.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let mut registry = Registry::default();
+        self.metrics.register(&mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let line = text.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_default()
+    }
+
+    /// The reasons of the events about an object.
+    pub(crate) async fn events(&self, name: &str) -> BTreeSet<String> {
+        self.events_about(name).await.into_iter().filter_map(|event| event.reason).collect()
+    }
+
+    /// The messages of the events about an object that have this reason.
+    pub(crate) async fn event_messages(&self, name: &str, reason: &str) -> Vec<String> {
+        let events = self.events_about(name).await.into_iter();
+        let with_reason = events.filter(|event| event.reason.as_deref() == Some(reason));
+        with_reason.filter_map(|event| event.message).collect()
+    }
+
+    async fn events_about(&self, name: &str) -> Vec<Event> {
+        let events: Api<Event> = Api::all(self.client.clone());
+        let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
+        events.filter(|event| event.involved_object.name.as_deref() == Some(name)).collect()
+    }
+
+    /// The world with a process whose requests can fail.
+    pub(crate) fn with_api_faults(self) -> (World, ApiFaults) {
+        let faults = ApiFaults::default();
+        (World { for_process: faults.client(&self.for_process), ..self }, faults)
     }
 
     pub(crate) fn machines(&self) -> Api<Machine> {
@@ -278,22 +233,23 @@ impl World {
         set_ready(&self.nodes(), node, ready, since).await;
     }
 
+    /// Whether so many Machines run, each with its instance, and no other Machine or instance is left.
+    pub(crate) async fn runs(&self, count: usize) -> bool {
+        let machines = self.list().await;
+        let mut names: Vec<String> = machines.iter().map(ResourceExt::name_any).collect();
+        names.sort();
+        let runs = |machine: &Machine| {
+            let phase = machine.status.as_ref().and_then(|status| status.phase.as_ref());
+            machine.metadata.deletion_timestamp.is_none()
+                && phase.is_some_and(|phase| phase.as_str() == "Running")
+        };
+        machines.len() == count && machines.iter().all(runs) && names == self.cloud.instances()
+    }
+
     /// Waits until so many Machines run, each with one instance and one Node, and no other Machine or instance is left.
     pub(crate) async fn running(&self, count: usize) {
-        eventually(&format!("{count} Machines run in {}", self.namespace), async || {
-            let machines = self.list().await;
-            let mut names: Vec<String> = machines.iter().map(ResourceExt::name_any).collect();
-            names.sort();
-            let runs = |machine: &Machine| {
-                let status = machine.status.as_ref();
-                machine.metadata.deletion_timestamp.is_none()
-                    && status
-                        .and_then(|it| it.phase.as_ref())
-                        .is_some_and(|phase| phase.as_str() == "Running")
-            };
-            machines.len() == count && machines.iter().all(runs) && names == self.cloud.instances()
-        })
-        .await;
+        let what = format!("{count} Machines run in {}", self.namespace);
+        eventually(&what, async || self.runs(count).await).await;
         assert!(self.cloud.made_max() <= 1, "an instance was created twice for one Machine");
         let nodes = self.nodes().list(&ListParams::default()).await.unwrap();
         let ours = nodes.items.iter().filter(|node| node.name_any().starts_with(&self.namespace));
@@ -303,6 +259,12 @@ impl World {
             assert!(!(cordoned && alive), "node {} is left cordoned", node.name_any());
         }
     }
+}
+
+async fn create_namespace(client: &Client, name: &str) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
 }
 
 /// Polls until a state is reached.
@@ -322,20 +284,25 @@ pub(crate) async fn eventually(what: &str, reached: impl AsyncFn() -> bool) {
 /// Registers a ready Node for every instance.
 async fn run_kubelets(client: Client, cloud: Arc<Cloud>) {
     let nodes: Api<Node> = Api::all(client);
-    let mut known: BTreeMap<String, ()> = BTreeMap::new();
+    let mut known: BTreeSet<String> = BTreeSet::new();
     let mut ticks = tokio::time::interval(Duration::from_millis(20));
     loop {
         ticks.tick().await;
         for name in cloud.instances() {
-            if known.insert(name.clone(), ()).is_some() {
+            if known.contains(&name) {
                 continue;
             }
             let node =
                 json!({"metadata": {"name": name}, "spec": {"providerID": format!("scripted:///{name}")}});
             let node = serde_json::from_value(node).unwrap();
-            if nodes.create(&PostParams::default(), &node).await.is_ok() {
-                set_ready(&nodes, &name, "True", "2026-01-01T00:00:00Z").await;
+            match nodes.create(&PostParams::default(), &node).await {
+                Ok(_) => set_ready(&nodes, &name, "True", "2026-01-01T00:00:00Z").await,
+                // A Node that exists is the test's.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                // The API server is away.
+                Err(_) => continue,
             }
+            known.insert(name);
         }
     }
 }
