@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use azure_core::http::{HttpClient, Url};
-use cloud::Cloud;
+use cloud::{Blobs, Cloud, IssuerStorage};
 
 use crate::arm::Arm;
 use crate::credential::Credentials;
@@ -70,7 +70,9 @@ impl AzureClient {
 
     /// The roles of this cloud.
     pub fn cloud(&self) -> Cloud {
-        let provider = Arc::new(self.clone());
-        Cloud { blobs: Some(provider), ..Cloud::from_provider(self.clone()) }
+        let blobs: Arc<dyn Blobs> = Arc::new(self.clone());
+        let issuers = self.inner.settings.issuers.as_ref();
+        let issuers = issuers.map(|it| IssuerStorage::new(blobs.clone(), it.account.clone(), &it.url));
+        Cloud { blobs: Some(blobs), issuers, ..Cloud::from_provider(self.clone()) }
     }
 }

@@ -232,6 +232,16 @@ impl EntraError {
                     after: self.service.retry_after,
                 };
             }
+            Some(90_061 | 50_166 | 501_661) => {
+                return CloudError::Busy {
+                    what: format!("the credential of {who}"),
+                    code: name,
+                    why:
+                        "the directory cannot read the documents of the token's issuer, which must be public"
+                            .to_owned(),
+                    after: self.service.retry_after,
+                };
+            }
             Some(90_002 | 900_023 | 50_059) => {
                 return configuration("tenant_id", format!("{authority} does not know tenant '{tenant}'"));
             }

@@ -50,6 +50,6 @@ pub use actions::{instance_actions, preparation_actions, required_actions, role_
 pub use client::AzureClient;
 pub use instances::{AzureInstances, InstanceSettings};
 pub use settings::{
-    EMULATED_ISSUER, MachineSettings, PUBLIC_BLOB_SUFFIX, PUBLIC_REGISTRY_SUFFIX, PUBLIC_SCOPE, SELF_SIGNED,
-    ServiceCredential, Settings, SettingsError,
+    EMULATED_ISSUER, IssuerSettings, MachineSettings, PUBLIC_BLOB_SUFFIX, PUBLIC_REGISTRY_SUFFIX,
+    PUBLIC_SCOPE, SELF_SIGNED, ServiceCredential, Settings, SettingsError,
 };

@@ -55,6 +55,8 @@ pub struct Settings {
     pub blob_suffix: String,
     /// The https URL of the identity service that issues certificates of managed identities; open to first-party services only.
     pub identity_service: Option<String>,
+    /// Where the documents of clusters' token issuers are published; clusters with managed identities need it.
+    pub issuers: Option<IssuerSettings>,
     /// The URL of the instance metadata service; `None` for its fixed address.
     pub metadata: Option<String>,
     /// Trusted authorities in PEM, besides those of the system.
@@ -63,6 +65,15 @@ pub struct Settings {
     pub credential: ServiceCredential,
     /// What new machines are made of.
     pub machines: MachineSettings,
+}
+
+/// The website of a storage account, for the documents of clusters' token issuers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuerSettings {
+    /// The storage account.
+    pub account: ResourceId,
+    /// The https URL at which everybody reads the account's container `$web`.
+    pub url: String,
 }
 
 /// The credential of this service.
@@ -161,6 +172,7 @@ impl Settings {
             blob: None,
             blob_suffix: PUBLIC_BLOB_SUFFIX.to_owned(),
             identity_service: None,
+            issuers: None,
             metadata: None,
             ca_pem: None,
             credential,
@@ -190,11 +202,19 @@ impl Settings {
         let ca_pem = endpoints.ca_file.as_deref().map(|path| read(path, "caFile")).transpose()?;
         let credential =
             ServiceCredential::ClientSecret { client_id: endpoints.client_id, secret: Secret::new(secret) };
+        let issuers = match (endpoints.issuer_account, endpoints.issuer_url) {
+            (Some(account), Some(url)) => {
+                let account = account.parse().map_err(|error| wrong("issuerAccount", format!("{error}")))?;
+                Some(IssuerSettings { account, url })
+            }
+            _ => None,
+        };
         let settings = Settings {
             authority: endpoints.authority,
             resource_manager: endpoints.resource_manager,
             blob: endpoints.blob,
             identity_service: endpoints.identity_service,
+            issuers,
             metadata: endpoints.metadata,
             // The address of an emulated vault is on the loopback interface, not in the domain of its tokens.
             verify_vault_address: false,
@@ -221,6 +241,7 @@ impl Settings {
             self.blob.as_deref().map_or(Ok(()), |it| https("blob", it)),
             self.identity_service.as_deref().map_or(Ok(()), |it| https("identity_service", it)),
             self.metadata.as_deref().map_or(Ok(()), validate_metadata),
+            self.issuers.as_ref().map_or(Ok(()), IssuerSettings::validate),
             self.validate_tenant(),
             self.validate_scope(),
             self.validate_registry(),
@@ -280,6 +301,19 @@ impl Settings {
             return Err(wrong("registry", why));
         }
         Ok(())
+    }
+}
+
+impl IssuerSettings {
+    fn validate(&self) -> Result<(), SettingsError> {
+        if ResourceKind::of_id(&self.account) != Some(ResourceKind::StorageAccount) {
+            let why = format!(
+                "'{}' is no storage account; expected …/providers/Microsoft.Storage/storageAccounts/NAME",
+                self.account
+            );
+            return Err(wrong("issuer_account", why));
+        }
+        https("issuer_url", &self.url)
     }
 }
 
@@ -420,6 +454,10 @@ struct Endpoints {
     #[serde(default)]
     identity_service: Option<String>,
     #[serde(default)]
+    issuer_account: Option<String>,
+    #[serde(default)]
+    issuer_url: Option<String>,
+    #[serde(default)]
     metadata: Option<String>,
 }
 
@@ -484,6 +522,14 @@ mod tests {
             );
         }
         check(&|it| it.metadata = Some("https://x".to_owned()), "setting metadata");
+        let account = ResourceId::group("s", "g").sibling("Microsoft.Storage", "storageAccounts", "issuers");
+        for (account, url, expect) in [
+            (ResourceId::group("s", "g"), "https://x", "setting issuer_account: '/subscriptions/s/resource"),
+            (account, "http://x", "setting issuer_url: 'http://x' is not an https URL"),
+        ] {
+            let issuers = IssuerSettings { account, url: url.to_owned() };
+            check(&|it| it.issuers = Some(issuers.clone()), expect);
+        }
         let empty = |it: &mut Settings| {
             it.credential =
                 ServiceCredential::ClientSecret { client_id: "app".into(), secret: Secret::new(" ".into()) };

@@ -16,6 +16,7 @@ mod error;
 mod identities;
 mod infrastructure;
 mod instances;
+mod issuers;
 mod machines;
 mod provider;
 mod registry;
@@ -32,6 +33,7 @@ pub use instances::{
     AddressKind, Instance, InstanceAddress, InstanceError, InstanceProvider, InstanceRequest, SecretRef,
     SecretRefs,
 };
+pub use issuers::IssuerStorage;
 pub use machines::{Machine, Machines};
 pub use provider::Cloud;
 pub use registry::{IssuedPullToken, PullToken, Registry};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Blobs, Identities, Infrastructure, Machines, Registry, Vault};
+use crate::{Blobs, Identities, Infrastructure, IssuerStorage, Machines, Registry, Vault};
 
 /// The roles of one cloud. A service takes the roles that it needs from here. Roles without which no cluster can be created are
 /// always present; a provider may lack the others.
@@ -21,6 +21,8 @@ pub struct Cloud {
     pub machines: Option<Arc<dyn Machines>>,
     /// Blobs of storage accounts.
     pub blobs: Option<Arc<dyn Blobs>>,
+    /// The place of the documents of clusters' token issuers, which clusters with managed identities need.
+    pub issuers: Option<IssuerStorage>,
 }
 
 impl Cloud {
@@ -37,6 +39,7 @@ impl Cloud {
             registry: provider.clone(),
             machines: Some(provider),
             blobs: None,
+            issuers: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use api::secret::Secret;
-use cloud_azure::{EMULATED_ISSUER, ServiceCredential, Settings, SettingsError};
+use cloud_azure::{EMULATED_ISSUER, IssuerSettings, ServiceCredential, Settings, SettingsError};
 use serde::{Deserialize, Serialize};
 
 /// Addresses, ids and files with which a client uses the emulated cloud: the content of `endpoints.json`.
@@ -23,6 +23,10 @@ pub struct Endpoints {
     pub registry: String,
     /// The URL of the blob service; an account follows as the first segment of the path.
     pub blob: String,
+    /// The resource id of the storage account for the documents of clusters' token issuers.
+    pub issuer_account: String,
+    /// The URL at which everybody reads these documents.
+    pub issuer_url: String,
     /// The subscription of the emulator's own resources. Others exist as soon as they are used.
     pub subscription_id: String,
     /// The client id of the principal that Shipshape runs as.
@@ -66,6 +70,11 @@ impl Endpoints {
             .registry
             .parse()
             .map_err(|_| wrong("registry", "is no resource id; expected that of a container registry"))?;
+        let account = self
+            .issuer_account
+            .parse()
+            .map_err(|_| wrong("issuerAccount", "is no resource id; expected that of a storage account"))?;
+        let issuers = Some(IssuerSettings { account, url: self.issuer_url.clone() });
         let credential =
             ServiceCredential::ClientSecret { client_id: self.client_id.clone(), secret: client_secret };
         Ok(Settings {
@@ -73,6 +82,7 @@ impl Endpoints {
             resource_manager: self.resource_manager.clone(),
             blob: Some(self.blob.clone()),
             identity_service: Some(self.identity_service.clone()),
+            issuers,
             metadata: Some(self.metadata.clone()),
             // The address of an emulated vault is on the loopback interface, not in the domain of its tokens.
             verify_vault_address: false,

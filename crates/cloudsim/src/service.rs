@@ -219,6 +219,8 @@ impl Service {
             resource_manager: secure(&resource_manager)?,
             vaults: BTreeMap::new(),
             registry: arm::own_registry(&subscription_id).to_string(),
+            issuer_account: arm::own_issuer_account(&subscription_id).to_string(),
+            issuer_url: arm::own_issuer_url(&secure(&blob)?),
             blob: secure(&blob)?,
             subscription_id,
             client_id: principal.principal.client_id.clone(),

@@ -62,7 +62,8 @@ pub enum Setting {
         /// The accepted audiences.
         audiences: Vec<String>,
     },
-    /// Verify assertions of an issuer with these keys; assertions of an issuer without keys are accepted unverified.
+    /// Verify assertions of an issuer with these keys instead of those that it publishes in the emulated blob service. Assertions of an
+    /// issuer elsewhere without keys are accepted unverified.
     IssuerKeys {
         /// The issuer.
         issuer: String,

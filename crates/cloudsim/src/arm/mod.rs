@@ -40,7 +40,7 @@ pub(crate) use kind::find_kind;
 pub(crate) use kind::{ActionOutcome, ArmResource, Behaviour, Change, DeleteStyle, Kind, PutStyle, type_of};
 pub(crate) use listener::routes;
 pub(crate) use lists::set_page_size;
-pub(crate) use own::{own_registry, prepare, vault_names};
+pub(crate) use own::{own_issuer_account, own_issuer_url, own_registry, prepare, vault_names};
 pub(crate) use policies::set as set_policy;
 pub(crate) use store::sweep;
 

@@ -51,6 +51,17 @@ pub(crate) fn clear(cx: &CallContext<'_>, container: &str) -> Result<(), Failure
     store::clear(cx, container)
 }
 
+/// The content of a blob at a URL of this service, as everybody reads it.
+pub(crate) fn public_content(cx: &CallContext<'_>, url: &str) -> Result<Option<Bytes>, Failure> {
+    let Some(path) = url.strip_prefix(cx.endpoints.blob.as_str()) else { return Ok(None) };
+    let headers = HeaderMap::new();
+    match handle(cx, &BlobRequest::new(&Method::GET, path, "", &headers, &[])) {
+        Ok(response) => Ok(Some(response.body)),
+        Err(BlobFailure::Rejected(_)) => Ok(None),
+        Err(BlobFailure::Failed(failure)) => Err(failure),
+    }
+}
+
 /// Sets a header; a value that no header can have is left out.
 fn set(headers: &mut HeaderMap, name: &str, value: &str) {
     if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {

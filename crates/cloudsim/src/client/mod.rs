@@ -398,6 +398,9 @@ mod tests {
                 "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerRegistry/registries/images"
                     .to_owned(),
             blob: "https://127.0.0.1:4002".to_owned(),
+            issuer_account:
+                "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/web".to_owned(),
+            issuer_url: "https://127.0.0.1:4002/web/$web".to_owned(),
             client_id: "c".to_owned(),
             client_secret_file: file("client-secret", "hunter2"),
             ca_file: file("ca.pem", &authority),

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest;
 
 use super::error::EntraError;
+use super::issuers::{self, IssuerKeys};
 use super::jwt::Jwt;
 use super::principals::{self, Application};
 use super::{decode_base64, identity_service};
@@ -107,8 +108,9 @@ fn federated(
     if !is_in_time(cx, jwt) {
         return Ok(Err(EntraError::assertion_outside_time(cx.now)));
     }
-    match principals::issuer_keys(cx, issuer)? {
-        Some(keys) if !jwt.is_signed_by_one_of(&keys) => Ok(Err(EntraError::wrong_signature())),
-        _ => Ok(Ok(())),
-    }
+    Ok(match issuers::find(cx, issuer)? {
+        IssuerKeys::Known(keys) if !jwt.is_signed_by_one_of(&keys) => Err(EntraError::wrong_signature()),
+        IssuerKeys::Unpublished => Err(EntraError::unreachable_issuer()),
+        IssuerKeys::Known(_) | IssuerKeys::Elsewhere => Ok(()),
+    })
 }

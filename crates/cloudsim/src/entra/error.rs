@@ -173,6 +173,10 @@ impl EntraError {
         )
     }
 
+    pub(crate) fn unreachable_issuer() -> EntraError {
+        EntraError::request(90_061, "Request to External OIDC endpoint failed.")
+    }
+
     /// A condition of the service itself, which a repetition may heal.
     pub(crate) fn temporary(status: StatusCode) -> EntraError {
         EntraError::new(

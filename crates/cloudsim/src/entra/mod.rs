@@ -1,14 +1,15 @@
 //! Entra ID: discovery, tokens for principals and managed identities, the data plane of managed identities, and Microsoft Graph.
 //!
 //! Tokens are JWTs signed with a key of the database (ES256, published as a JWKS) and valid for an hour unless a setting shortens that.
-//! The signature of a federated assertion is verified only when the keys of its issuer are registered
-//! ([`Setting::IssuerKeys`](crate::settings::Setting::IssuerKeys)): the emulator fetches nothing from elsewhere. Issuer, subject, audience and
-//! times are always compared.
+//! The signature of a federated assertion is verified with the keys that its issuer publishes in the emulated blob service, or that a
+//! setting registers ([`Setting::IssuerKeys`](crate::settings::Setting::IssuerKeys)). The emulator fetches nothing from elsewhere, so
+//! that assertions of other issuers are accepted unverified. Issuer, subject, audience and times are always compared.
 
 mod assertion;
 mod error;
 mod graph;
 mod identity_service;
+mod issuers;
 mod jwt;
 mod principals;
 mod token;
@@ -34,10 +35,10 @@ use crate::simulator::Simulator;
 pub(crate) use error::EntraError;
 pub(crate) use graph::graph_routes;
 pub(crate) use identity_service::identity_routes;
+pub(crate) use issuers::register_issuer_keys;
 pub(crate) use jwt::{VerifiedTokens, VerifyError, decode_base64};
 pub(crate) use principals::{
-    find_identity, register_certificate, register_federation, register_issuer_keys, set_secret_expiry,
-    set_token_lifetime,
+    find_identity, register_certificate, register_federation, set_secret_expiry, set_token_lifetime,
 };
 pub(crate) use token::{TokenVersion, issue_for_identity};
 

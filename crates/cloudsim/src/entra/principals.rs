@@ -1,4 +1,4 @@
-//! What the directory knows beyond the names of principals: certificates, expiry of secrets, federated credentials, keys of issuers.
+//! What the directory knows beyond the names of principals: certificates, expiry of secrets, federated credentials.
 
 use cloud::ResourceId;
 use jiff::Timestamp;
@@ -16,7 +16,6 @@ use crate::identities;
 const CERTIFICATES: &str = "principal-certificates";
 const FEDERATION: &str = "principal-federation";
 const SECRET_EXPIRY: &str = "principal-secret-expiry";
-const ISSUER_KEYS: &str = "issuer-keys";
 const TOKEN_LIFETIME: &str = "token-lifetime";
 
 /// The type of managed identities.
@@ -187,20 +186,4 @@ pub(crate) fn set_token_lifetime(cx: &CallContext<'_>, seconds: Option<u32>) -> 
 pub(super) fn token_lifetime(cx: &CallContext<'_>) -> Result<i64, Failure> {
     let seconds: Option<u32> = database::record(cx.db, "meta", TOKEN_LIFETIME)?;
     Ok(seconds.map_or(TOKEN_SECONDS, i64::from))
-}
-
-/// Registers the keys (a JWKS) of an issuer; without keys, its assertions are accepted unverified.
-pub(crate) fn register_issuer_keys(
-    cx: &CallContext<'_>,
-    issuer: &str,
-    keys: Option<&Value>,
-) -> Result<(), Failure> {
-    match keys {
-        Some(keys) => database::write(cx.db, ISSUER_KEYS, issuer, keys),
-        None => database::delete(cx.db, ISSUER_KEYS, issuer).map(drop),
-    }
-}
-
-pub(super) fn issuer_keys(cx: &CallContext<'_>, issuer: &str) -> Result<Option<Value>, Failure> {
-    database::record(cx.db, ISSUER_KEYS, issuer)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use api::secret::Secret;
 use cloud::ResourceId;
-use cloud_azure::{AzureClient, ServiceCredential, Settings, SettingsError};
+use cloud_azure::{AzureClient, IssuerSettings, ServiceCredential, Settings, SettingsError};
 use uuid::Uuid;
 
 use crate::config::{AzureConfig, FilePath};
@@ -62,6 +62,10 @@ fn settings(config: &AzureConfig) -> Result<Settings, AzureConfigErrors> {
         problems.push(problem);
         ServiceCredential::ManagedIdentity { client_id: None }
     });
+    let issuers = issuers(config).unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    });
     let ca_pem = config.ca_file.as_ref().map(|file| read("cloud.azure.ca_file", file));
     let ca_pem = ca_pem.transpose().unwrap_or_else(|problem| {
         problems.push(problem);
@@ -77,6 +81,7 @@ fn settings(config: &AzureConfig) -> Result<Settings, AzureConfigErrors> {
     settings.blob.clone_from(&config.blob);
     settings.identity_service.clone_from(&config.identity_service);
     settings.metadata.clone_from(&config.metadata);
+    settings.issuers = issuers;
     settings.ca_pem = ca_pem;
     problems.extend(settings.problems().iter().map(sentence));
     if problems.is_empty() { Ok(settings) } else { Err(AzureConfigErrors(problems)) }
@@ -89,6 +94,26 @@ fn registry(config: &AzureConfig) -> Result<ResourceId, String> {
             "cloud.azure.registry = {registry:?}: expected the resource id of a container registry ({error})"
         )
     })
+}
+
+/// The website of token issuers, which has an account and an address.
+fn issuers(config: &AzureConfig) -> Result<Option<IssuerSettings>, String> {
+    let (account, url) = match (&config.issuer_account, &config.issuer_url) {
+        (None, None) => return Ok(None),
+        (Some(account), Some(url)) => (account, url),
+        (Some(_), None) => {
+            return Err("cloud.azure.issuer_account is set, but cloud.azure.issuer_url is not set".to_owned());
+        }
+        (None, Some(_)) => {
+            return Err("cloud.azure.issuer_url is set, but cloud.azure.issuer_account is not set".to_owned());
+        }
+    };
+    let account = account.parse().map_err(|error| {
+        format!(
+            "cloud.azure.issuer_account = {account:?}: expected the resource id of a storage account ({error})"
+        )
+    })?;
+    Ok(Some(IssuerSettings { account, url: url.clone() }))
 }
 
 /// The credential, of which exactly one must be set.
@@ -160,6 +185,22 @@ mod tests {
                 "cloud.azure.registry = \"images\"",
             ),
             (AzureConfig { managed_identity: false, ..complete() }, "exactly one of"),
+            (
+                AzureConfig { issuer_account: Some(REGISTRY.to_owned()), ..complete() },
+                "cloud.azure.issuer_account is set, but cloud.azure.issuer_url is not set",
+            ),
+            (
+                AzureConfig { issuer_url: Some("https://x".to_owned()), ..complete() },
+                "cloud.azure.issuer_url is set, but cloud.azure.issuer_account is not set",
+            ),
+            (
+                AzureConfig {
+                    issuer_account: Some(REGISTRY.to_owned()),
+                    issuer_url: Some("https://x".to_owned()),
+                    ..complete()
+                },
+                "is no storage account",
+            ),
         ] {
             let error = settings(&change).unwrap_err().to_string();
             assert!(error.contains(named), "{error}");

@@ -92,7 +92,25 @@ impl CloudCheck<'_> {
         report.add("certificates", certificate.map_err(|it| sentence(&it)));
         let registry = self.cloud.registry.token(ABSENT).await;
         report.add("registry", registry.map(|_| "tokens can be read".to_owned()).map_err(|it| sentence(&it)));
+        self.check_issuers(&mut report).await;
         report
+    }
+
+    async fn check_issuers(&self, report: &mut CloudReport) {
+        let Some(issuers) = &self.cloud.issuers else {
+            let none = "none, so that clusters with managed identities are rejected; cloud.azure.issuer_account is not set";
+            return report.add("token issuers", Ok(none.to_owned()));
+        };
+        let account = issuers.account();
+        let result = match self.cloud.infrastructure.get(account).await {
+            Ok(Some(_)) => {
+                let read = issuers.is_published(ABSENT).await;
+                read.map(|_| format!("can be read in {account}")).map_err(|it| sentence(&it))
+            }
+            Ok(None) => Err(format!("{account} does not exist; create it with a website")),
+            Err(error) => Err(sentence(&error)),
+        };
+        report.add("token issuers", result);
     }
 
     async fn check_rights(&self, report: &mut CloudReport) {

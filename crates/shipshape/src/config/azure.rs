@@ -45,6 +45,11 @@ pub(crate) struct AzureConfig {
     pub(crate) metadata: Option<String>,
     /// The address of the service that issues certificates of managed identities. It is open to services of Microsoft only.
     pub(crate) identity_service: Option<String>,
+    /// The resource id of the storage account whose website has the documents of clusters' token issuers. Unset: no clusters with
+    /// managed identities.
+    pub(crate) issuer_account: Option<String>,
+    /// The address of that website, such as `https://NAME.z6.web.core.windows.net`.
+    pub(crate) issuer_url: Option<String>,
     /// A PEM file of certificate authorities that are trusted besides those of the system.
     pub(crate) ca_file: Option<FilePath>,
 }
@@ -70,6 +75,8 @@ impl Default for AzureConfig {
             blob: None,
             metadata: None,
             identity_service: None,
+            issuer_account: None,
+            issuer_url: None,
             ca_file: None,
         }
     }

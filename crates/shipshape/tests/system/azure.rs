@@ -20,6 +20,8 @@ fn settings(home: &Home, endpoints: &Value, changes: &[(&str, &str)]) -> PathBuf
         ("registry", text("registry")),
         ("blob", text("blob")),
         ("identity_service", text("identityService")),
+        ("issuer_account", text("issuerAccount")),
+        ("issuer_url", text("issuerUrl")),
         ("ca_file", text("caFile")),
     ];
     for (member, value) in changes {
@@ -75,6 +77,7 @@ fn the_endpoints_of_the_emulator_are_settings_of_azure() {
         "secrets",
         "certificates",
         "registry",
+        "token issuers",
     ] {
         assert!(
             lines.iter().any(|it| it.starts_with(&format!("ok      {subject}"))),
@@ -91,8 +94,16 @@ fn the_endpoints_of_the_emulator_are_settings_of_azure() {
     let of_weak = config(&settings(&home, &endpoints, &weak));
     let checked = home.run(&["--config", &of_weak, "config", "check", "--cloud"]);
     assert_eq!(checked.code, Some(1), "{checked:?}");
-    for subject in ["rights", "resource group", "providers", "quotas", "secrets", "certificates", "registry"]
-    {
+    for subject in [
+        "rights",
+        "resource group",
+        "providers",
+        "quotas",
+        "secrets",
+        "certificates",
+        "registry",
+        "token issuers",
+    ] {
         let is_missing = |it: &str| it.starts_with(&format!("MISSING {subject}"));
         assert!(checked.stdout.lines().any(is_missing), "{subject}: {checked:?}");
     }

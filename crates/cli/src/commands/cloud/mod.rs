@@ -426,6 +426,7 @@ fn endpoints_text(endpoints: &Endpoints) -> String {
     lines.extend([
         ("Registry:".to_owned(), registry.clone()),
         ("Blobs:".to_owned(), blob.clone()),
+        ("Token issuers:".to_owned(), endpoints.issuer_url.clone()),
         ("Metadata:".to_owned(), endpoints.metadata.clone()),
         ("Identity service:".to_owned(), endpoints.identity_service.clone()),
         ("Subscription ID:".to_owned(), endpoints.subscription_id.clone()),
