@@ -3,7 +3,7 @@
 use steps::engine::Plan;
 
 use super::{
-    PlanBuilder, base, identities, in_cluster, installation, network, offerings, prepare, step_names,
+    PlanBuilder, base, identities, in_cluster, installation, issuer, network, offerings, prepare, step_names,
     validate,
 };
 use crate::{Context, OperationTiming};
@@ -35,7 +35,7 @@ pub fn create(workload: bool, timing: OperationTiming) -> Plan<Context> {
         .action(step_names::ENSURE_STORAGE_SUFFIX, prepare::storage_suffix)
         .action(step_names::POPULATE_MTU_SIZE, prepare::mtu)
         .wait(step_names::CREATE_DNS, 10, network::zone)
-        .when(workload, |draft| draft.action(step_names::CREATE_OIDC, identities::create_issuer))
+        .when(workload, |draft| draft.action(step_names::CREATE_OIDC, issuer::create))
         .wait(step_names::ENSURE_RESOURCE_GROUP, 10, base::resource_group)
         .wait(step_names::ENSURE_SERVICE_ENDPOINTS, 10, network::service_endpoints)
         .wait(step_names::SET_MASTER_SUBNET_POLICIES, 10, network::master_subnet_policies)

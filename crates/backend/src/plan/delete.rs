@@ -3,7 +3,7 @@
 
 use steps::engine::Plan;
 
-use super::{PlanBuilder, step_names, teardown};
+use super::{PlanBuilder, issuer, step_names, teardown};
 use crate::{Context, OperationTiming};
 
 /// The plan that deletes a cluster; `workload` if it uses managed identities.
@@ -15,6 +15,7 @@ pub fn delete(workload: bool, timing: OperationTiming) -> Plan<Context> {
         .wait(step_names::ENSURE_RESOURCE_GROUP, 10, teardown::ensure_group)
         .wait(step_names::DELETE_DNS, 10, teardown::names)
         .wait(step_names::DELETE_PRIVATE_ENDPOINT, 10, teardown::private_endpoint)
+        .when(workload, |draft| draft.action(step_names::DELETE_OIDC, issuer::withdraw))
         .action(step_names::DELETE_ROLE_ASSIGNMENTS, teardown::role_assignments)
         .wait(step_names::DELETE_MACHINES, 30, teardown::machines)
         .wait(step_names::DELETE_RESOURCES, 30, teardown::resources)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::doc::{Identity, OperatorRole, PlatformIdentity, RoleSet, secrets};
+use api::doc::{Identity, OperatorRole, PlatformIdentity, RoleSet};
 use api::rest::Semver;
 use cloud::{Properties, Resource, ResourceRequest};
 use steps::credentials::ensure_identity_certificate;
@@ -12,7 +12,7 @@ use steps::lifecycle::fault::user_error;
 use steps::lifecycle::resources::ensure;
 use steps::lifecycle::{ClusterSnapshot, resource_id, store_failed};
 
-use super::{done, prepare};
+use super::{done, issuer};
 use crate::Context;
 
 /// Ensures the certificate of the cluster's own identity in the vault.
@@ -100,24 +100,6 @@ pub(crate) async fn persist_object_id(cx: Arc<Context>, step: StepContext) -> Re
     done()
 }
 
-/// Ensures the signing key of the cluster's service account tokens, and records their issuer.
-pub(crate) async fn create_issuer(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
-    prepare::ensure_key(&cx, &step, secrets::BOUND_SIGNING_KEY).await?;
-    let issuer = issuer(&cx);
-    cx.life.record(step.hold, |record| record.oidc_issuer = Some(issuer.clone())).await?;
-    Ok(StepOutcome::with_message(issuer))
-}
-
-/// Issuer of the cluster's service account tokens.
-pub(crate) fn issuer(cx: &Context) -> String {
-    format!("https://oidc.{}/{}", cx.life.service.domain, cx.life.cluster())
-}
-
-/// Prefix of the names of the cluster's federated credentials, in every identity.
-pub(crate) fn credential_prefix(cx: &Context) -> String {
-    format!("{}|", issuer(cx))
-}
-
 /// The service accounts of each operator.
 async fn service_accounts(
     cx: &Context,
@@ -171,7 +153,8 @@ async fn operator_roles(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Vec<
 /// Federates the platform's identities with the cluster's service accounts.
 pub(crate) async fn federate(cx: Arc<Context>, _: StepContext) -> Result<PollStatus, StepError> {
     let snapshot = cx.life.snapshot().await?;
-    let (accounts, own) = (service_accounts(&cx, &snapshot).await?, credential_prefix(&cx));
+    let accounts = service_accounts(&cx, &snapshot).await?;
+    let own = issuer::credential_prefix(&issuer::issuer(&cx, &snapshot)?);
     for (operator, identity) in platform(&snapshot) {
         let id = resource_id(&identity.resource_id)?;
         let Some(found) = cx.life.cloud.infrastructure.get(&id).await? else {

@@ -10,6 +10,7 @@ mod error_policy;
 pub(crate) mod identities;
 pub(crate) mod in_cluster;
 pub(crate) mod installation;
+pub(crate) mod issuer;
 pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod offerings;

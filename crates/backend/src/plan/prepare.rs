@@ -94,23 +94,14 @@ fn name_part(name: &str) -> String {
 
 /// Ensures the SSH key of the machines.
 pub(crate) async fn ssh_key(cx: Arc<Context>, step: StepContext) -> Result<StepOutcome, StepError> {
-    ensure_key(&cx, &step, secrets::SSH_KEY).await
-}
-
-/// Generates and seals a private key, unless it exists.
-pub(crate) async fn ensure_key(
-    cx: &Context,
-    step: &StepContext,
-    name: &'static str,
-) -> Result<StepOutcome, StepError> {
-    if cx.life.records.secret(name).await?.is_some() {
+    if cx.life.records.secret(secrets::SSH_KEY).await?.is_some() {
         return done();
     }
     let key = rcgen::KeyPair::generate();
     let key =
         key.map_err(|error| StepError::transient("Key", "generating a key failed").with_source(error))?;
     let key = Secret::new(key.serialize_pem().into_bytes());
-    cx.life.records.update(step.hold, &[(name, &key)], |_| ()).await?;
+    cx.life.records.update(step.hold, &[(secrets::SSH_KEY, &key)], |_| ()).await?;
     done()
 }
 

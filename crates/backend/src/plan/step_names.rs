@@ -43,6 +43,7 @@ pub(crate) const DELETE_FEDERATED_CREDENTIALS: StepName =
     StepName::from_static("delete-federated-credentials");
 pub(crate) const DELETE_MACHINES: StepName = StepName::from_static("delete-machines");
 pub(crate) const DELETE_NSGS: StepName = StepName::from_static("delete-nsgs");
+pub(crate) const DELETE_OIDC: StepName = StepName::from_static("delete-oidc");
 pub(crate) const DELETE_PRIVATE_ENDPOINT: StepName = StepName::from_static("delete-private-endpoint");
 pub(crate) const DELETE_RESOURCES: StepName = StepName::from_static("delete-resources");
 pub(crate) const DELETE_RESOURCE_GROUP: StepName = StepName::from_static("delete-resource-group");

@@ -11,7 +11,7 @@ use steps::lifecycle::resources::remove;
 use steps::lifecycle::{ClusterSnapshot, certificates as shared, resource_id, store_failed};
 
 use super::network::{change_subnet, subnets};
-use super::{base, done, identities, names, prepare, step_names};
+use super::{base, done, issuer, names, prepare, step_names};
 use crate::Context;
 
 /// Stops the installation, if it still runs.
@@ -223,23 +223,26 @@ pub(crate) async fn federated_credentials(
 ) -> Result<StepOutcome, StepError> {
     let snapshot = cx.life.snapshot().await?;
     let Identity::Workload { platform, .. } = &snapshot.spec().identity else { return done() };
+    // A cluster that was rejected before it had an issuer has no credentials.
+    let Ok(issuer) = issuer::issuer(&cx, &snapshot) else { return done() };
+    let own = issuer::credential_prefix(&issuer);
     for (operator, identity) in platform {
-        if let Err(error) = unfederate(&cx, &identity.resource_id).await {
+        if let Err(error) = unfederate(&cx, &identity.resource_id, &own).await {
             tracing::warn!(cluster.id = %cx.life.cluster(), error = %error.full_message(), "Removing the federated credentials of operator {operator} of cluster {} failed; they remain", snapshot.document().name);
         }
     }
     done()
 }
 
-async fn unfederate(cx: &Context, id: &str) -> Result<(), StepError> {
+async fn unfederate(cx: &Context, id: &str, own: &str) -> Result<(), StepError> {
     let id = resource_id(id)?;
     let Some(Resource { location, tags, properties: Properties::Identity { mut federated, .. }, .. }) =
         cx.life.cloud.infrastructure.get(&id).await?
     else {
         return Ok(());
     };
-    let (own, before) = (identities::credential_prefix(cx), federated.len());
-    federated.retain(|name, _| !name.starts_with(&own));
+    let before = federated.len();
+    federated.retain(|name, _| !name.starts_with(own));
     if federated.len() == before {
         return Ok(());
     }

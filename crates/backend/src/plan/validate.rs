@@ -19,7 +19,7 @@ use steps::engine::{PollStatus, StepContext, StepError, StepOutcome};
 use steps::lifecycle::fault::user_error;
 use steps::lifecycle::{ClusterSnapshot, resource_id};
 
-use super::identities::issuer;
+use super::issuer::issuer;
 use super::names;
 use crate::Context;
 
@@ -112,7 +112,7 @@ async fn capacity_problem(
 async fn first_invalid(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Option<InvalidInput>, StepError> {
     let spec = snapshot.spec();
     let credential = cx.life.credential(spec).await?;
-    if let Some(invalid) = principal(cx, spec, &credential).await? {
+    if let Some(invalid) = principal(cx, snapshot, &credential).await? {
         return Ok(Some(invalid));
     }
     if let Some(invalid) = check_ranges(spec) {
@@ -154,10 +154,10 @@ fn permission_code(spec: &Spec) -> &'static str {
 /// Checks the claims of the service principal, or that the platform's identities exist and may be used.
 async fn principal(
     cx: &Context,
-    spec: &Spec,
+    snapshot: &ClusterSnapshot,
     credential: &Credential,
 ) -> Result<Option<InvalidInput>, StepError> {
-    match &spec.identity {
+    match &snapshot.spec().identity {
         Identity::ServicePrincipal { .. } => match cx.life.cloud.identities.principal(credential).await {
             Ok(principal) => Ok(check_principal(&principal)),
             Err(error @ CloudError::Credential { .. }) => Ok(Some(InvalidInput::new(
@@ -168,6 +168,7 @@ async fn principal(
             Err(error) => Err(error.into()),
         },
         Identity::Workload { platform, .. } => {
+            let issuer = issuer(cx, snapshot)?;
             for (operator, identity) in platform {
                 let target = format!(
                     "properties.platformWorkloadIdentityProfile.platformWorkloadIdentities.{operator}"
@@ -182,7 +183,7 @@ async fn principal(
                         message,
                     )));
                 };
-                if let Some(invalid) = check_federation(&found, operator, &issuer(cx), &target) {
+                if let Some(invalid) = check_federation(&found, operator, &issuer, &target) {
                     return Ok(Some(invalid));
                 }
                 let actions = [

@@ -290,7 +290,7 @@ call_fault_tests! {
     a_create: survives(Verb::Create, IdentityKind::Principal), 100;
     a_create_with_identities: survives(Verb::Create, IdentityKind::Workload), 100;
     an_update: survives(Verb::Update, IdentityKind::Workload), 50;
-    a_delete: survives(Verb::Delete, IdentityKind::Principal), 50;
+    a_delete: survives(Verb::Delete, IdentityKind::Workload), 50;
     rotate_certificates: task_survives(ROTATE_CERTIFICATES, IdentityKind::Principal);
     renew_identity_certificate: task_survives(RENEW_IDENTITY, IdentityKind::Workload);
 }

@@ -294,6 +294,10 @@ impl TestEnvironment {
         left.extend(tokens.into_iter().map(|it| it.name).filter(|it| holds(it)));
         let installations = self.cloud.installations().await.unwrap();
         left.extend(installations.into_iter().filter(|it| it.cluster == id).map(|it| it.sim));
+        let issuers = self.cloud.cloud().issuers.unwrap();
+        left.extend(
+            issuers.is_published(&id.to_string()).await.unwrap().then(|| issuers.issuer(&id.to_string())),
+        );
         left
     }
 }

@@ -12,6 +12,7 @@ mod cloud_failures;
 mod customer;
 mod environment;
 mod idle;
+mod issuers;
 mod lifecycle;
 mod preemption;
 mod removals;

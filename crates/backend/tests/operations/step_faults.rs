@@ -221,6 +221,16 @@ pub(crate) async fn verify(environment: &TestEnvironment, world: &World, verb: V
     let tokens = environment.cloud.azure().tokens().await.unwrap();
     let tokens = tokens.iter().filter(|it| Some(&it.name) == token.as_ref()).count();
     same("tokens", tokens.to_string(), "1".to_owned())?;
+    let issuers = environment.cloud.cloud().issuers.unwrap();
+    let cluster = world.cluster.to_string();
+    let uses_issuer = matches!(spec.identity, Identity::Workload { .. });
+    // A cluster that is updated was created under another id.
+    if verb == Verb::Create {
+        let published = issuers.is_published(&cluster).await.map_err(|error| error.to_string())?;
+        same("published issuer", published.to_string(), uses_issuer.to_string())?;
+        let expected = uses_issuer.then(|| issuers.issuer(&cluster));
+        same("issuer", format!("{:?}", record.oidc_issuer), format!("{expected:?}"))?;
+    }
     let pools: u32 = record.workers.iter().map(|it| it.count).sum();
     same("workers that were seen", pools.to_string(), "2".to_owned())?;
     if verb == Verb::Create {
