@@ -58,14 +58,16 @@ pub(super) async fn view(
         }
         "machines" => {
             let found = objects(page, &cluster.id, MACHINE, None, true).await;
-            let shown = openshift_list("machines", found, super::machines::machines);
+            let on = page.viewer.may_act().then_some(&*cluster.id);
+            let shown = openshift_list("machines", found, |all| super::machines::machines(all, on));
             panels.push(Panel::live("machines", shown));
             json = format!("{json}/kubernetesobjects?kind={MACHINE}");
             line = command_line::join(["shipshape", "machine", "list", "--cluster", &cluster.name]);
         }
         "machinesets" => {
             let found = objects(page, &cluster.id, MACHINE_SET, None, true).await;
-            let shown = openshift_list("MachineSets", found, super::machines::machine_sets);
+            let on = page.viewer.may_act().then_some(&*cluster.id);
+            let shown = openshift_list("MachineSets", found, |all| super::machines::machine_sets(all, on));
             panels.push(Panel::live("machinesets", shown));
             json = format!("{json}/kubernetesobjects?kind={MACHINE_SET}");
             line = command_line::join(["shipshape", "machineset", "list", "--cluster", &cluster.name]);
@@ -200,7 +202,11 @@ async fn objects(
 }
 
 /// A list of a kind that only OpenShift has.
-fn openshift_list(what: &str, found: Result<Value, ClientError>, show: fn(&[Value]) -> Markup) -> Markup {
+fn openshift_list(
+    what: &str,
+    found: Result<Value, ClientError>,
+    show: impl Fn(&[Value]) -> Markup,
+) -> Markup {
     match found {
         Err(error) if error.status() == Some(http::StatusCode::BAD_REQUEST) => {
             empty_state(&format!("This cluster has no {what}"), &html! { p { "Only OpenShift has them." } })
@@ -209,7 +215,7 @@ fn openshift_list(what: &str, found: Result<Value, ClientError>, show: fn(&[Valu
     }
 }
 
-fn list(title: &str, found: Result<Value, ClientError>, show: fn(&[Value]) -> Markup) -> Markup {
+fn list(title: &str, found: Result<Value, ClientError>, show: impl Fn(&[Value]) -> Markup) -> Markup {
     match found {
         Ok(found) => show(found["items"].as_array().map(Vec::as_slice).unwrap_or_default()),
         Err(error) => error_note(title, &error),
