@@ -100,7 +100,7 @@ pub enum MachineSetCommand {
         /// The MachineSet
         machine_set: String,
         /// The number of machines
-        #[arg(long, value_name = "NUMBER")]
+        #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
         replicas: u32,
         #[command(flatten)]
         of: MachinesOf,

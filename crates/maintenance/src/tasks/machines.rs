@@ -106,7 +106,15 @@ pub(super) fn missing(observed: &ObservedSet, replicas: i32) -> Option<String> {
     let is_pending = |machine: &&&Machine| phase(machine) != Some(MachinePhase::Running);
     let pending: Vec<&Machine> = live.iter().filter(is_pending).copied().collect();
     let of_these = if pending.is_empty() { String::new() } else { format!("; {}", list(&pending)) };
-    Some(format!("{ready} of {replicas} machines of MachineSet {name} are ready{of_these}"))
+    Some(format!("{ready} of {}{of_these}", all_ready(replicas, &name)))
+}
+
+/// That all machines of a MachineSet are ready, as a sentence.
+pub(super) fn all_ready(replicas: i32, set: &str) -> String {
+    match replicas {
+        1 => format!("1 machine of MachineSet {set} is ready"),
+        _ => format!("{replicas} machines of MachineSet {set} are ready"),
+    }
 }
 
 fn list(machines: &[&Machine]) -> String {
@@ -191,7 +199,7 @@ mod tests {
         check(
             &observed(2, 0, vec![machine("a", failed, false)]),
             1,
-            "0 of 1 machines of MachineSet workers are ready; Machine a is Failed: no such size",
+            "0 of 1 machine of MachineSet workers is ready; Machine a is Failed: no such size",
         );
     }
 

@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 use steps::ClusterContext;
 use steps::engine::{PollStatus, Step, StepContext, StepError, StepOutcome};
 
-use super::machines::{describe, find_machine, find_set, missing, observe_set, waiting_for_machines};
+use super::machines::{
+    all_ready, describe, find_machine, find_set, missing, observe_set, waiting_for_machines,
+};
 
 /// What the check records for the later steps.
 #[derive(Serialize, Deserialize)]
@@ -124,9 +126,10 @@ impl Replacement {
         let replicas = observed.set.spec.replicas.unwrap_or(1);
         Ok(match missing(&observed, replicas) {
             Some(waiting) => PollStatus::Waiting(waiting),
-            None => PollStatus::Done(StepOutcome::with_message(format!(
-                "machine {name} is replaced: {replicas} machines of MachineSet {machine_set} are ready"
-            ))),
+            None => {
+                let ready = all_ready(replicas, &machine_set);
+                PollStatus::Done(StepOutcome::with_message(format!("machine {name} is replaced: {ready}")))
+            }
         })
     }
 }

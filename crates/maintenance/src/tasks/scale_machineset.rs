@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use steps::ClusterContext;
 use steps::engine::{PollStatus, Step, StepContext, StepError, StepOutcome};
 
-use super::machines::{find_set, missing, observe_set, waiting_for_machines};
+use super::machines::{all_ready, find_set, missing, observe_set, waiting_for_machines};
 
 /// What the check records for the later steps.
 #[derive(Serialize, Deserialize)]
@@ -108,7 +108,7 @@ impl Scaling {
             self.find(cx).await?.filter(|it| it.metadata.deletion_timestamp.is_none()).ok_or_else(missing)?;
         check_limits(&set, self.parameters.replicas)?;
         let replicas = set.spec.replicas.unwrap_or(1);
-        let message = format!("MachineSet {} has {replicas} replicas", set.name_any());
+        let message = format!("MachineSet {} is scaled to {replicas}", set.name_any());
         let checked = CheckedSet { uid: set.uid().unwrap_or_default(), replicas };
         Ok(StepOutcome::with_message(message).with_memory(&checked))
     }
@@ -119,7 +119,7 @@ impl Scaling {
         // With the uid, a later MachineSet of the same name is not changed.
         let change = json!({ "metadata": { "uid": uid }, "spec": { "replicas": replicas } });
         patch(&cx.link, &self.target(), &Change::Merge(change), None).await?;
-        Ok(StepOutcome::with_message(format!("scaled from {before} to {replicas} replicas")))
+        Ok(StepOutcome::with_message(format!("scaled from {before} to {replicas}")))
     }
 
     async fn restore(&self, cx: &ClusterContext, step: &StepContext) -> Result<Option<String>, StepError> {
@@ -132,7 +132,7 @@ impl Scaling {
                 let metadata = json!({ "uid": checked.uid, "resourceVersion": version });
                 let change = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
                 patch(&cx.link, &self.target(), &Change::Merge(change), None).await?;
-                Ok(Some(format!("scaled back to {replicas} replicas")))
+                Ok(Some(format!("scaled back to {replicas}")))
             }
         }
     }
@@ -149,9 +149,7 @@ impl Scaling {
         }
         Ok(match missing(&observed, *replicas) {
             Some(waiting) => PollStatus::Waiting(waiting),
-            None => PollStatus::Done(StepOutcome::with_message(format!(
-                "{replicas} machines of MachineSet {machine_set} are ready"
-            ))),
+            None => PollStatus::Done(StepOutcome::with_message(all_ready(*replicas, machine_set))),
         })
     }
 }

@@ -43,7 +43,7 @@ fn walk(home: &Home, script: &str, kubectl: PathBuf) -> CommandOutput {
         "machinehealthcheck.machine.openshift.io/spare created",
         "MachineDeleted",
         "Completed",
-        "1 machines of MachineSet spare are ready",
+        "1 machine of MachineSet spare is ready",
     ]);
     answer
 }
