@@ -63,6 +63,8 @@ pub struct InstanceRequest {
     pub provider_status: Option<Value>,
     /// When the Machine was created.
     pub created: Timestamp,
+    /// When the deletion of the Machine was requested; nothing is created for it since then.
+    pub deleted: Option<Timestamp>,
     /// The key `userData` of the Secret in [`SecretRefs::user_data`]. Needed by `create` only.
     pub user_data: Option<Secret<Vec<u8>>>,
     /// The data of the Secret in [`SecretRefs::credentials`]; `None` when the providerSpec names none.

@@ -9,6 +9,7 @@
 pub mod azure_sdk;
 pub mod chromium;
 pub mod kube;
+pub mod moto;
 pub mod postgres;
 pub mod prerequisites;
 pub mod process;

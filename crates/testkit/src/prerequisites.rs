@@ -32,6 +32,8 @@ pub const PROMTOOL: &str = "promtool";
 pub const SCHEMATHESIS: &str = "schemathesis";
 /// The public Python SDK of customers; see [`crate::azure_sdk`].
 pub const AZURE_SDK: &str = "azure-sdk";
+/// The server of moto, which is Amazon's services for tests; see [`crate::moto`].
+pub const MOTO: &str = "moto";
 /// Debian's Chromium with its driver and axe-core; see [`crate::chromium`].
 pub const CHROMIUM: &str = "chromium";
 /// The right to mount a small tmpfs; see [`crate::tmpfs`].

@@ -89,6 +89,7 @@ pub(crate) fn request(spec: Value) -> InstanceRequest {
         provider_id: None,
         provider_status: None,
         created: Timestamp::UNIX_EPOCH,
+        deleted: None,
         user_data: Some(Secret::new(b"{\"ignition\":{}}".to_vec())),
         credentials: Some(credentials.map(|(name, text)| (name.to_owned(), secret(text))).into()),
         tags: BTreeMap::new(),

@@ -52,6 +52,7 @@ impl MachineController {
             provider_spec: spec,
             provider_id: machine.spec.provider_id.clone().filter(|id| !id.is_empty()),
             provider_status: machine.status.as_ref().and_then(|status| status.provider_status.clone()),
+            deleted: machine.metadata.deletion_timestamp.as_ref().map(|time| time.0),
             created: machine.creation_timestamp().map_or_else(|| self.cx.clock.now(), |time| time.0),
             user_data: None,
             credentials,

@@ -58,6 +58,7 @@ impl InstanceEnvironment {
             provider_id: None,
             provider_status: None,
             created: Timestamp::UNIX_EPOCH,
+            deleted: None,
             user_data: Some(bytes(&user_data(&self.install.domain))),
             credentials: Some(credentials.map(|(name, text)| (name.to_owned(), bytes(text))).into()),
             tags: BTreeMap::new(),
