@@ -271,6 +271,29 @@ pub(crate) fn remediation(check: &MachineHealthCheck, machine: &Machine) -> Reme
     }
 }
 
+/// Whether a change of a Machine can change its verdict or how it is remediated.
+pub(crate) fn concerns_health(old: Option<&Machine>, new: Option<&Machine>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return true };
+    let (before, after) = (&old.metadata, &new.metadata);
+    let external = |machine: &Machine| machine.annotations().contains_key(names::EXTERNAL_REMEDIATION);
+    let phase = |machine: &Machine| machine.status.as_ref().and_then(|status| status.phase.clone());
+    let is_linked = |machine: &Machine| node_ref(machine).is_some();
+    let updated = |machine: &Machine| machine.status.as_ref().and_then(|status| status.last_updated.clone());
+    before.uid != after.uid
+        || before.labels != after.labels
+        || before.owner_references != after.owner_references
+        || before.deletion_timestamp != after.deletion_timestamp
+        || external(old) != external(new)
+        || phase(old) != phase(new)
+        || node_ref(old) != node_ref(new)
+        // The time to start counts from it.
+        || !is_linked(new) && updated(old) != updated(new)
+}
+
+fn node_ref(machine: &Machine) -> Option<&ObjectReference> {
+    machine.status.as_ref()?.node_ref.as_ref()
+}
+
 /// Whether the MachineHealthCheck does nothing for now.
 pub(crate) fn is_paused(check: &MachineHealthCheck) -> bool {
     check.annotations().contains_key(names::PAUSED)

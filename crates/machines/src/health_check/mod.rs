@@ -64,6 +64,9 @@ impl HealthCheckController {
         let controller = Controller::new(NAME, self.checks.clone())
             .workers(WORKERS)
             .watches(self.machines.clone(), move |change| {
+                if !decide::concerns_health(change.old.as_deref(), change.new.as_deref()) {
+                    return Vec::new();
+                }
                 checks_of(&for_machines, change.sides().map(|machine| &**machine))
             })
             .watches(self.nodes.clone(), move |change| {
@@ -93,6 +96,7 @@ impl HealthCheckController {
             return Ok(Action::Done);
         }
         let invalid = |message: String| {
+            self.cx.events.warning(&*check, "ReconcileError", message.clone());
             ReconcileError::Failed(format!("MachineHealthCheck {key} is invalid: {message}"))
         };
         let selector = Selector::parse(&check.spec.selector).map_err(invalid)?;

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::decide::{
-    Evaluation, NodeState, Remediation, Target, Verdict, is_paused, policy, remediation, unhealthy_limit,
-    verdict,
+    Evaluation, NodeState, Remediation, Target, Verdict, concerns_health, is_paused, policy, remediation,
+    unhealthy_limit, verdict,
 };
 use super::external;
 use crate::merge::merge_over;
@@ -330,6 +330,32 @@ fn a_duration_that_cannot_be_read_names_its_field() {
     let condition =
         check(json!({"spec": {"unhealthyConditions": [{"type": "A", "status": "B", "timeout": "x"}]}}));
     assert!(policy(&condition).unwrap_err().contains("A=B"));
+}
+
+#[test]
+fn a_machine_wakes_its_checks_when_its_verdict_can_change() {
+    let before = machine(json!({}));
+    let concerned = |before: &Machine, over: Value| {
+        let mut value = serde_json::to_value(before).unwrap();
+        merge_over(&mut value, &over);
+        concerns_health(Some(before), Some(&serde_json::from_value(value).unwrap()))
+    };
+    assert!(concerns_health(None, Some(&before)) && concerns_health(Some(&before), None));
+    for over in [
+        json!({"metadata": {"labels": {"a": "b"}}}),
+        json!({"metadata": {"ownerReferences": []}}),
+        json!({"metadata": {"deletionTimestamp": "2026-03-01T11:00:00Z"}}),
+        json!({"metadata": {"annotations": {names::EXTERNAL_REMEDIATION: ""}}}),
+        json!({"status": {"phase": "Failed"}}),
+        json!({"status": {"nodeRef": {"name": "other"}}}),
+    ] {
+        assert!(concerned(&before, over.clone()), "{over}");
+    }
+    let updated = json!({"status": {"lastUpdated": "2026-03-01T11:59:00Z"}});
+    let state = json!({"metadata": {"annotations": {names::INSTANCE_STATE: "Running"}}});
+    assert!(!concerned(&before, state) && !concerned(&before, updated.clone()));
+    let starting = machine(json!({"status": {"nodeRef": null}}));
+    assert!(concerned(&starting, updated));
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::crd::machine::{AuthoritativeApi, Machine, MachineSet, MachineSetStatus, set_condition};
 use controller::ObjectKey;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 
@@ -81,7 +81,7 @@ pub(crate) fn members(set: &MachineSet, selector: &Selector, machines: Vec<Arc<M
             Some(_) => {}
         }
     }
-    members.owned.sort_by_key(|machine| machine.name_any());
+    members.owned.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
     members
 }
 
@@ -214,6 +214,21 @@ pub(crate) fn look_again(set: &MachineSet, status: &MachineSetStatus) -> Option<
     // One that never becomes ready must not hold up the others.
     let waits = status.available_replicas < status.ready_replicas;
     (!min_ready(set).is_zero() && waits).then(|| min_ready(set).unsigned_abs())
+}
+
+/// Whether a change of a Machine can change the number or the status of its MachineSet. Most changes of a new Machine cannot.
+pub(crate) fn concerns_set(old: Option<&Machine>, new: Option<&Machine>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return true };
+    let (before, after) = (&old.metadata, &new.metadata);
+    before.uid != after.uid
+        || before.labels != after.labels
+        || before.owner_references != after.owner_references
+        || before.deletion_timestamp != after.deletion_timestamp
+        || node_ref(old) != node_ref(new)
+}
+
+fn node_ref(machine: &Machine) -> Option<&ObjectReference> {
+    machine.status.as_ref()?.node_ref.as_ref()
 }
 
 /// Whether a change of a Node can change the status of a MachineSet.

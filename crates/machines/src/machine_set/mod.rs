@@ -67,7 +67,15 @@ impl MachineSetController {
         let (sets, by_node) = (self.machine_sets.clone(), self.by_node.clone());
         let controller = Controller::new(NAME, self.machine_sets.clone())
             .workers(WORKERS)
-            .owns(self.machines.clone())
+            .watches(self.machines.clone(), |change| {
+                if !decide::concerns_set(change.old.as_deref(), change.new.as_deref()) {
+                    return Vec::new();
+                }
+                let owners = change.sides().filter_map(|machine| decide::machine_set_of(machine));
+                let mut owners: Vec<ObjectKey> = owners.collect();
+                owners.dedup();
+                owners
+            })
             .watches(self.nodes.clone(), move |change| {
                 if !decide::concerns_status(change.old.as_deref(), change.new.as_deref()) {
                     return Vec::new();
@@ -76,6 +84,7 @@ impl MachineSetController {
                 machines.iter().filter_map(|machine| decide::machine_set_of(machine)).collect()
             })
             .watches(self.machines.clone(), move |change| {
+                // Any change: one that an adoption met is the reason to try it again.
                 let orphans: Vec<&Arc<Machine>> =
                     change.sides().filter(|machine| controller_of(&machine.metadata).is_none()).collect();
                 if orphans.is_empty() {

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::decide::{
-    Scaling, adopted, authority, concerns_status, look_again, machine_set_of, members, name_prefix,
-    new_machine, next_status, scaling, validate,
+    Scaling, adopted, authority, concerns_set, concerns_status, look_again, machine_set_of, members,
+    name_prefix, new_machine, next_status, scaling, validate,
 };
 use super::priority;
 use crate::merge::merge_over;
@@ -319,6 +319,30 @@ fn a_node_that_changes_its_readiness_or_is_gone_concerns_its_machine_set() {
     };
     assert_eq!(owner("MachineSet"), Some(controller::ObjectKey::namespaced("m", "web")));
     assert_eq!(owner("ControlPlaneMachineSet"), None);
+}
+
+#[test]
+fn of_the_changes_of_a_machine_only_membership_deletion_and_node_concern_its_machine_set() {
+    let before = machine("a", json!({}));
+    let concerned = |over: Value| concerns_set(Some(&before), Some(&machine("a", over)));
+    assert!(concerns_set(None, Some(&before)) && concerns_set(Some(&before), None));
+    for over in [
+        json!({"metadata": {"labels": {"set": "db"}}}),
+        json!({"metadata": {"ownerReferences": []}}),
+        json!({"metadata": {"deletionTimestamp": "2026-03-01T11:00:00Z"}}),
+        json!({"metadata": {"uid": "another"}}),
+        json!({"status": {"nodeRef": null}}),
+    ] {
+        assert!(concerned(over.clone()), "{over}");
+    }
+    for over in [
+        json!({}),
+        json!({"metadata": {"annotations": {"machine.openshift.io/instance-state": "Running"}}}),
+        json!({"spec": {"providerID": "x"}}),
+        json!({"status": {"phase": "Provisioned", "lastUpdated": "2026-03-01T11:00:00Z"}}),
+    ] {
+        assert!(!concerned(over.clone()), "{over}");
+    }
 }
 
 proptest! {
