@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "tests and what they stand on")]
 
 mod audit;
+mod bad_input;
 mod crash;
 mod failures;
 mod faults;
+mod inventory;
 mod life;
 mod memory_cloud;
 mod payload;

@@ -109,10 +109,11 @@ impl InstanceProvider for Cloud {
         match spec.get("invalid") {
             Some(_) => Err(InstanceError::InvalidConfiguration("providerSpec.value.invalid".to_owned())),
             None => {
-                let credentials = spec.get("credentials").and_then(Value::as_str);
-                let credentials =
-                    credentials.map(|name| SecretRef { namespace: None, name: name.to_owned() });
-                Ok(SecretRefs { credentials, user_data: None })
+                let secret = |member: &str| {
+                    let name = spec.get(member).and_then(Value::as_str)?.to_owned();
+                    Some(SecretRef { namespace: None, name })
+                };
+                Ok(SecretRefs { credentials: secret("credentials"), user_data: secret("userData") })
             }
         }
     }

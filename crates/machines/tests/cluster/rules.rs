@@ -156,7 +156,7 @@ async fn rule_3_3_each_phase_but_deleting_is_observed_once() {
 }
 
 #[tokio::test]
-async fn rule_4_a_drain_is_told_by_events() {
+async fn rule_4_a_drain_is_reported_by_events() {
     let world = World::simulated().await;
     let _running = world.start();
     for (name, over) in [
