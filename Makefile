@@ -31,7 +31,7 @@ test: ## run every test once; installs or finds what it needs
 kube: ## build Kubernetes for tests, once for each user and version; prints where it is
 	@tools/kube/build
 
-bench: ## measure the store against its floors, maintenance, API, portal, emulator and creates against their goals, kubesim against the real server, `up` against its goals
+bench: ## measure the store against its floors, maintenance, API, portal, emulator, creates and machine controllers against their goals, kubesim against the real server, `up` against its goals
 	@tools/setup
 	cargo bench --locked --bench store -- $(ARGS)
 	cargo bench --locked --bench scheduler
@@ -42,6 +42,7 @@ bench: ## measure the store against its floors, maintenance, API, portal, emulat
 	cargo bench --locked --bench servers
 	cargo bench --locked --bench emulator
 	cargo bench --locked --bench create
+	cargo bench --locked --bench controllers
 	cargo run --locked --release --example fleet
 	cargo bench --locked --bench up
 
