@@ -80,6 +80,7 @@ pub(crate) fn retention(config: &RetentionConfig) -> Retention {
         feed: config.feed.duration(),
         operations: config.operations.duration(),
         audit: config.audit.duration(),
+        health: config.health.duration(),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::keyring::SealedSecret;
 use crate::notify::{Notifications, Topic};
 use crate::open::OpenError;
 use crate::postgres::Postgres;
-use crate::records::{HealthSample, Retention};
+use crate::records::{HealthEvent, HealthSample, Retention};
 use crate::sqlite::Sqlite;
 use crate::transaction::{CommitResult, Transaction};
 use crate::work::{
@@ -113,6 +113,8 @@ pub(crate) enum RetentionTarget {
     Audit { from: i64, up_to: i64 },
     /// Named leases that expired before that age. A name that comes back gets a higher fence than any before.
     Leases,
+    /// Transitions of health before that age; the newest of each facet stays while its cluster exists.
+    HealthEvents,
 }
 
 /// One row of a table in an export or import: column name to value. Uuids are hyphenated text, bytes are base64 text,
@@ -249,6 +251,26 @@ impl Engine {
 
     pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
         dispatch_async!(self, it => it.put_health(samples))
+    }
+
+    /// Sets the time of samples that `observer` wrote last and that still have this reachability; returns their clusters.
+    pub(crate) async fn confirm_health(
+        &self,
+        observer: Uuid,
+        clusters: Vec<(Uuid, bool)>,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        dispatch_async!(self, it => it.confirm_health(observer, clusters))
+    }
+
+    /// Stores the buckets of a pool, if `owner` holds the lease `lease`; returns whether it does.
+    pub(crate) async fn put_pool(
+        &self,
+        name: &str,
+        lease: &str,
+        owner: Uuid,
+        buckets: Value,
+    ) -> Result<bool, StoreError> {
+        dispatch_async!(self, it => it.put_pool(name, lease, owner, buckets))
     }
 
     /// Acquires or renews a named lease; returns its fence, or none while another owner holds it.
@@ -474,6 +496,21 @@ impl Engine {
 
     pub(crate) async fn budgets(&self) -> Result<Vec<Budget>, StoreError> {
         dispatch_async!(self, it => it.budgets())
+    }
+
+    /// The buckets of a pool.
+    pub(crate) async fn pool(&self, name: &str) -> Result<Option<Value>, StoreError> {
+        dispatch_async!(self, it => it.pool(name))
+    }
+
+    /// Transitions of clusters' health at `from` or later, newest first.
+    pub(crate) async fn health_events(
+        &self,
+        clusters: Vec<Uuid>,
+        from: i64,
+        limit: usize,
+    ) -> Result<Vec<HealthEvent>, StoreError> {
+        dispatch_async!(self, it => it.health_events(clusters, from, limit))
     }
 
     pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {

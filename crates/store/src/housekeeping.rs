@@ -189,6 +189,7 @@ impl Housekeeper {
             (RetentionTarget::Feed, keep.feed, "the feed was not trimmed"),
             (RetentionTarget::Tombstones, keep.feed, "tombstones were not removed"),
             (RetentionTarget::Leases, LEASES_KEPT, "old leases were not removed"),
+            (RetentionTarget::HealthEvents, keep.health, "old health events were not removed"),
         ];
         for (stale, age, or_else) in stale {
             let trimmed = self.trim(stale, age).await;

@@ -21,6 +21,7 @@ mod notify;
 mod open;
 mod postgres;
 mod records;
+mod registry;
 mod rotate;
 mod sqlite;
 mod store;
@@ -40,7 +41,8 @@ pub use feed::{Change, FEED_PAGE_MAX, FeedBatch, FeedError, FeedFollower, FeedPa
 pub use keyring::{KeyFileError, Keyring, SealedSecret};
 pub use notify::{Notifications, Topic};
 pub use open::{FaultInjector, FaultPoint, Location, Migrate, OpenError, Options, Schema, WriteMode};
-pub use records::{HealthSample, Retention};
+pub use records::{HealthEvent, HealthSample, Retention};
+pub use registry::{BUCKETS, PoolView, WorkerRegistry};
 pub use rotate::KeyRotation;
 pub use store::{AuditWriter, HealthWriter, Reader, Store};
 pub use transaction::{CommitResult, Transaction};

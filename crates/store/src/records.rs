@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use api::health::HealthSample;
+pub use api::health::{HealthEvent, HealthSample};
 use api::work::WorkKind;
 
 /// Retention periods.
@@ -16,6 +16,8 @@ pub struct Retention {
     pub operations: Duration,
     /// The audit log.
     pub audit: Duration,
+    /// Transitions of the health of clusters.
+    pub health: Duration,
 }
 
 impl Retention {
@@ -32,6 +34,12 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for Retention {
     fn default() -> Retention {
-        Retention { manifests: DAY * 90, feed: DAY * 7, operations: DAY * 7, audit: DAY * 400 }
+        Retention {
+            manifests: DAY * 90,
+            feed: DAY * 7,
+            operations: DAY * 7,
+            audit: DAY * 400,
+            health: DAY * 400,
+        }
     }
 }

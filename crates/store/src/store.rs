@@ -1,5 +1,5 @@
 //! The handles of the store: [`Store`] for writers, [`Reader`] for readers, and narrow handles for services that
-//! write one thing ([`HealthWriter`], [`AuditWriter`]).
+//! write one thing ([`HealthWriter`], [`WorkerRegistry`], [`AuditWriter`]).
 
 use std::ops::Deref;
 use std::sync::{Arc, RwLock};
@@ -22,7 +22,8 @@ use crate::keyring::{Keyring, SealedSecret};
 use crate::notify::{Notifications, Topic};
 use crate::open::{Location, OpenError, Options, Schema};
 use crate::postgres::Postgres;
-use crate::records::HealthSample;
+use crate::records::{HealthEvent, HealthSample};
+use crate::registry::WorkerRegistry;
 use crate::sqlite::Sqlite;
 use crate::transaction::{CommitResult, Transaction, Write, validate, validate_ends};
 use crate::work::{
@@ -105,6 +106,11 @@ impl Store {
     /// A handle that can only write health samples.
     pub fn health_writer(&self) -> HealthWriter {
         HealthWriter { engine: self.engine.clone() }
+    }
+
+    /// A handle that can only write the membership of workers in a pool.
+    pub fn worker_registry(&self, pool: &'static str) -> WorkerRegistry {
+        WorkerRegistry::new(self.engine.clone(), pool)
     }
 
     /// A handle that can only write audit entries.
@@ -566,6 +572,16 @@ impl Reader {
         self.engine.health(clusters).await
     }
 
+    /// Transitions of the health of these clusters at `from` or later, newest first, up to `limit`.
+    pub async fn health_events(
+        &self,
+        clusters: Vec<Uuid>,
+        from: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<HealthEvent>, StoreError> {
+        self.engine.health_events(clusters, from.as_microsecond(), limit.clamp(1, ENDED_MAX)).await
+    }
+
     /// Position behind everything visible in the feed now.
     pub async fn feed_end(&self) -> Result<Position, StoreError> {
         self.engine.feed_end().await
@@ -595,19 +611,34 @@ impl Reader {
     }
 }
 
-/// Writes health samples only; for the monitor.
+/// Writes health samples and their history only; for the monitor.
 #[derive(Debug, Clone)]
 pub struct HealthWriter {
     engine: Engine,
 }
 
 impl HealthWriter {
-    /// Stores the newest sample of each cluster, with the store's time.
+    /// Stores the newest sample of each cluster, with the store's time, and an event for each facet that has changed since its last
+    /// event, also when another process wrote that.
     pub async fn put(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
         for block in samples.chunks(HEALTH_BLOCK) {
             self.engine.put_health(block.to_vec()).await?;
         }
         Ok(())
+    }
+
+    /// Sets the time of the samples of clusters that `observer` observed again, each reachable or not as before. It rewrites no
+    /// sample. Returns the clusters whose sample it was: the others' were written by somebody else meanwhile.
+    pub async fn confirm(
+        &self,
+        observer: Uuid,
+        clusters: Vec<(Uuid, bool)>,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let mut confirmed = Vec::with_capacity(clusters.len());
+        for block in clusters.chunks(HEALTH_BLOCK) {
+            confirmed.extend(self.engine.confirm_health(observer, block.to_vec()).await?);
+        }
+        Ok(confirmed)
     }
 }
 

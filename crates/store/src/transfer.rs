@@ -88,7 +88,7 @@ use ColumnType::{Bytes, Flag, Integer, Json, Text, Uuid};
 
 /// Exported tables. Lanes are derived from the work; the feed, positions, leases and owners are left out: the new
 /// store is a new generation, and its readers start over.
-pub(crate) static TABLES: [Table; 9] = [
+pub(crate) static TABLES: [Table; 10] = [
     Table {
         name: "documents",
         key: &["uuid"],
@@ -189,6 +189,18 @@ pub(crate) static TABLES: [Table; 9] = [
             column("reachable", Flag),
             column("since", Integer),
             column("sample", Json),
+        ],
+    },
+    Table {
+        name: "health_events",
+        key: &["cluster", "facet", "at"],
+        columns: &[
+            column("cluster", Uuid),
+            column("at", Integer),
+            column("facet", Text),
+            column("previous", Text),
+            column("value", Text),
+            column("expected", Flag),
         ],
     },
     Table {

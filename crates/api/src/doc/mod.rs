@@ -26,7 +26,9 @@ pub use cluster::{
     ProvisioningState, Record, RegistryToken, Spec, Switch, SystemData, Visibility, WorkerPool,
     WorkerPoolStatus,
 };
-pub use health::HealthDetails;
+pub use health::{
+    CollectorError, HealthCause, HealthDetails, NodeCount, ObservedHealth, PoolHealth, ReachabilityFailure,
+};
 pub use manifest::Manifest;
 pub use operation::{Operation, OperationError, Verb};
 pub use role_set::{OperatorRole, RoleSet};

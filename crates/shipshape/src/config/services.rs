@@ -130,6 +130,9 @@ pub(crate) struct RetentionConfig {
     /// Audit and maintenance records.
     #[serde(deserialize_with = "values::retention")]
     pub(crate) audit: TimeSpan,
+    /// The history of the health of clusters.
+    #[serde(deserialize_with = "values::retention")]
+    pub(crate) health: TimeSpan,
 }
 
 impl Default for StoreConfig {
@@ -188,6 +191,7 @@ impl Default for RetentionConfig {
             feed: TimeSpan::days(7),
             operations: TimeSpan::days(7),
             audit: TimeSpan::days(400),
+            health: TimeSpan::days(400),
         }
     }
 }

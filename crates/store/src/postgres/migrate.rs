@@ -37,6 +37,7 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
     migration!("postgres", 6, "side_queues"),
     migration!("postgres", 7, "audit_marks"),
     migration!("postgres", 8, "cancellations"),
+    migration!("postgres", 9, "health"),
 ];
 
 /// Advisory lock of a migration.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::health::HealthFacetValue;
 use api::work::WorkKind;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use super::{Postgres, count, count32, get, micros, time};
 use crate::StoreError;
 use crate::document::behind;
 use crate::engine::RetentionTarget;
-use crate::records::{HealthSample, Retention};
+use crate::records::{HealthEvent, HealthSample, Retention};
 use crate::work::SweepProgress;
 
 /// Rows of one statement: enough to be cheap, few enough not to hold locks for long.
@@ -27,19 +28,83 @@ impl Postgres {
         let newest: BTreeMap<Uuid, HealthSample> =
             samples.into_iter().map(|sample| (sample.cluster, sample)).collect();
         let newest: Vec<HealthSample> = newest.into_values().collect();
-        let sql = "insert into health as h (cluster, at, reachable, since, sample)
-            select s.cluster, t.now, s.reachable, t.now, s.sample
-            from (select micros_v1() as now) t, unnest($1::uuid[], $2::bool[], $3::jsonb[]) as s (cluster, reachable, sample)
-            order by s.cluster
-            on conflict (cluster) do update set at = excluded.at, reachable = excluded.reachable, sample = excluded.sample,
-              since = case when h.reachable = excluded.reachable then h.since else excluded.at end";
         for block in newest.chunks(HEALTH_BLOCK) {
             let clusters: Vec<Uuid> = block.iter().map(|it| it.cluster).collect();
             let reachable: Vec<bool> = block.iter().map(|it| it.reachable).collect();
             let samples: Vec<Value> = block.iter().map(|it| it.details.to_json()).collect();
-            self.rows("write health", sql, &[&clusters, &reachable, &samples]).await?;
+            let facets: Vec<(Uuid, HealthFacetValue)> = block
+                .iter()
+                .flat_map(|it| it.facets().into_iter().map(|facet| (it.cluster, facet)))
+                .collect();
+            let of: Vec<Uuid> = facets.iter().map(|it| it.0).collect();
+            let names: Vec<&str> = facets.iter().map(|it| it.1.facet.as_str()).collect();
+            let values: Vec<&str> = facets.iter().map(|it| it.1.value.as_str()).collect();
+            let expected: Vec<bool> = facets.iter().map(|it| it.1.expected).collect();
+            self.rows(
+                "write health",
+                "select put_health_v9($1, $2, $3, $4, $5, $6, $7)",
+                &[&clusters, &reachable, &samples, &of, &names, &values, &expected],
+            )
+            .await?;
         }
         Ok(())
+    }
+
+    pub(crate) async fn confirm_health(
+        &self,
+        observer: Uuid,
+        clusters: Vec<(Uuid, bool)>,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        // In lock order, as `put_health`.
+        let sql = "with seen as (
+              select h.cluster from health h join unnest($1::uuid[], $2::bool[]) as s (cluster, reachable)
+                on s.cluster = h.cluster and s.reachable = h.reachable
+              where h.sample -> 'observed' ->> 'observer' = $3 order by h.cluster for update of h)
+            update health h set at = micros_v1() from seen s where h.cluster = s.cluster returning h.cluster";
+        let (clusters, reachable): (Vec<Uuid>, Vec<bool>) = clusters.into_iter().unzip();
+        let rows = self.rows("confirm health", sql, &[&clusters, &reachable, &observer.to_string()]).await?;
+        rows.iter().map(|row| get(row, 0)).collect()
+    }
+
+    pub(crate) async fn health_events(
+        &self,
+        clusters: Vec<Uuid>,
+        from: i64,
+        limit: usize,
+    ) -> Result<Vec<HealthEvent>, StoreError> {
+        let sql = "select cluster, at, facet, previous, value, expected from health_events
+                   where cluster = any ($1) and at >= $2 order by at desc, cluster, facet limit $3";
+        let event = |row: &Row| {
+            Ok(HealthEvent {
+                cluster: get(row, 0)?,
+                at: time(get(row, 1)?)?,
+                facet: get(row, 2)?,
+                previous: get(row, 3)?,
+                value: get(row, 4)?,
+                expected: get(row, 5)?,
+            })
+        };
+        let rows = self.rows("read health events", sql, &[&clusters, &from, &count(limit)]).await?;
+        rows.iter().map(event).collect()
+    }
+
+    pub(crate) async fn put_pool(
+        &self,
+        name: &str,
+        lease: &str,
+        owner: Uuid,
+        buckets: Value,
+    ) -> Result<bool, StoreError> {
+        let sql = "with held as (select fence from leases where name = $2 and owner = $3 and lease_until >= micros_v1() for share)
+            insert into pools as p (name, fence, buckets, changed) select $1, fence, $4, micros_v1() from held
+            on conflict (name) do update set fence = excluded.fence, buckets = excluded.buckets, changed = excluded.changed
+            where p.fence <= excluded.fence returning name";
+        Ok(!self.rows("assign buckets", sql, &[&name, &lease, &owner, &buckets]).await?.is_empty())
+    }
+
+    pub(crate) async fn pool(&self, name: &str) -> Result<Option<Value>, StoreError> {
+        let rows = self.rows("read buckets", "select buckets from pools where name = $1", &[&name]).await?;
+        rows.first().map(|row| get(row, 0)).transpose()
     }
 
     pub(crate) async fn health(&self, clusters: Vec<Uuid>) -> Result<Vec<HealthSample>, StoreError> {
@@ -149,6 +214,16 @@ impl Postgres {
             RetentionTarget::Leases => {
                 let sql = "with gone as (delete from leases where name in (select name from leases
                       where lease_until < micros_v1() - $1 limit $2::integer for update skip locked) returning 1)
+                    select count(*)::integer from gone";
+                self.row(what, sql, &[&age, &max]).await?
+            }
+            RetentionTarget::HealthEvents => {
+                let sql = "with old as (select cluster, facet, at from health_events o where at < micros_v1() - $1
+                      and (exists (select from health_events n where n.cluster = o.cluster and n.facet = o.facet and n.at > o.at)
+                        or not exists (select from health h where h.cluster = o.cluster))
+                      order by at limit $2::integer),
+                    gone as (delete from health_events e using old o
+                      where e.cluster = o.cluster and e.facet = o.facet and e.at = o.at returning 1)
                     select count(*)::integer from gone";
                 self.row(what, sql, &[&age, &max]).await?
             }

@@ -37,6 +37,7 @@ pub(crate) static MIGRATIONS: &[Migration] = &[
     migration!("sqlite", 6, "side_queues"),
     migration!("sqlite", 7, "audit_marks"),
     migration!("sqlite", 8, "cancellations"),
+    migration!("sqlite", 9, "health"),
 ];
 
 /// Start of every SQLite file.

@@ -3,19 +3,21 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use api::health::HealthFacetValue;
 use api::work::WorkKind;
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension as _, Row, params};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::read::{many, parse_word};
 use super::writer::Session;
 use super::{Sqlite, json_text, micros, time};
 use crate::audit::NewAuditRecord;
-use crate::document::behind;
+use crate::document::{behind, text_value};
 use crate::engine::{AuditPosition, AuditSeal, RetentionTarget};
 use crate::keyring::SealedSecret;
-use crate::records::{HealthSample, Retention};
+use crate::records::{HealthEvent, HealthSample, Retention};
 use crate::work::SweepProgress;
 use crate::{Etag, Position, StoreError};
 
@@ -151,6 +153,52 @@ impl Session<'_> {
         Ok(self.connection.prepare_cached(sql)?.execute(params![before, max])?)
     }
 
+    fn trim_health_events(&mut self, before: i64, max: usize) -> Result<usize, StoreError> {
+        let sql = "delete from health_events where (cluster, facet, at) in
+             (select cluster, facet, at from health_events o where at < ?1
+                and (exists (select 1 from health_events n where n.cluster = o.cluster and n.facet = o.facet and n.at > o.at)
+                  or not exists (select 1 from health h where h.cluster = o.cluster))
+              order by at limit ?2)";
+        Ok(self.connection.prepare_cached(sql)?.execute(params![before, max])?)
+    }
+
+    /// Stores a sample, and an event for each facet whose value is not that of its last event.
+    fn put_health(&mut self, sample: &HealthSample) -> Result<(), StoreError> {
+        self.connection
+            .prepare_cached(
+                "insert into health (cluster, at, reachable, since, sample) values (?1, ?2, ?3, ?2, ?4)
+                 on conflict (cluster) do update set at = excluded.at, sample = excluded.sample, reachable = excluded.reachable,
+                   since = case when reachable = excluded.reachable then since else excluded.at end",
+            )?
+            .execute(params![
+                sample.cluster,
+                self.now,
+                sample.reachable,
+                json_text(&sample.details.to_json())
+            ])?;
+        for HealthFacetValue { facet, value, expected } in sample.facets() {
+            let facet = facet.as_str();
+            let last: Option<(i64, String)> = self
+                .connection
+                .prepare_cached(
+                    "select at, value from health_events where cluster = ?1 and facet = ?2 order by at desc limit 1",
+                )?
+                .query_row(params![sample.cluster, facet], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            if last.as_ref().is_some_and(|(_, last)| *last == value) {
+                continue;
+            }
+            // A clock that was set back must not reorder the history.
+            let at = last.as_ref().map_or(self.now, |(at, _)| self.now.max(at + 1));
+            self.connection
+                .prepare_cached(
+                    "insert into health_events (cluster, at, facet, previous, value, expected) values (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![sample.cluster, at, facet, last.map(|it| it.1), value, expected])?;
+        }
+        Ok(())
+    }
+
     fn trim_audit(&mut self, from: i64, up_to: i64) -> Result<usize, StoreError> {
         Ok(self
             .connection
@@ -161,18 +209,85 @@ impl Session<'_> {
 
 impl Sqlite {
     pub(crate) async fn put_health(&self, samples: Vec<HealthSample>) -> Result<(), StoreError> {
+        self.write(move |session| samples.iter().try_for_each(|sample| session.put_health(sample))).await
+    }
+
+    pub(crate) async fn confirm_health(
+        &self,
+        observer: Uuid,
+        clusters: Vec<(Uuid, bool)>,
+    ) -> Result<Vec<Uuid>, StoreError> {
         self.write(move |session| {
-            for sample in &samples {
-                session
-                    .connection
-                    .prepare_cached(
-                        "insert into health (cluster, at, reachable, since, sample) values (?1, ?2, ?3, ?2, ?4)
-                         on conflict (cluster) do update set at = excluded.at, sample = excluded.sample, reachable = excluded.reachable,
-                           since = case when reachable = excluded.reachable then since else excluded.at end",
-                    )?
-                    .execute(params![sample.cluster, session.now, sample.reachable, json_text(&sample.details.to_json())])?;
+            let sql = "update health set at = ?2 where cluster = ?1 and reachable = ?3
+                 and json_extract(sample, '$.observed.observer') = ?4";
+            let mut confirm = session.connection.prepare_cached(sql)?;
+            let observer = observer.to_string();
+            let mut confirmed = Vec::with_capacity(clusters.len());
+            for (cluster, reachable) in clusters {
+                if confirm.execute(params![cluster, session.now, reachable, observer])? == 1 {
+                    confirmed.push(cluster);
+                }
             }
-            Ok(())
+            Ok(confirmed)
+        })
+        .await
+    }
+
+    pub(crate) async fn health_events(
+        &self,
+        clusters: Vec<Uuid>,
+        from: i64,
+        limit: usize,
+    ) -> Result<Vec<HealthEvent>, StoreError> {
+        self.read(move |connection| {
+            let sql = "select cluster, at, facet, previous, value, expected from health_events
+                       where cluster = ?1 and at >= ?2 order by at desc, facet limit ?3";
+            let mut events = Vec::new();
+            for cluster in &clusters {
+                events.extend(many(connection, sql, params![cluster, from, limit], health_event)?);
+            }
+            events.sort_by(|a, b| {
+                b.at.cmp(&a.at).then_with(|| (a.cluster, &a.facet).cmp(&(b.cluster, &b.facet)))
+            });
+            events.truncate(limit);
+            Ok(events)
+        })
+        .await
+    }
+
+    pub(crate) async fn put_pool(
+        &self,
+        name: &str,
+        lease: &str,
+        owner: Uuid,
+        buckets: Value,
+    ) -> Result<bool, StoreError> {
+        let (name, lease) = (name.to_owned(), lease.to_owned());
+        self.write(move |session| {
+            let sql = "insert into pools (name, fence, buckets, changed)
+                 select ?1, fence, ?4, ?5 from leases where name = ?2 and owner = ?3 and lease_until >= ?5
+                 on conflict (name) do update set fence = excluded.fence, buckets = excluded.buckets, changed = excluded.changed
+                 where fence <= excluded.fence";
+            let changed = session.connection.prepare_cached(sql)?.execute(params![
+                name,
+                lease,
+                owner,
+                json_text(&buckets),
+                session.now
+            ])?;
+            Ok(changed == 1)
+        })
+        .await
+    }
+
+    pub(crate) async fn pool(&self, name: &str) -> Result<Option<Value>, StoreError> {
+        let name = name.to_owned();
+        self.read(move |connection| {
+            let found: Option<String> = connection
+                .prepare_cached("select buckets from pools where name = ?1")?
+                .query_row([name], |row| row.get(0))
+                .optional()?;
+            found.as_deref().map(text_value).transpose()
         })
         .await
     }
@@ -294,6 +409,7 @@ impl Sqlite {
                 RetentionTarget::Tombstones => session.trim_tombstones(before, max)?,
                 RetentionTarget::Audit { from, up_to } => session.trim_audit(from, up_to)?,
                 RetentionTarget::Leases => session.trim_leases(before, max)?,
+                RetentionTarget::HealthEvents => session.trim_health_events(before, max)?,
             };
             if removed > 0 {
                 session.set_meta(&meta)?;
@@ -414,4 +530,15 @@ impl Sqlite {
         })
         .await
     }
+}
+
+fn health_event(row: &Row<'_>) -> Result<HealthEvent, StoreError> {
+    Ok(HealthEvent {
+        cluster: row.get(0)?,
+        at: time(row.get(1)?)?,
+        facet: row.get(2)?,
+        previous: row.get(3)?,
+        value: row.get(4)?,
+        expected: row.get(5)?,
+    })
 }

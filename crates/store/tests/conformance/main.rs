@@ -37,6 +37,7 @@ mod audit_attacks;
 mod documents;
 mod entries;
 mod feed;
+mod health;
 mod manifests;
 mod notifications;
 mod previous_build;

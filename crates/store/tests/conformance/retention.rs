@@ -191,7 +191,7 @@ on_both_engines! {
 on_both_engines! {
     async fn everything_that_may_leave_does(env: &TestEnvironment) {
         let (store, raw) = (&env.store, RawDatabase::connect(env).await);
-        let none = Retention { manifests: Duration::ZERO, feed: Duration::ZERO, operations: Duration::ZERO, audit: Duration::ZERO };
+        let none = Retention { manifests: Duration::ZERO, feed: Duration::ZERO, operations: Duration::ZERO, audit: Duration::ZERO, health: Duration::ZERO };
         let start = store.feed_end().await.unwrap();
         let living = written(store, &Note::fresh().holding("kept")).await;
         let mut dead = Vec::new();
@@ -242,7 +242,7 @@ on_both_engines! {
         store.collection().delete(&note, &context()).await.unwrap();
         let late = NewWork { run_before: Some(Timestamp::UNIX_EPOCH), ..NewWork::new(Uuid::now_v7(), Uuid::now_v7(), WorkKind::Manifest) };
         store.enqueue(vec![late.clone()]).await.unwrap();
-        let none = Retention { manifests: Duration::ZERO, feed: Duration::ZERO, operations: Duration::ZERO, audit: Duration::ZERO };
+        let none = Retention { manifests: Duration::ZERO, feed: Duration::ZERO, operations: Duration::ZERO, audit: Duration::ZERO, health: Duration::ZERO };
         let metrics = Metrics::default();
         let mut registry = prometheus_client::registry::Registry::default();
         metrics.register(&mut registry);

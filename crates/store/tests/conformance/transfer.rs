@@ -127,6 +127,8 @@ async fn arrived(store: &Store, moved: &Moved) {
     assert!(matches!(rejected, Err(StoreError::KeyTaken { .. })));
     assert_eq!(store.clusters().kubeconfig(moved.imported).await.unwrap().unwrap().expose(), b"kubeconfig");
     assert_eq!(store.health(vec![moved.imported]).await.unwrap()[0].details.to_json(), json!({ "ok": 1 }));
+    let events = store.health_events(vec![moved.imported], jiff::Timestamp::UNIX_EPOCH, 9).await.unwrap();
+    assert_eq!(events.iter().map(|it| it.value.as_str()).collect::<Vec<_>>(), ["ok", "unknown"]);
     let budgets = store.budgets().await.unwrap();
     assert_eq!((budgets[0].key.as_str(), budgets[0].limit, budgets[0].used), ("fleet", 5, 0));
     let ended = store.work(moved.ended).await.unwrap().unwrap();

@@ -395,7 +395,7 @@ async fn a_store_moves_whole_into_an_empty_one() {
         .put_health(vec![crate::HealthSample {
             cluster: cluster.uuid,
             at: Timestamp::MIN,
-            reachable: true,
+            reachable: false,
             since: Timestamp::MIN,
             details: json!({}).into(),
         }])

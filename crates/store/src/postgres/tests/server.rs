@@ -36,10 +36,10 @@ async fn an_unsupported_schema_is_rejected_in_one_sentence() {
     assert!(
         rejection(never)
             .await
-            .ends_with("its schema is 0, this release needs 8; run `shipshape store migrate`")
+            .ends_with("its schema is 0, this release needs 9; run `shipshape store migrate`")
     );
     let schema = Postgres::schema(&options(database.url())).await.unwrap();
-    assert_eq!((schema.found, schema.known), (0, 8));
+    assert_eq!((schema.found, schema.known), (0, 9));
     database.psql("create table theirs (x int)").unwrap();
     assert!(rejection(options(database.url())).await.contains("tables of another program"));
     database.psql("drop table theirs").unwrap();
