@@ -61,6 +61,11 @@ pub fn pair(certificates: &[u8], key: &[u8]) -> Result<ServerCertificate, &'stat
     Ok(leaf)
 }
 
+/// The first certificate of a chain in PEM; none if there is none that can be read.
+pub fn first_of_pem(certificates: &[u8]) -> Option<ServerCertificate> {
+    leaf(&CertificateDer::pem_slice_iter(certificates).next()?.ok()?)
+}
+
 fn leaf(der: &[u8]) -> Option<ServerCertificate> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let names = certificate.subject_alternative_name().ok()?.map(|it| it.value.general_names.as_slice());

@@ -21,8 +21,9 @@ use cli::commands::CloudCommand;
 #[cfg(feature = "services")]
 use cli::commands::Connect;
 use cli::commands::{
-    self, BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, MachineCommand, MachineSetCommand,
-    ManifestCommand, OperationCommand, PlanCommand, ScheduleCommand, VersionCommand, WhyCommand,
+    self, BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, MachineCommand,
+    MachineSetCommand, ManifestCommand, OperationCommand, PlanCommand, ScheduleCommand, VersionCommand,
+    WhyCommand,
 };
 
 /// Keeps a fleet of Kubernetes clusters maintained.
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// Run only the backend, which creates, updates and deletes clusters, beside other processes on the same PostgreSQL
     #[cfg(feature = "services")]
     Backend(ServiceFlags),
+    /// Run only the monitor, which says how every cluster is, beside other processes on the same PostgreSQL
+    #[cfg(feature = "services")]
+    Monitor(ServiceFlags),
     /// Run simulated clusters for kubectl and for experiments
     #[cfg(feature = "sim")]
     Sim(SimCommand),
@@ -407,9 +411,10 @@ impl Command {
             #[cfg(feature = "services")]
             Command::Portal(flags) => flags.settings(),
             #[cfg(feature = "services")]
-            Command::Actuator(flags) | Command::Scheduler(flags) | Command::Backend(flags) => {
-                flags.settings()
-            }
+            Command::Actuator(flags)
+            | Command::Scheduler(flags)
+            | Command::Backend(flags)
+            | Command::Monitor(flags) => flags.settings(),
             #[cfg(feature = "agent")]
             Command::Agent(flags) => flags.settings(),
             #[cfg(feature = "agent")]

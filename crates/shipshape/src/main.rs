@@ -130,6 +130,10 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         Command::Backend(_) => {
             serve(load()?, environment, |process| up::run_service(process, Service::Backend))
         }
+        #[cfg(feature = "services")]
+        Command::Monitor(_) => {
+            serve(load()?, environment, |process| up::run_service(process, Service::Monitor))
+        }
         #[cfg(feature = "sim")]
         Command::Sim(command) if command.runs() => {
             serve(load()?, environment, |process| sim::run(process, command))

@@ -44,6 +44,12 @@ impl Metrics {
         metrics
     }
 
+    /// Registers metrics of clusters, whose names follow `shipshape_` at once.
+    #[cfg(feature = "services")]
+    pub(crate) fn register_clusters(&self, register: impl FnOnce(&mut Registry)) {
+        register(self.lock().sub_registry_with_label(("scope".into(), "cluster".into())));
+    }
+
     /// Registers metrics under `shipshape_<part>_`, and others under names that are known elsewhere, such as those of OpenShift.
     #[cfg(feature = "agent")]
     pub(crate) fn register_controllers(

@@ -269,3 +269,39 @@ pub(crate) fn scheduler(process: &mut Process, store: &Store) {
     };
     process.run_service(Stage::Workers, "scheduler", |shutdown| scheduler::run(deps, shutdown));
 }
+
+/// Interval between two looks whether the monitor is ready.
+const MONITOR_READINESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Visits every cluster.
+pub(crate) fn monitor(process: &mut Process, store: &Store) {
+    let status = monitor::Status::default();
+    let metrics = process.metrics.register("monitor", monitor::Metrics::register);
+    process.metrics.register_clusters(|registry| metrics.register_clusters(registry));
+    let deps = monitor::Deps {
+        reader: store.reader(),
+        health: store.health_writer(),
+        registry: store.worker_registry("monitor"),
+        allow_kubeconfig: process.config.clusters.allow_kubeconfig.clone(),
+        clock: Arc::new(SystemClock),
+        metrics,
+        config: process.config.monitor.clone(),
+        status: status.clone(),
+    };
+    let ready = process.readiness.condition("monitor");
+    process.tasks.spawn(Stage::Workers, "monitor", |shutdown| async move {
+        let watched = async {
+            loop {
+                match status.obstacle() {
+                    None => ready.ready(),
+                    Some(obstacle) => ready.not_ready(obstacle),
+                }
+                tokio::time::sleep(MONITOR_READINESS_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            ended = monitor::run(deps, shutdown) => Ok(ended?),
+            never = watched => never,
+        }
+    });
+}

@@ -45,6 +45,8 @@ pub(crate) enum Service {
     Scheduler,
     /// Creates, updates and deletes clusters.
     Backend,
+    /// Says how every cluster is.
+    Monitor,
 }
 
 /// The running services.
@@ -120,6 +122,10 @@ pub(crate) async fn run_service(mut process: Process, service: Service) -> anyho
             services::scheduler(&mut process, &store);
             None
         }
+        Service::Monitor => {
+            services::monitor(&mut process, &store);
+            None
+        }
     };
     process.started();
     let name = match service {
@@ -127,6 +133,7 @@ pub(crate) async fn run_service(mut process: Process, service: Service) -> anyho
         Service::Actuator => "actuator",
         Service::Scheduler => "scheduler",
         Service::Backend => "backend",
+        Service::Monitor => "monitor",
     };
     let api = api.map(|api| format!("  api      {api}\n")).unwrap_or_default();
     output::show(&format!(
@@ -181,6 +188,7 @@ async fn start(process: &mut Process, environment: &Environment) -> anyhow::Resu
     }
     services::scheduler(process, &store);
     services::actuator(process, &store, cloud);
+    services::monitor(process, &store);
     Ok(Running {
         store,
         health,

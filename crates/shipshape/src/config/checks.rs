@@ -72,6 +72,9 @@ pub(super) fn between_settings(config: &Config, origins: &BTreeMap<String, Origi
             ));
         }
     }
+    if let Some((key, problem)) = config.monitor.problem() {
+        problems.push(format!("{key} ({}): {problem}", origin(key)));
+    }
     if !config.cloud.simulated_at.ip().is_loopback() {
         problems.push(format!(
             "cloud.simulated_at = {} ({}) is not a loopback address, but the simulated cloud uses plain HTTP; \

@@ -74,6 +74,9 @@ pub(crate) struct Config {
     /// The backend, which creates, updates and deletes clusters.
     #[cfg(feature = "services")]
     pub(crate) backend: backend::Config,
+    /// The monitor, which says how every cluster is.
+    #[cfg(feature = "services")]
+    pub(crate) monitor: monitor::Config,
     /// The cloud of the clusters.
     #[cfg(feature = "services")]
     pub(crate) cloud: CloudConfig,
@@ -146,6 +149,8 @@ impl Default for Config {
             actuator: maintenance::actuator::Config::default(),
             #[cfg(feature = "services")]
             backend: backend::Config::default(),
+            #[cfg(feature = "services")]
+            monitor: monitor::Config::default(),
             #[cfg(feature = "services")]
             cloud: CloudConfig::default(),
             log: LogConfig::default(),

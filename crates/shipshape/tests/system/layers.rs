@@ -28,6 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("frontend", &["api", "store", "kubelink", "cloud", "serve", "steps", "planner"]),
     ("backend", &["api", "store", "kubelink", "cloud", "steps"]),
     ("maintenance", &["api", "store", "kubelink", "cloud", "steps", "planner"]),
+    ("monitor", &["api", "store", "kubelink", "steps"]),
     ("portal", &["api", "client", "serve"]),
     ("machines", &["api", "cloud", "controller", "kubelink", "serve"]),
     // Simulators.
@@ -50,6 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "frontend",
             "backend",
             "maintenance",
+            "monitor",
             "controller",
             "machines",
             "portal",
