@@ -1,4 +1,5 @@
-//! Reachability of clusters. The actuator probes a cluster once after its import or creation; later its manifests show whether it
+//! Reachability of clusters. Where a monitor visits them, its record says it, and the actuator contacts none on its own account.
+//! Without a current record the actuator probes a cluster once after its import or creation; later its manifests show whether it
 //! is reachable. An unreachable cluster is probed again with a growing interval, so the cost follows the number of unreachable
 //! clusters, not of all. Only changes are written.
 
@@ -144,7 +145,9 @@ async fn probe_unhealthy<T: Tasks>(
         return Ok(());
     }
     let samples = actuator.store.health(clusters.clone()).await?;
-    clusters.retain(|id| !samples.iter().any(|it| it.cluster == *id && it.reachable));
+    let now = actuator.clock.now();
+    let is_known = |it: &HealthSample| it.reachable || it.is_monitored(now);
+    clusters.retain(|id| !samples.iter().any(|it| it.cluster == *id && is_known(it)));
     // Concurrently, because the probe of an unreachable cluster lasts until its timeout.
     let probes: Vec<_> = clusters.into_iter().map(|id| probe_by_id(actuator, id)).collect();
     let mut results = stream::iter(probes).buffer_unordered(CONCURRENT_PROBES);
