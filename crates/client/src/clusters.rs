@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::admin::{AdminCluster, ImportRequest};
+use api::admin::{AdminCluster, HealthForm, ImportRequest};
 
 use crate::error::ClientError;
 use crate::exchange::{Client, TypedResponse};
@@ -18,6 +18,11 @@ impl Client {
     /// Gets a cluster.
     pub async fn cluster(&self, id: &str) -> Result<TypedResponse<AdminCluster>, ClientError> {
         self.get(&ApiPath::from_resource_id("", id)).await
+    }
+
+    /// Gets the health of a cluster with its history.
+    pub async fn cluster_health(&self, id: &str) -> Result<HealthForm, ClientError> {
+        Ok(self.get(&ApiPath::from_resource_id("/admin", id).segment("health")).await?.value)
     }
 
     /// Imports a cluster with this id, or replaces its import.

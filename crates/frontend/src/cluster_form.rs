@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use api::admin::{AdminCluster, AdminClusterProperties, Reachability};
+use api::admin::{AdminCluster, AdminClusterProperties, ClusterHealth, Reachability};
 use api::doc::Cluster;
 use api::rest::ApiVersion;
 use http::StatusCode;
@@ -87,6 +87,7 @@ pub(crate) fn form(uuid: Uuid, document: &Cluster, health: Option<&HealthSample>
                 checked_at: sample.at,
                 message: sample.details.message.clone(),
             }),
+            health: health.map(ClusterHealth::from),
             created_at: document.created_at,
             more: properties(document),
         },

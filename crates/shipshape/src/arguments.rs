@@ -21,7 +21,7 @@ use cli::commands::CloudCommand;
 #[cfg(feature = "services")]
 use cli::commands::Connect;
 use cli::commands::{
-    self, BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, MachineCommand,
+    self, BudgetCommand, ClusterCommand, ContextCommand, EventsCommand, HealthFlags, MachineCommand,
     MachineSetCommand, ManifestCommand, OperationCommand, PlanCommand, ScheduleCommand, VersionCommand,
     WhyCommand,
 };
@@ -101,6 +101,8 @@ pub(crate) enum Command {
     /// MachineSets of a cluster
     #[command(subcommand, name = "machineset", visible_alias = "machinesets")]
     MachineSet(MachineSetCommand),
+    /// How the clusters are, and why
+    Health(HealthFlags),
     /// Limits on concurrent work
     #[command(subcommand, visible_alias = "budgets")]
     Budget(BudgetCommand),

@@ -195,6 +195,7 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         }
         Command::Machine(command) => run_client(commands::machine(command, &invocation)),
         Command::MachineSet(command) => run_client(commands::machine_set(command, &invocation)),
+        Command::Health(flags) => run_client(commands::health(flags, &invocation)),
         Command::Budget(command) => run_client(commands::budget(command, &invocation)),
         Command::Plan(command) => run_client(commands::plan(command, &invocation)),
         Command::Why(command) => run_client(commands::why(command, &invocation)),

@@ -10,6 +10,7 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::ClusterHealth;
 use crate::doc::ProvisioningState;
 use crate::secret::Secret;
 
@@ -63,6 +64,9 @@ pub struct AdminClusterProperties {
     /// Whether its API server responds, and since when; absent until it was contacted.
     #[serde(default)]
     pub reachability: Option<Reachability>,
+    /// Its health; absent until it was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<ClusterHealth>,
     /// When it was created or imported.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,

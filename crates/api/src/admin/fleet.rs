@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::Reachability;
 use crate::doc::ProvisioningState;
+use crate::health::HealthStatus;
 
 /// A page of the fleet, and counts over the whole fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -27,8 +28,27 @@ pub struct FleetForm {
     pub versions: BTreeMap<String, u64>,
     /// Number of clusters that respond (`reachable`), do not respond (`unreachable`), or were not contacted yet (`unknown`).
     pub reachability: BTreeMap<String, u64>,
+    /// Number of clusters of the whole fleet by health; those that were not observed count as `unknown`.
+    #[serde(default)]
+    pub health: BTreeMap<String, u64>,
     /// The clusters of this page.
     pub value: Vec<FleetLine>,
+}
+
+/// The health of a cluster, in short.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetHealth {
+    /// `healthy`, `degraded`, `unreachable` or `unknown`.
+    #[schema(value_type = String)]
+    pub status: HealthStatus,
+    /// The main cause.
+    #[serde(default)]
+    pub cause: Option<String>,
+    /// When it was observed last.
+    #[schema(value_type = String, format = DateTime)]
+    pub observed_at: Timestamp,
 }
 
 /// One cluster.
@@ -57,6 +77,9 @@ pub struct FleetLine {
     /// Whether its API server responds; absent until it was contacted.
     #[serde(default)]
     pub reachability: Option<Reachability>,
+    /// Its health; absent until it was observed.
+    #[serde(default)]
+    pub health: Option<FleetHealth>,
     /// Labels for selectors.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,

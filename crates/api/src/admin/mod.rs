@@ -6,6 +6,7 @@
 mod budget;
 mod cluster;
 mod fleet;
+mod health;
 mod history;
 mod manifest;
 mod operation;
@@ -17,7 +18,8 @@ mod why;
 
 pub use budget::{BudgetForm, BudgetRequest};
 pub use cluster::{AdminCluster, AdminClusterProperties, ImportRequest, Reachability};
-pub use fleet::{FleetForm, FleetLine, NextWork, RunningWork};
+pub use fleet::{FleetForm, FleetHealth, FleetLine, NextWork, RunningWork};
+pub use health::{ClusterHealth, HealthForm, HealthTransition};
 pub use history::{Entry, EntryEvent};
 pub use manifest::{CancelRequest, ManifestForm, ManifestRequest, Phase, StepProgress, WaitingFor};
 pub use operation::OperationForm;

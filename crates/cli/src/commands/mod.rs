@@ -13,6 +13,7 @@ mod context;
 mod create;
 mod events;
 mod find;
+mod health;
 mod input;
 mod labels;
 mod machine;
@@ -53,6 +54,7 @@ pub use cluster::{ClusterCommand, run as cluster};
 pub use context::{ContextCommand, run as context};
 pub use create::parameters;
 pub use events::{EventsCommand, run as events};
+pub use health::{HealthFlags, run as health};
 pub use input::{Document, Documents};
 pub use labels::KeyValue;
 pub use machine::{

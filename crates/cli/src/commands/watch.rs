@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use client::{Client, Topic};
 use futures_util::StreamExt as _;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Invocation;
@@ -73,7 +74,9 @@ fn differences<T: Printable>(known: &mut BTreeMap<String, String>, items: Vec<T>
     let mut current = BTreeMap::new();
     let mut changed = Vec::new();
     for item in items {
-        let state = serde_json::to_string(&item).unwrap_or_default();
+        let mut state = serde_json::to_value(&item).unwrap_or_default();
+        remove_observation_times(&mut state);
+        let state = state.to_string();
         let name = item.name();
         let same = known.get(&name) == Some(&state);
         current.insert(name, state);
@@ -83,4 +86,35 @@ fn differences<T: Printable>(known: &mut BTreeMap<String, String>, items: Vec<T>
     }
     *known = current;
     changed
+}
+
+/// Removes when something was observed: an observation that found nothing new is no change.
+fn remove_observation_times(value: &mut Value) {
+    const TIMES: [&str; 2] = ["checkedAt", "observedAt"];
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, _| !TIMES.contains(&name.as_str()));
+            members.values_mut().for_each(remove_observation_times);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_observation_times),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_observation_that_finds_nothing_new_is_no_change() {
+        let state = |at: &str, reachable| {
+            let mut value = json!([{"reachability": {"checkedAt": at, "reachable": reachable}, "health": {"observedAt": at}}]);
+            remove_observation_times(&mut value);
+            value
+        };
+        assert_eq!(state("a", true), state("b", true));
+        assert_ne!(state("a", true), state("a", false));
+    }
 }

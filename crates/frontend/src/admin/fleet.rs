@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::admin::{FleetForm, FleetLine, NextWork, Reachability, RunningWork};
+use api::admin::{ClusterHealth, FleetForm, FleetHealth, FleetLine, NextWork, Reachability, RunningWork};
 use api::doc::{Cluster, Document as _, Manifest, Operation};
+use api::health::HealthStatus;
 use api::work::WorkKind;
 use axum::extract::State;
 use jiff::Timestamp;
@@ -151,6 +152,7 @@ fn line(uuid: Uuid, document: &Cluster) -> FleetLine {
         failed_provisioning_state: document.failed_provisioning_state,
         version: document.installed_version().map(str::to_owned),
         reachability: None,
+        health: None,
         labels: document.labels.clone(),
         running: None,
         next: None,
@@ -168,6 +170,12 @@ fn with_health(mut line: FleetLine, is_made: bool, sample: Option<&HealthSample>
             checked_at: sample.at,
             message: sample.details.message.clone(),
         });
+        let health = ClusterHealth::from(sample);
+        line.health = Some(FleetHealth {
+            status: health.status,
+            cause: health.main_cause().map(str::to_owned),
+            observed_at: health.observed_at,
+        });
     }
     line
 }
@@ -182,9 +190,10 @@ fn with_health(mut line: FleetLine, is_made: bool, sample: Option<&HealthSample>
         ("location" = Option<String>, Query, description = "Only clusters there."),
         ("version" = Option<String>, Query, description = "Only clusters of this version."),
         ("reachability" = Option<String>, Query, description = "Only clusters that are `reachable`, `unreachable` or `unknown`."),
+        ("health" = Option<String>, Query, description = "Only clusters that are `healthy`, `degraded`, `unreachable` or `unknown`."),
         ("label" = Option<String>, Query, description = "Only clusters with this label: `name` or `name=value`."),
         ("work" = Option<String>, Query, description = "Only clusters on which something is `running`, `waiting` or neither (`idle`)."),
-        ("sort" = Option<String>, Query, description = "Sort by `name` (the default), `state`, `version`, `location`, `reachability` or `next`; a leading hyphen reverses the order."),
+        ("sort" = Option<String>, Query, description = "Sort by `name` (the default), `state`, `version`, `location`, `reachability`, `health` or `next`; a leading hyphen reverses the order."),
         ("skip" = Option<i64>, Query, description = "Number of lines to skip.", minimum = 0),
         ("limit" = Option<i64>, Query, description = "Maximum number of lines, up to 200; 50 when absent.", minimum = 1, maximum = 4_294_967_295_i64),
     ),
@@ -203,6 +212,7 @@ pub(super) async fn fleet(
         locations: BTreeMap::new(),
         versions: BTreeMap::new(),
         reachability: BTreeMap::new(),
+        health: BTreeMap::new(),
         value: Vec::new(),
     };
     for line in &all {
@@ -210,6 +220,7 @@ pub(super) async fn fleet(
         *form.locations.entry(line.location.clone()).or_default() += 1;
         *form.versions.entry(line.version.clone().unwrap_or_default()).or_default() += 1;
         *form.reachability.entry(reach(line).to_owned()).or_default() += 1;
+        *form.health.entry(health_of(line).as_str().to_owned()).or_default() += 1;
     }
     let mut found: Vec<Arc<FleetLine>> = all.into_iter().filter(|line| question.fits(line)).collect();
     let by_work = question.work.is_some() || question.sort == SortKey::Next;
@@ -287,6 +298,19 @@ fn reach(line: &FleetLine) -> &'static str {
     }
 }
 
+fn health_of(line: &FleetLine) -> HealthStatus {
+    line.health.as_ref().map_or(HealthStatus::Unknown, |it| it.status)
+}
+
+fn severity(line: &FleetLine) -> u8 {
+    match health_of(line) {
+        HealthStatus::Unreachable => 3,
+        HealthStatus::Degraded => 2,
+        HealthStatus::Unknown => 1,
+        HealthStatus::Healthy => 0,
+    }
+}
+
 /// The parameters of the request.
 #[derive(Debug)]
 struct FleetQuery {
@@ -295,6 +319,7 @@ struct FleetQuery {
     location: Option<String>,
     version: Option<String>,
     reachability: Option<String>,
+    health: Option<String>,
     label: Option<(String, Option<String>)>,
     work: Option<WorkFilter>,
     sort: SortKey,
@@ -317,6 +342,7 @@ enum SortKey {
     Version,
     Location,
     Reachability,
+    Health,
     Next,
 }
 
@@ -341,9 +367,11 @@ impl FleetQuery {
             "version" => SortKey::Version,
             "location" => SortKey::Location,
             "reachability" => SortKey::Reachability,
+            "health" => SortKey::Health,
             "next" => SortKey::Next,
             _ => {
-                let message = "Clusters are sorted by name, state, version, location, reachability or next.";
+                let message =
+                    "Clusters are sorted by name, state, version, location, reachability, health or next.";
                 return Err(ApiError::invalid_parameter("sort", message));
             }
         };
@@ -370,6 +398,7 @@ impl FleetQuery {
             location: word("location")?,
             version: word("version")?,
             reachability: word("reachability")?,
+            health: word("health")?,
             label,
             work,
             sort,
@@ -399,6 +428,7 @@ impl FleetQuery {
             && is(&self.location, &line.location)
             && is(&self.version, line.version.as_deref().unwrap_or_default())
             && is(&self.reachability, reach(line))
+            && is(&self.health, health_of(line).as_str())
             && self.label.as_ref().is_none_or(labelled)
     }
 
@@ -432,6 +462,8 @@ impl FleetQuery {
             SortKey::Version => last(a.version.as_ref(), b.version.as_ref(), self.is_reversed),
             SortKey::Location => turned(a.location.cmp(&b.location)),
             SortKey::Reachability => turned(reach(b).cmp(reach(a))),
+            // The worst first.
+            SortKey::Health => turned(severity(b).cmp(&severity(a))),
             SortKey::Next => {
                 let due = |line: &FleetLine| lanes.get(&line.uuid).and_then(|lane| lane.head_at);
                 last(due(a), due(b), self.is_reversed)

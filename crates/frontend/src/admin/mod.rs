@@ -7,6 +7,7 @@ mod clusters;
 mod events;
 mod fleet;
 mod forms;
+mod health;
 mod import;
 mod manifest_create;
 mod manifest_form;
@@ -135,6 +136,7 @@ pub(crate) fn routes() -> OpenApiRouter<AdminState> {
         .routes(routes!(import::import, import::forget))
         .routes(routes!(clusters::label))
         .routes(routes!(clusters::selectors))
+        .routes(routes!(health::show))
         .routes(routes!(operations::list))
         .routes(routes!(operations::history))
         .routes(routes!(objects::show))

@@ -24,8 +24,9 @@ const MACHINE: &str = "Machine.machine.openshift.io";
 const MACHINE_SET: &str = "MachineSet.machine.openshift.io";
 
 /// Names of the tabs in the query, and their titles.
-const TABS: [(&str, &str); 10] = [
+const TABS: [(&str, &str); 11] = [
     ("", "Overview"),
+    ("health", "Health"),
     ("nodes", "Nodes"),
     ("machines", "Machines"),
     ("machinesets", "MachineSets"),
@@ -51,6 +52,12 @@ pub(super) async fn view(
     let mut line = command_line::join(["shipshape", "cluster", "show", &cluster.name]);
     match tab {
         "" => overview(page, &cluster, &mut panels).await,
+        "health" => {
+            let found = page.admin.cluster_health(&cluster.id).await;
+            panels.push(Panel::live("health", super::health::tab(&cluster, &found)));
+            json = format!("{json}/health");
+            line = command_line::join(["shipshape", "health", &cluster.name]);
+        }
         "nodes" => {
             let found = objects(page, &cluster.id, "Node", None, true).await;
             panels.push(Panel::live("nodes", list("The nodes cannot be read now", found, nodes)));

@@ -19,7 +19,7 @@ use crate::view::{
 const LINES: u64 = 50;
 
 /// Filters in the query, named as in the Admin API.
-const FILTERS: [&str; 7] = ["q", "state", "location", "version", "reachability", "label", "work"];
+const FILTERS: [&str; 8] = ["q", "state", "location", "version", "reachability", "health", "label", "work"];
 
 /// Most options of a select element.
 const CHOICES_MAX: usize = 60;
@@ -61,6 +61,7 @@ fn summary(fleet: &FleetForm) -> Markup {
         ("Succeeded", count(&fleet.states, "Succeeded"), "/fleet?state=Succeeded".to_owned(), "good"),
         ("In progress", busy, "/fleet?sort=state".to_owned(), "busy"),
         ("Failed", count(&fleet.states, "Failed"), "/fleet?state=Failed".to_owned(), "bad"),
+        ("Degraded", count(&fleet.health, "degraded"), "/fleet?health=degraded".to_owned(), "bad"),
         (
             "Unreachable",
             count(&fleet.reachability, "unreachable"),
@@ -93,7 +94,7 @@ fn filter(fleet: &FleetForm, query: &Fields) -> Markup {
                 input type="search" name="q" value=(query.text("q")) autocomplete="off" placeholder="harbour, env=test…";
             }
             (choice("state", "State", "any", &options(&fleet.states), query.text("state")))
-            (choice("reachability", "API server", "any", &options(&fleet.reachability), query.text("reachability")))
+            (choice("health", "Health", "any", &options(&fleet.health), query.text("health")))
             (choice("version", "Version", "any", &options(&fleet.versions), query.text("version")))
             (choice("location", "Location", "any", &options(&fleet.locations), query.text("location")))
             (choice("work", "Work", "any", &works, query.text("work")))
@@ -136,7 +137,7 @@ fn clusters(page: PageContext<'_>, fleet: &FleetForm, skip: u64, is_filtered: bo
                             @if may_act { th scope="col" class="tick" { span class="unseen" { "Select" } } }
                             (column("name", "Cluster"))
                             (column("state", "State"))
-                            (column("reachability", "API server"))
+                            (column("health", "Health"))
                             (column("version", "Version"))
                             (column("location", "Location"))
                             th scope="col" { "Now" }
@@ -180,16 +181,7 @@ fn row(line: &FleetLine, may_act: bool) -> Markup {
                 }
             }
             td data-label="State" { (state(line.provisioning_state, line.failed_provisioning_state)) }
-            td data-label="API server" {
-                @match &line.reachability {
-                    None => { (badge(BadgeTone::Quiet, "Not checked yet")) },
-                    Some(it) if it.reachable => { (badge(BadgeTone::Good, "Reachable")) },
-                    Some(it) => {
-                        (badge(BadgeTone::Bad, "Unreachable"))
-                        div class="quiet small" { "since " (timestamp(it.since)) }
-                    },
-                }
-            }
+            td data-label="Health" { (super::health::cell(line)) }
             td data-label="Version" class="figure" { (line.version.as_deref().unwrap_or("–")) }
             td data-label="Location" { (line.location) }
             td data-label="Now" {

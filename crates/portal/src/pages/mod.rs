@@ -5,6 +5,7 @@ mod audit;
 mod budgets;
 mod cluster;
 mod fleet;
+mod health;
 mod machines;
 mod manifest;
 mod plan;

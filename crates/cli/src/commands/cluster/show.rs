@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::age::age;
+use super::super::health::status_text;
 use super::super::print::Printable;
 use super::super::table::{Column, View, Width, wire_name, with_age};
 use super::latest::LatestOperation;
@@ -55,6 +56,7 @@ impl Printable for AdminCluster {
         Column("STATE", Width::Always),
         Column("VERSION", Width::Always),
         Column("REACHABLE", Width::Always),
+        Column("HEALTH", Width::Always),
         Column("LABELS", Width::Wide),
         Column("API SERVER", Width::Wide),
         Column("AGE", Width::Always),
@@ -73,6 +75,7 @@ impl Printable for AdminCluster {
             wire_name(properties.provisioning_state),
             properties.version.clone().unwrap_or_default(),
             reachable(properties.reachability.as_ref(), view),
+            status_text(properties.health.as_ref(), view),
             labels_text(&properties.labels, ","),
             properties.api_server.clone().unwrap_or_default(),
             view.time(properties.created_at),
@@ -98,9 +101,17 @@ impl Printable for AdminCluster {
             ("Imported", if properties.imported { "yes" } else { "no" }.to_owned()),
             ("API server", properties.api_server.clone().unwrap_or_default()),
             ("Reachable", reachability.unwrap_or_else(|| "unknown: not checked yet".to_owned())),
+            ("Health", health(properties, view)),
             ("Created", with_age(properties.created_at, view.now)),
         ]
     }
+}
+
+/// Status and causes.
+fn health(properties: &AdminClusterProperties, view: &View) -> String {
+    let status = status_text(properties.health.as_ref(), view);
+    let causes = properties.health.iter().flat_map(|it| &it.causes).map(|it| it.message.clone());
+    [status].into_iter().chain(causes).collect::<Vec<_>>().join("\n")
 }
 
 impl Printable for ClusterDetails {
