@@ -28,6 +28,8 @@ pub struct Faults {
 struct Inner {
     seed: u64,
     calls: u64,
+    /// Counted apart, so that the number of connections does not change which calls a seed chooses.
+    handshakes: u64,
     rules: Vec<FaultRule>,
     aim: Option<Aim>,
     /// Calls that [`Faults::strike_new_call`] was applied to: verb, subject, and how often it was made before.
@@ -48,6 +50,7 @@ impl Faults {
             inner: Arc::new(Mutex::new(Inner {
                 seed,
                 calls: 0,
+                handshakes: 0,
                 rules: Vec::new(),
                 aim: None,
                 struck: BTreeSet::new(),
@@ -105,8 +108,14 @@ impl Faults {
     ) -> Option<CloudFault> {
         debug_assert!(VERBS.contains(&verb), "{verb} is absent from VERBS");
         let mut inner = self.lock();
-        inner.calls += 1;
-        let (seed, calls) = (inner.seed, inner.calls.to_string());
+        let calls = if verb == HANDSHAKE {
+            inner.handshakes += 1;
+            format!("{HANDSHAKE}{}", inner.handshakes)
+        } else {
+            inner.calls += 1;
+            inner.calls.to_string()
+        };
+        let seed = inner.seed;
         let subject = subject.to_lowercase();
         let aimed = inner.aim_at(verb, &subject, &is_meant);
         if aimed.is_some() {
@@ -141,6 +150,11 @@ impl Faults {
         Some(fault)
     }
 
+    /// Whether a handshake fails that a client starts now.
+    pub(crate) fn handshake_fails(&self) -> bool {
+        self.meet(HANDSHAKE, "", |it| *it == CloudFault::HandshakeFails {}).is_some()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,6 +181,9 @@ impl Inner {
     }
 }
 
+/// The verb of a TLS handshake, with which a connection begins; many calls may follow on it.
+const HANDSHAKE: &str = "handshake";
+
 /// The verbs that start the issuing of a certificate.
 const ISSUING_VERBS: [&str; 2] = ["ensureCertificate", "renewCertificate"];
 
@@ -189,6 +206,7 @@ fn suits(fault: &CloudFault, verb: &str, is_named: bool) -> bool {
         CloudFault::Conflict { .. } => ["put", "delete", "assignRole", "revokeRole"].contains(&verb),
         CloudFault::DelayedPropagation { .. } => verb == "assignRole",
         CloudFault::InstallFails { .. } => verb == "install",
+        CloudFault::HandshakeFails {} => verb == HANDSHAKE,
         CloudFault::Throttled { .. }
         | CloudFault::ThrottledBriefly { .. }
         | CloudFault::Unavailable { .. }
@@ -300,6 +318,8 @@ pub enum CloudFault {
         /// Before or after its effect.
         when: FaultTiming,
     },
+    /// The TLS handshake of a new connection fails. Connections that exist are not concerned.
+    HandshakeFails {},
     /// The response is delayed, before or after the effect.
     #[serde(rename = "hangs")]
     Delayed {
@@ -371,6 +391,7 @@ impl fmt::Display for CloudFault {
             CloudFault::ThrottledBriefly { after_millis } => write!(f, "throttled for {after_millis} ms"),
             CloudFault::Unavailable { when: at } => write!(f, "unavailable {}", when(at)),
             CloudFault::Reset { when: at } => write!(f, "reset {}", when(at)),
+            CloudFault::HandshakeFails {} => f.write_str("the TLS handshake fails"),
             CloudFault::Delayed { millis, when: at } => write!(f, "hangs for {millis} ms {}", when(at)),
             CloudFault::Quota { quota } => write!(f, "the quota {quota} is exceeded"),
             CloudFault::Denied {} => f.write_str("denied"),
@@ -450,6 +471,17 @@ mod tests {
         assert!((60..=140).contains(&hits), "{hits}");
         assert_eq!(run(7), run(7));
         assert_ne!(run(7), run(8));
+    }
+
+    #[test]
+    fn handshakes_fail_by_a_rule_of_their_own_alone() {
+        let faults = Faults::new(1);
+        faults.inject(FaultRule::new(CloudFault::Denied {})).unwrap();
+        assert!(!faults.handshake_fails());
+        faults.clear();
+        faults.inject(FaultRule::new(CloudFault::HandshakeFails {}).times(1)).unwrap();
+        assert!(!met(&faults, "get", "x"));
+        assert!(faults.handshake_fails() && !faults.handshake_fails());
     }
 
     #[test]

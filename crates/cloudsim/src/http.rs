@@ -105,6 +105,7 @@ fn is_of_calls(fault: &CloudFault) -> bool {
             | CloudFault::TokenExpires {}
             | CloudFault::Claims {}
             | CloudFault::Conflict { .. }
+            | CloudFault::HandshakeFails {}
     )
 }
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use serde::{Deserialize, Serialize};
 use serve::pki::{CertificateAuthority, CertificatePair, CertificateRequest, Purpose, Validity};
 use serve::tls::{self, ClientCertificates};
@@ -15,6 +17,7 @@ use serve::{Listener, ListenerLimits};
 
 use crate::database;
 use crate::failure::Failure;
+use crate::faults::Faults;
 
 const META: &str = "meta";
 const PORTS: &str = "ports";
@@ -42,9 +45,25 @@ impl std::fmt::Debug for TlsIdentity {
     }
 }
 
+/// A certificate that is not presented while a fault rule lets handshakes fail; the server then ends the handshake with an alert.
+#[derive(Debug)]
+struct FaultyCertificate {
+    certificate: Arc<dyn ResolvesServerCert>,
+    faults: Faults,
+}
+
+impl ResolvesServerCert for FaultyCertificate {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if self.faults.handshake_fails() {
+            return None;
+        }
+        self.certificate.resolve(hello)
+    }
+}
+
 impl TlsIdentity {
     /// A server certificate for the loopback interface, issued by the authority in the database, which is created at the first start.
-    pub(crate) fn open(db: &Connection) -> Result<TlsIdentity, Failure> {
+    pub(crate) fn open(db: &Connection, faults: Faults) -> Result<TlsIdentity, Failure> {
         let authority = match database::record::<StoredAuthority>(db, META, AUTHORITY)? {
             Some(StoredAuthority { certificate, key }) => {
                 CertificateAuthority::from_pem(AUTHORITY_NAME, CertificatePair { certificate, key })?
@@ -65,6 +84,7 @@ impl TlsIdentity {
         })?;
         let broken = |error: tls::TlsError| Failure::Broken(format!("TLS of the emulator: {error}"));
         let certificate = tls::fixed_certificate(&issued.certificate, &issued.key).map_err(broken)?;
+        let certificate = Arc::new(FaultyCertificate { certificate, faults });
         let config = tls::server_config(certificate, ClientCertificates::NotRequested).map_err(broken)?;
         Ok(TlsIdentity { config, authority: authority.certificate().to_owned() })
     }

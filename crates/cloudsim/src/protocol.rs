@@ -26,7 +26,7 @@ pub enum InstallCall {
 }
 
 /// Every verb of a request, as fault rules name it: requests of the resource manager, of vaults and of blobs, and calls of the installer.
-pub(crate) const VERBS: [&str; 35] = [
+pub(crate) const VERBS: [&str; 36] = [
     "put",
     "get",
     "list",
@@ -62,6 +62,7 @@ pub(crate) const VERBS: [&str; 35] = [
     "clusterCredentials",
     "removeInstallation",
     "operation",
+    "handshake",
 ];
 
 impl InstallCall {

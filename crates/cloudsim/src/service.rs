@@ -200,7 +200,8 @@ impl Service {
             Some(_) => None,
             None => Some(temporary_directory()?),
         };
-        let tls = TlsIdentity::open(&db).map_err(unusable)?;
+        let faults = Faults::new(seed);
+        let tls = TlsIdentity::open(&db, faults.clone()).map_err(unusable)?;
         let bind = |name: &str| listeners::bind(&db, name).map_err(unusable);
         let resource_manager = match listen.port() {
             0 => bind("resourceManager")?,
@@ -241,6 +242,7 @@ impl Service {
             clock,
             seed,
             pace,
+            faults,
             directory,
             runs: sender,
             lock,

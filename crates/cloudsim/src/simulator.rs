@@ -73,6 +73,7 @@ pub(crate) struct Parts {
     pub(crate) clock: SharedClock,
     pub(crate) seed: u64,
     pub(crate) pace: f64,
+    pub(crate) faults: Faults,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) runs: mpsc::UnboundedSender<Uuid>,
     pub(crate) lock: Option<File>,
@@ -84,14 +85,26 @@ pub(crate) struct Parts {
 
 impl Simulator {
     pub(crate) fn new(parts: Parts) -> Simulator {
-        let Parts { db, clock, seed, pace, directory, runs, lock, endpoints, vaults, runtimes, payload } =
-            parts;
+        let Parts {
+            db,
+            clock,
+            seed,
+            pace,
+            faults,
+            directory,
+            runs,
+            lock,
+            endpoints,
+            vaults,
+            runtimes,
+            payload,
+        } = parts;
         Simulator {
             db: Mutex::new(db),
             clock,
             seed,
             pace,
-            faults: Faults::new(seed),
+            faults,
             providers: ResourceProviders::default(),
             directory,
             clusters: SimulatedClusters::new(),

@@ -249,6 +249,7 @@ async fn kill_at_random(ground: &ProcessEnvironment, count: usize) {
         FaultRule::new(CloudFault::ThrottledBriefly { after_millis: 20 }).share(0.01),
         FaultRule::new(CloudFault::Unavailable { when: FaultTiming::After }).share(0.01),
         FaultRule::new(CloudFault::Reset { when: FaultTiming::After }).share(0.005),
+        FaultRule::new(CloudFault::HandshakeFails {}).share(0.03),
         FaultRule::new(CloudFault::Delayed { millis: 300, when: FaultTiming::Before }).share(0.005),
         FaultRule::new(CloudFault::DelayedVisibility { millis: 400 }).share(0.02),
     ] {

@@ -92,7 +92,7 @@ async fn a_known_lack_of_capacity_is_reported_though_a_later_read_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_life_survives_lost_operations_revoked_tokens_and_broken_connections() {
+async fn a_life_survives_lost_operations_revoked_tokens_broken_connections_and_failed_handshakes() {
     let environment = TestEnvironment::new().await;
     let (_stop, _backend) = environment.backend();
     let (id, made) = environment.create("stormy").await;
@@ -103,6 +103,8 @@ async fn a_life_survives_lost_operations_revoked_tokens_and_broken_connections()
         FaultRule::new(CloudFault::Claims {}).share(0.05),
         FaultRule::new(CloudFault::Reset { when: FaultTiming::Before }).share(0.02),
         FaultRule::new(CloudFault::Reset { when: FaultTiming::After }).share(0.02),
+        // Broken connections are followed by handshakes.
+        FaultRule::new(CloudFault::HandshakeFails {}).share(0.3),
         FaultRule::new(CloudFault::Conflict { after_seconds: 1 }).share(0.02),
         FaultRule::new(CloudFault::DelayedPropagation { millis: 300 }),
     ];

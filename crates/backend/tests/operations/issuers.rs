@@ -4,7 +4,6 @@ use api::doc::{Identity, Verb, secrets};
 use api::secret::Secret;
 use cloud::{CloudError, Credential, Identities as _};
 use cloud_azure::{AzureClient, ServiceCredential};
-use jiff::Timestamp;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::json;
 
@@ -22,7 +21,7 @@ struct OperatorIdentity<'a> {
 impl OperatorIdentity<'_> {
     /// The object id to which a token of the service account is exchanged.
     async fn exchange(&self, signing_key: &[u8]) -> Result<String, CloudError> {
-        let expires = Timestamp::now().as_second() + 600;
+        let expires = self.environment.clock.now().as_second() + 600;
         let claims = json!({"iss": self.issuer, "sub": ACCOUNT, "aud": ["openshift"], "exp": expires});
         let key = EncodingKey::from_rsa_pem(signing_key).unwrap();
         let token = jsonwebtoken::encode(&Header::new(Algorithm::RS256), &claims, &key).unwrap();

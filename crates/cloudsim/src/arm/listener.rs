@@ -287,7 +287,8 @@ async fn before_effect(fault: Option<&CloudFault>, subject: &str) -> Result<Faul
             CloudFault::Unavailable { when: FaultTiming::After }
             | CloudFault::Reset { when: FaultTiming::After }
             | CloudFault::Delayed { when: FaultTiming::After, .. }
-            | CloudFault::InstallFails { .. },
+            | CloudFault::InstallFails { .. }
+            | CloudFault::HandshakeFails {},
         ) => {}
     }
     Ok(effects)

@@ -17,8 +17,8 @@ pub enum FaultCommand {
     /// Inject a fault
     #[command(visible_alias = "create")]
     Set {
-        /// throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied,
-        /// fails=CODE, unseen=DURATION, spreads-late=DURATION
+        /// throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, handshake-fails, hangs=DURATION, quota=NAME,
+        /// denied, fails=CODE, unseen=DURATION, spreads-late=DURATION
         #[arg(value_name = "FAULT")]
         fault: FaultArg,
         /// Only calls of this verb, such as put
@@ -61,7 +61,7 @@ impl FromStr for FaultArg {
     fn from_str(text: &str) -> Result<FaultArg, String> {
         let unknown = || {
             format!(
-                "{text:?} is not a fault; accepted: throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, hangs=DURATION, quota=NAME, denied, fails=CODE, unseen=DURATION, spreads-late=DURATION"
+                "{text:?} is not a fault; accepted: throttled=SECONDS, unavailable, unavailable-after, reset, reset-after, handshake-fails, hangs=DURATION, quota=NAME, denied, fails=CODE, unseen=DURATION, spreads-late=DURATION"
             )
         };
         let span = |text: &str| text.parse::<TimeSpan>().map(TimeSpan::duration).map_err(|_| unknown());
@@ -72,6 +72,7 @@ impl FromStr for FaultArg {
                 "unavailable-after" => CloudFault::Unavailable { when: FaultTiming::After },
                 "reset" => CloudFault::Reset { when: FaultTiming::Before },
                 "reset-after" => CloudFault::Reset { when: FaultTiming::After },
+                "handshake-fails" => CloudFault::HandshakeFails {},
                 "denied" => CloudFault::Denied {},
                 _ => return Err(unknown()),
             },

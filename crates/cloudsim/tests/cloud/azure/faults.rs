@@ -121,6 +121,32 @@ async fn a_connection_that_breaks_after_the_effect_does_nothing_twice() {
 }
 
 #[tokio::test]
+async fn a_handshake_that_fails_is_reported_as_one_and_repeated() {
+    use cloud::Machines as _;
+    let environment = AzureEnvironment::new().await;
+    environment.prepared().await;
+    let machine = request_of(ResourceKind::Machine);
+    environment.ready(&machine).await;
+    environment.inject(FaultRule::new(CloudFault::HandshakeFails {}).times(100));
+    let unconnected = environment.client(|_| {});
+    let error = unconnected.get(&machine.id).await.unwrap_err();
+    assert!(matches!(error, CloudError::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("no connection to https://127.0.0.1"), "{error}");
+    environment.emulator.faults.clear();
+    // With a token already, a call that could not be sent is sent again, also one that may not be repeated.
+    unconnected.get(&machine.id).await.unwrap();
+    for times in [1, 2] {
+        let reset = CloudFault::Reset { when: FaultTiming::Before };
+        environment.inject(FaultRule::new(reset).on("get").times(1));
+        environment.inject(FaultRule::new(CloudFault::HandshakeFails {}).times(times));
+        // The connection breaks, and the next ones cannot be made.
+        eventually("a connection is made", async || unconnected.get(&machine.id).await.ok()).await;
+        unconnected.stop_machine(&machine.id).await.unwrap();
+        environment.emulator.faults.clear();
+    }
+}
+
+#[tokio::test]
 async fn a_token_that_expires_in_the_middle_is_renewed() {
     survives(CloudFault::TokenExpires {}).await;
 }
@@ -345,6 +371,7 @@ async fn a_storm_of_faults_leaves_what_was_asked_for() {
     share(CloudFault::Unavailable { when: FaultTiming::After }, 0.1);
     share(CloudFault::Reset { when: FaultTiming::Before }, 0.05);
     share(CloudFault::Reset { when: FaultTiming::After }, 0.05);
+    share(CloudFault::HandshakeFails {}, 0.3);
     share(CloudFault::Conflict { after_seconds: 1 }, 0.1);
     share(CloudFault::TokenExpires {}, 0.05);
     share(CloudFault::Claims {}, 0.05);
