@@ -60,11 +60,12 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    pub(crate) const ALL: [Webhook; 4] = [
+    pub(crate) const ALL: [Webhook; 5] = [
         Webhook { role: WebhookRole::Mutating, kind: WebhookKind::Machine },
         Webhook { role: WebhookRole::Mutating, kind: WebhookKind::MachineSet },
         Webhook { role: WebhookRole::Validating, kind: WebhookKind::Machine },
         Webhook { role: WebhookRole::Validating, kind: WebhookKind::MachineSet },
+        Webhook { role: WebhookRole::Validating, kind: WebhookKind::MachineHealthCheck },
     ];
 
     /// The path of its requests.
@@ -79,6 +80,9 @@ impl Webhook {
             }
             (WebhookRole::Validating, WebhookKind::MachineSet) => {
                 "/validate-machine-openshift-io-v1beta1-machineset"
+            }
+            (_, WebhookKind::MachineHealthCheck) => {
+                "/validate-machine-openshift-io-v1beta1-machinehealthcheck"
             }
         }
     }
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configurations_are_those_of_the_reference() {
+    fn the_configurations_are_those_of_the_reference_and_health_checks_beside_them() {
         let (url, authorities) = (WebhookEndpoint::Url("https://127.0.0.1:8443".to_owned()), authorities());
         let trust = Trust::Authorities(&authorities, NOW);
         let webhook = |name: &str, resource: &str, path: &str, operations: Value| {
@@ -287,7 +291,11 @@ mod tests {
             ),
             webhook(
                 "validation.machineset.machine.openshift.io", "machinesets",
-                "/validate-machine-openshift-io-v1beta1-machineset", create_and_update,
+                "/validate-machine-openshift-io-v1beta1-machineset", create_and_update.clone(),
+            ),
+            webhook(
+                "validation.machinehealthcheck.machine.openshift.io", "machinehealthchecks",
+                "/validate-machine-openshift-io-v1beta1-machinehealthcheck", create_and_update,
             ),
         ]});
         assert_eq!(plan(WebhookRole::Validating, &url, None, trust).object, Some(expected));
@@ -327,7 +335,7 @@ mod tests {
             assert_eq!(repaired["metadata"]["resourceVersion"], "7");
             assert_eq!(
                 repaired["webhooks"].as_array().unwrap()[..],
-                found["webhooks"].as_array().unwrap()[..2]
+                found["webhooks"].as_array().unwrap()[..3]
             );
         }
     }

@@ -101,7 +101,11 @@ fn arbitrary_facts() -> impl Strategy<Value = PlatformFacts> {
 }
 
 fn arbitrary_kind() -> impl Strategy<Value = WebhookKind> {
-    proptest::sample::select(&[WebhookKind::Machine, WebhookKind::MachineSet])
+    proptest::sample::select(&[
+        WebhookKind::Machine,
+        WebhookKind::MachineSet,
+        WebhookKind::MachineHealthCheck,
+    ])
 }
 
 /// An object of which a part is as it should be, so that the rest is reached.
@@ -112,6 +116,9 @@ fn arbitrary_object() -> impl Strategy<Value = Value> {
             .prop_map(|value| json!({"metadata": {}, "spec": {"providerSpec": {"value": value}}})),
         (arbitrary_json(), arbitrary_json()).prop_map(|(value, selector)| json!({
             "spec": {"selector": selector, "template": {"spec": {"providerSpec": {"value": value}}}}
+        })),
+        (arbitrary_json(), arbitrary_json()).prop_map(|(value, conditions)| json!({
+            "spec": {"nodeStartupTimeout": value, "unhealthyConditions": [conditions, {"timeout": value}]}
         })),
     ]
 }
