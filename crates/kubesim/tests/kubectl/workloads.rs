@@ -1,7 +1,7 @@
 //! What controllers leave behind: events and revisions.
 
-use crate::compare;
 use crate::scenarios::WEB;
+use crate::{compare, compare_at_once};
 
 #[test]
 fn workloads_are_described_with_their_events() {
@@ -35,6 +35,33 @@ fn workloads_are_described_with_their_events() {
         k.run(&of("StatefulSet"));
         k.run("get events.events.k8s.io --field-selector reason=Completed -o custom-columns=NOTE:.note,FROM:.deprecatedSource.component");
         k.run("delete deployment/web statefulset/set job/job");
+    });
+}
+
+#[test]
+fn a_cron_job_runs_when_its_minute_comes() {
+    let tick = r#"
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: tick}
+spec:
+  schedule: "* * * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: "example.test/job:1"}]
+"#;
+    compare_at_once(|k| {
+        k.feed("apply -f -", tick);
+        k.run("wait cronjob/tick --for=jsonpath={.status.lastSuccessfulTime} --timeout=100s");
+        k.until(&["get", "events"], "SawCompletedJob");
+        k.run("get cronjob tick --no-headers -o custom-columns=SCHEDULE:.spec.schedule,SUSPEND:.spec.suspend,ACTIVE:.status.active");
+        k.run("get jobs --no-headers -o custom-columns=OWNER:.metadata.ownerReferences[0].name,SUCCEEDED:.status.succeeded");
+        k.run("get events --field-selector involvedObject.kind=CronJob --no-headers -o custom-columns=TYPE:.type,REASON:.reason,FROM:.source.component --sort-by=.reason");
+        k.run("delete cronjob tick");
+        k.until(&["get", "jobs"], "No resources found");
     });
 }
 
