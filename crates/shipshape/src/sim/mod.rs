@@ -179,7 +179,14 @@ fn lock(directory: &Path) -> anyhow::Result<File> {
 
 fn banner(command: &SimCommand, sim: &SimulatedClusters, kubeconfigs: &[PathBuf]) -> String {
     let paths: Vec<String> = kubeconfigs.iter().map(|path| path.display().to_string()).collect();
-    let mut text = format!("{} simulated clusters with {} nodes each\n", command.clusters, command.nodes);
+    let clusters = if command.clusters == 1 { "cluster" } else { "clusters" };
+    let nodes = match command.nodes {
+        0 => "without nodes".to_owned(),
+        1 => "with 1 node each".to_owned(),
+        nodes => format!("with {nodes} nodes each"),
+    };
+    let controllers = if command.controllers { "" } else { ", without controllers" };
+    let mut text = format!("{} simulated {clusters} {nodes}{controllers}\n", command.clusters);
     for (cluster, path) in sim.list().iter().zip(by_name(&paths)) {
         text += &format!("  {}   {}   {path}\n", cluster.name(), cluster.url());
     }

@@ -3,13 +3,15 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use testkit::kube::TestClusterOptions;
 use testkit::{kube, prerequisites, wait_until};
 
-use super::executable::Home;
+use super::executable::{CommandOutput, Home};
 
 #[test]
 fn sim_starts_lists_its_clusters_injects_faults_and_shuts_down_cleanly() {
@@ -36,6 +38,52 @@ fn sim_starts_lists_its_clusters_injects_faults_and_shuts_down_cleanly() {
     sim.signal("TERM");
     let answer = sim.end();
     assert_eq!(answer.code, Some(0), "{answer:?}");
+}
+
+#[test]
+fn a_cluster_without_nodes_and_controllers_is_as_a_bare_api_server() {
+    let Some(real) = kube::private(TestClusterOptions::default()) else {
+        return prerequisites::skip(prerequisites::KUBERNETES, kube::MISSING);
+    };
+    let home = Home::new();
+    let sim = home.sim(&["--clusters", "1", "--nodes", "0", "--controllers=false"]);
+    assert!(
+        sim.banner.starts_with("1 simulated cluster without nodes, without controllers\n"),
+        "{}",
+        sim.banner
+    );
+    let simulated = home.directory.path().join(".local/share/shipshape/sim/sim-1/kubeconfig");
+    for line in [
+        "get nodes",
+        "create namespace team",
+        // Without controllers of the real server nobody creates this one, without which no pod is accepted.
+        "create serviceaccount other -n team",
+        "create deployment web -n team --image=registry.example/web:1 --replicas=2",
+        "create cronjob tick -n team --image=registry.example/job:1 --schedule=@hourly",
+        "create job now -n team --from=cronjob/tick",
+        "get replicasets,pods -n team",
+        "get deployment web -n team -o jsonpath={.spec.replicas}{.status}",
+        "get events -n team",
+        // Nobody deletes dependents, which foreground deletion waits for, and nobody empties a namespace.
+        "delete deployment web -n team --cascade=foreground --wait=false",
+        "get deployment web -n team -o jsonpath={.metadata.finalizers}",
+        "delete namespace team --wait=false",
+        "get namespace team -o jsonpath={.status.phase}{.spec.finalizers}",
+    ] {
+        let type_in = |kubeconfig: &Path| {
+            let mut kubectl = real.kubectl();
+            kubectl.env("KUBECONFIG", kubeconfig).args(line.split(' '));
+            let output = CommandOutput::new(kubectl.output().unwrap());
+            (output.code, output.stdout, output.stderr)
+        };
+        assert_eq!(
+            type_in(&real.kubeconfig_path()),
+            type_in(&simulated),
+            "{line}, on kube-apiserver (left) and on kubesim (right)"
+        );
+    }
+    sim.signal("TERM");
+    assert_eq!(sim.end().code, Some(0));
 }
 
 #[test]
