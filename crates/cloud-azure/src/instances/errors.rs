@@ -104,6 +104,14 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_region_is_invalid_and_named() {
+        let why = "The provided location 'atlantis' is not available for resource type 'Microsoft.Network/networkInterfaces'.";
+        let code = "LocationNotAvailableForResourceType".to_owned();
+        let error = instance_error(CloudError::Invalid { code, why: why.to_owned() }, Verb::Create);
+        assert!(matches!(&error, InstanceError::InvalidConfiguration(text) if text.contains(why)), "{error}");
+    }
+
+    #[test]
     fn waits_are_those_of_azure_within_bounds() {
         let check = |after: Option<u64>, expect: u64| {
             let error = CloudError::Throttled { after: after.map(Duration::from_secs) };
