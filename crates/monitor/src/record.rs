@@ -18,7 +18,7 @@ const CAUSES_MAX: usize = 50;
 
 /// What a collector found last, for the record.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Kept {
+pub(crate) struct LastFindings {
     pub(crate) facts: Vec<Fact>,
     pub(crate) causes: Vec<HealthCause>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Observation<'a> {
     pub(crate) maintenance: Option<Uuid>,
     pub(crate) probe: &'a Probe,
     /// What each collector found last.
-    pub(crate) kept: &'a BTreeMap<&'static str, Kept>,
+    pub(crate) kept: &'a BTreeMap<&'static str, LastFindings>,
     /// Collectors that failed in this visit.
     pub(crate) errors: Vec<CollectorError>,
 }
@@ -109,7 +109,7 @@ mod tests {
     fn observe(
         before: Option<&HealthSample>,
         probe: &Probe,
-        kept: &BTreeMap<&'static str, Kept>,
+        kept: &BTreeMap<&'static str, LastFindings>,
     ) -> HealthSample {
         let at = Timestamp::UNIX_EPOCH;
         let observation = Observation {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_record_holds_what_the_collectors_found_and_keeps_it_while_the_cluster_is_unreachable() {
         let cause = HealthCause { kind: "nodes".to_owned(), message: "one".to_owned(), expected: false };
-        let found = Kept {
+        let found = LastFindings {
             facts: vec![
                 Fact::Version("v1.37.1".to_owned()),
                 Fact::CertificateDays(90),

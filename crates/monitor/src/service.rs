@@ -64,18 +64,14 @@ pub struct Error {
 pub struct Status(Arc<Mutex<Option<(Instant, Option<Instant>, Option<Instant>)>>>);
 
 impl Status {
-    /// Why the monitor is not ready: its membership and its cache must have been current within the last minute. A monitor that owns
-    /// no bucket is ready.
+    /// Why the monitor is not ready: its membership and its cache must have been current within the last minute, counted from its
+    /// start. A monitor that owns no bucket is ready.
     pub fn obstacle(&self) -> Option<&'static str> {
         const AGE_MAX: Duration = Duration::from_secs(60);
-        let (started, refreshed, read) = match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(times) => times,
-            None => return Some("starting"),
-        };
-        let is_current = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() <= AGE_MAX);
+        let (started, refreshed, read) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let is_current = |at: Option<Instant>| at.unwrap_or(started).elapsed() <= AGE_MAX;
         match (is_current(refreshed), is_current(read)) {
             (true, true) => None,
-            _ if refreshed.is_none() && started.elapsed() <= AGE_MAX => Some("starting"),
             (false, _) => Some("the pool of monitors was not refreshed for a minute"),
             (_, false) => Some("the change feed was not read for a minute"),
         }

@@ -28,7 +28,7 @@ use crate::collect::{COLLECTORS, ClusterVersion, Collector, Findings, Visit};
 use crate::config::{Config, Timing};
 use crate::fleet::{Fleet, MonitoredCluster};
 use crate::metrics::Metrics;
-use crate::record::{self, Kept, Observation};
+use crate::record::{self, LastFindings, Observation};
 use crate::series::{ClusterLabels, Metric, STALE_INTERVALS, Series};
 use crate::visit::{FetchError, Fetcher, Probe, probe};
 use crate::writer::Outgoing;
@@ -94,7 +94,7 @@ pub(crate) struct Worker {
     failures: u32,
     visits: u32,
     labels: Arc<ClusterLabels>,
-    kept: BTreeMap<&'static str, Kept>,
+    kept: BTreeMap<&'static str, LastFindings>,
     /// Visit in which each collector succeeded last, and when.
     succeeded: BTreeMap<&'static str, (u32, Timestamp)>,
     /// Hour in which availability was measured last, and its value.
@@ -297,7 +297,7 @@ impl Worker {
                 let interval = self.interval() * collector.every;
                 let above = metrics.series.replace(self.uuid, &self.labels, name, series, interval);
                 metrics.dropped(name, above + unreadable);
-                self.kept.insert(name, Kept { facts, causes });
+                self.kept.insert(name, LastFindings { facts, causes });
                 self.succeeded.insert(name, (self.visits, visit.now));
                 None
             }

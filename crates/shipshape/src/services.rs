@@ -289,6 +289,7 @@ pub(crate) fn monitor(process: &mut Process, store: &Store) {
         status: status.clone(),
     };
     let ready = process.readiness.condition("monitor");
+    ready.ready();
     process.tasks.spawn(Stage::Workers, "monitor", |shutdown| async move {
         let watched = async {
             loop {

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(keys.kind("frontend.oidc.issuer"), Some(Kind::Setting));
         assert_eq!(keys.kind("clusters.locations"), Some(Kind::Setting), "a list is one setting");
         assert_eq!(keys.kind("cloud.azure.tenant_id"), Some(Kind::Setting), "a setting in two sections");
-        assert_eq!(keys.settings().count(), 93);
+        assert_eq!(keys.settings().count(), 96);
     }
 
     #[test]

@@ -292,7 +292,7 @@ fn commands_on_a_missing_store_fail_with_its_path() {
     assert!(import.code == Some(1) && import.stderr.contains("the key file"), "{import:?}");
     let migrate = home.run(&["store", "migrate"]);
     assert_eq!(migrate.code, Some(0), "{migrate:?}");
-    assert!(migrate.stdout.contains("schema migrated from 0 to 8"), "{migrate:?}");
+    assert!(migrate.stdout.contains("schema migrated from 0 to 9"), "{migrate:?}");
     assert!(home.run(&["store", "migrate"]).stdout.contains("schema 9 is up to date"));
 }
 
