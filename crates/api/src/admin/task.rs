@@ -78,6 +78,10 @@ pub struct RequiresForm {
     /// The cluster's version must be at most this.
     #[serde(default)]
     pub maximum_version: Option<String>,
+    /// `healthy`: the monitor must have observed within three minutes that nothing is wrong with the cluster that other maintenance
+    /// does not explain.
+    #[serde(default)]
+    pub health: Option<String>,
 }
 
 /// One step of a task.

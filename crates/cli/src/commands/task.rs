@@ -195,6 +195,7 @@ fn requires(task: &TaskForm) -> String {
     }
     lines.extend(requires.minimum_version.iter().map(|version| format!("version {version} or newer")));
     lines.extend(requires.maximum_version.iter().map(|version| format!("version {version} or older")));
+    lines.extend(requires.health.iter().map(|health| format!("health {health}")));
     lines.join("\n")
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn explain(
         (Some(cluster), Some(task)) => {
             let version = health.as_ref().and_then(|it| it.details.version.clone());
             let facts = ClusterFacts::of(cluster.uuid, &cluster.document, version);
-            requires_met(&task.requires(), &facts).err()
+            requires_met(&task.requires(), &facts, health.as_ref(), now).err()
         }
         _ => None,
     };

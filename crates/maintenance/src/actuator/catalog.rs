@@ -98,12 +98,15 @@ impl Tasks for TaskCatalog {
     type Context = ClusterContext;
 
     async fn prepare(&self, assignment: Assignment<'_>) -> Result<PreparedTask<ClusterContext>, StepError> {
-        let Assignment { manifest, cluster, document, version, journal } = assignment;
+        let Assignment { manifest, cluster, document, health, journal } = assignment;
         let definition = self.definition(manifest.task_id, journal).await?;
         let link = self.connections.link(cluster).await?;
-        let mut version = version.map(str::to_owned);
+        let mut version = health.and_then(|it| it.details.version.clone());
         let is_first = !journal.has_begun();
-        if is_first {
+        let now = self.clock.now();
+        // What the monitor has just seen need not be asked again. A cluster that it could not reach may be back.
+        let is_known = version.is_some() && health.is_some_and(|it| it.reachable && it.is_monitored(now));
+        if is_first && !is_known {
             // Probed before the first step: a manifest whose cluster is unreachable has had no effect, so it can still
             // time out.
             version = Some(facts::version(&link).await.map_err(StepError::from)?);
@@ -111,7 +114,7 @@ impl Tasks for TaskCatalog {
         let facts = ClusterFacts::of(cluster, document, version);
         if is_first {
             let unmet = |cause: String| StepError::new(StepErrorKind::Precondition, "Precondition", cause);
-            requires_met(&definition.requires(), &facts).map_err(unmet)?;
+            requires_met(&definition.requires(), &facts, health, now).map_err(unmet)?;
         }
         let result = {
             let (definition, parameters, facts) =

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use api::doc::{Cluster, Manifest};
+use api::health::HealthSample;
 use serde_json::Value;
 use steps::engine::{Journal, Plan, StepError};
 use uuid::Uuid;
@@ -40,8 +41,8 @@ pub struct Assignment<'a> {
     pub cluster: Uuid,
     /// Document of the cluster.
     pub document: &'a Cluster,
-    /// Last observed version of the cluster.
-    pub version: Option<&'a str>,
+    /// Last health sample of the cluster.
+    pub health: Option<&'a HealthSample>,
     /// Checkpoint of earlier attempts, such as the definition that the first one used.
     pub journal: &'a Journal,
 }

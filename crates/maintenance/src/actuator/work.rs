@@ -92,9 +92,9 @@ pub(super) async fn run_plan<T: Tasks>(
     if claimed.first && claimed.run_after > Timestamp::UNIX_EPOCH {
         actuator.metrics.lag(claimed.claimed_at.duration_since(claimed.run_after));
     }
-    let version = facts.health.as_ref().and_then(|it| it.details.version.as_deref());
+    let health = facts.health.as_ref();
     let assignment =
-        Assignment { manifest, cluster: claimed.lease.lane, document: cluster, version, journal: &journal };
+        Assignment { manifest, cluster: claimed.lease.lane, document: cluster, health, journal: &journal };
     let prepare = AssertUnwindSafe(actuator.tasks.prepare(assignment)).catch_unwind();
     let prepared = tokio::select! {
         biased;

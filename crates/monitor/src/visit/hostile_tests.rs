@@ -66,7 +66,7 @@ async fn a_list_without_an_end_is_given_up() {
 async fn a_body_of_100_mb_is_not_read() {
     let fetcher = cluster(|_, _| (200, vec![b' '; 100 * 1024 * 1024]));
     let error = fetcher.list::<Item>("/x").await.unwrap_err();
-    assert_eq!(error.to_string(), "/x returned more than 16 MiB");
+    assert_eq!(error.to_string(), "/x?limit=50 returned more than 16 MiB");
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 
 use api::admin::RequiresForm;
 use api::doc::ProvisioningState;
+use api::health::{HealthSample, HealthStatus};
+use jiff::Timestamp;
 use steps::ClusterFacts;
 
 use super::TaskProblem;
@@ -29,6 +31,10 @@ pub(super) fn check_requires(requires: &RequiresForm) -> Result<(), TaskProblem>
             return Err(TaskProblem::at(format!("requires.{name}"), message));
         }
     }
+    if let Some(health) = requires.health.as_ref().filter(|it| *it != HealthStatus::Healthy.as_str()) {
+        let message = format!("{health:?} cannot be required of a cluster's health; it can be healthy");
+        return Err(TaskProblem::at("requires.health", message));
+    }
     let bound = |bound: &Option<String>| bound.as_deref().and_then(Version::read);
     match (bound(&requires.minimum_version), bound(&requires.maximum_version)) {
         (Some(minimum), Some(maximum)) if maximum.compare_to(&minimum) == Ordering::Less => {
@@ -41,13 +47,21 @@ pub(super) fn check_requires(requires: &RequiresForm) -> Result<(), TaskProblem>
     }
 }
 
-/// Checks the requirements of a task on a cluster; the error is the unmet one.
-pub fn requires_met(requires: &RequiresForm, cluster: &ClusterFacts) -> Result<(), String> {
+/// Checks the requirements of a task on a cluster with its last health sample; the error is the unmet one.
+pub fn requires_met(
+    requires: &RequiresForm,
+    cluster: &ClusterFacts,
+    health: Option<&HealthSample>,
+    now: Timestamp,
+) -> Result<(), String> {
     let state = serde_json::to_value(cluster.provisioning_state).unwrap_or_default();
     let state = state.as_str().unwrap_or_default();
     let states = &requires.provisioning_states;
     if !states.is_empty() && !states.iter().any(|it| it == state) {
         return Err(format!("the cluster is {state}, and the task requires {}", states.join(" or ")));
+    }
+    if requires.health.is_some() {
+        health_met(health, now)?;
     }
     if requires.minimum_version.is_none() && requires.maximum_version.is_none() {
         return Ok(());
@@ -67,6 +81,23 @@ pub fn requires_met(requires: &RequiresForm, cluster: &ClusterFacts) -> Result<(
             Err(format!("the cluster has version {text}, and the task requires at most {maximum}"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Checks that a cluster was just observed to be healthy.
+fn health_met(health: Option<&HealthSample>, now: Timestamp) -> Result<(), String> {
+    let Some(sample) = health.filter(|it| it.is_monitored(now)) else {
+        return Err("no monitor has observed the cluster in the last three minutes, and the task requires it to be healthy"
+            .to_owned());
+    };
+    match sample.status() {
+        HealthStatus::Healthy => Ok(()),
+        status => {
+            let causes = sample.details.observed.iter().flat_map(|it| &it.causes);
+            let cause = causes.filter(|it| !it.expected).map(|it| format!(": {}", it.message)).next();
+            let cause = cause.unwrap_or_default();
+            Err(format!("the task requires a healthy cluster, and it is {status}{cause}"))
+        }
     }
 }
 
@@ -118,8 +149,10 @@ mod tests {
                 provisioning_states: states.iter().map(ToString::to_string).collect(),
                 minimum_version: minimum.map(str::to_owned),
                 maximum_version: maximum.map(str::to_owned),
+                health: None,
             };
-            assert_eq!(requires_met(&requires, cluster).err().as_deref(), expect);
+            let met = requires_met(&requires, cluster, None, Timestamp::UNIX_EPOCH);
+            assert_eq!(met.err().as_deref(), expect);
         };
         let it = cluster(Some("v1.37.1"), ProvisioningState::Succeeded);
         check(&[], None, None, &it, None);
@@ -143,6 +176,45 @@ mod tests {
         let unknown = cluster(None, ProvisioningState::Succeeded);
         check(&[], Some("1"), None, &unknown, Some("the cluster's version is not known yet"));
         check(&[], None, None, &unknown, None);
+    }
+
+    #[test]
+    fn a_healthy_cluster_is_one_that_the_monitor_has_just_seen_so() {
+        let at: Timestamp = "2026-11-19T04:00:00Z".parse().unwrap();
+        let sample = |reachable, details: serde_json::Value| HealthSample {
+            cluster: uuid::Uuid::nil(),
+            at,
+            reachable,
+            since: at,
+            details: details.into(),
+        };
+        let cause = |expected| {
+            serde_json::json!({"observed": {"observer": uuid::Uuid::nil(),
+            "causes": [{"kind": "nodes", "message": "1 of 3 nodes not ready: a", "expected": expected}]}})
+        };
+        let requires = RequiresForm { health: Some("healthy".to_owned()), ..RequiresForm::default() };
+        let cluster = cluster(None, ProvisioningState::Succeeded);
+        let check = |sample: Option<&HealthSample>, now: &str, expect: Option<&str>| {
+            let met = requires_met(&requires, &cluster, sample, now.parse().unwrap());
+            assert_eq!(met.err().as_deref(), expect);
+        };
+        let unseen = "no monitor has observed the cluster in the last three minutes, and the task requires it to be healthy";
+        check(Some(&sample(true, cause(true))), "2026-11-19T04:02:00Z", None);
+        check(Some(&sample(true, cause(true))), "2026-11-19T04:04:00Z", Some(unseen));
+        check(None, "2026-11-19T04:00:00Z", Some(unseen));
+        check(
+            Some(&sample(true, cause(false))),
+            "2026-11-19T04:02:00Z",
+            Some("the task requires a healthy cluster, and it is degraded: 1 of 3 nodes not ready: a"),
+        );
+        check(
+            Some(&sample(false, cause(true))),
+            "2026-11-19T04:02:00Z",
+            Some("the task requires a healthy cluster, and it is unreachable"),
+        );
+        let odd = RequiresForm { health: Some("fine".to_owned()), ..RequiresForm::default() };
+        let error = check_requires(&odd).unwrap_err().to_string();
+        assert!(error.starts_with("requires.health: \"fine\" cannot be required"), "{error}");
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn check_steps(fleet: &Fleet, work: &WorkView) {
             manifest,
             cluster: manifest.cluster,
             document: &cluster,
-            version: None,
+            health: None,
             journal: &journal,
         };
         let undoable = script::plan(assignment).map(|plan| script::undoable(&plan)).unwrap_or_default();
