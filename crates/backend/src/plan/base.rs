@@ -12,7 +12,7 @@ use steps::lifecycle::resources::{ensure, ensure_stages};
 use steps::lifecycle::{ClusterSnapshot, resource_id};
 use uuid::Uuid;
 
-use super::{done, identities, names};
+use super::{done, identities, names, network};
 use crate::Context;
 
 /// Role of the cluster's service principal in its group.
@@ -56,6 +56,8 @@ fn put(snapshot: &ClusterSnapshot, id: ResourceId, properties: Properties) -> Re
     ResourceRequest { id, location: snapshot.document().location.clone(), tags: [].into(), properties }
 }
 
+/// The ports of the internal load balancer: the API server, the machine config server, and SSH on each machine of the control plane.
+const INTERNAL_PORTS: [u16; 5] = [6443, 22623, 2200, 2201, 2202];
 /// The frontend of the internal load balancer.
 const INTERNAL_FRONTEND: &str = "internal-lb-ip-v4";
 
@@ -74,9 +76,11 @@ pub(crate) async fn deploy(cx: Arc<Context>, step: StepContext) -> Result<PollSt
 fn template(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Vec<Vec<ResourceRequest>>, StepError> {
     let spec = snapshot.spec();
     let containers = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+    // Their service endpoints were ensured before.
+    let allowed_subnets = network::subnets(snapshot)?;
     let account = |purpose: &str, names: &[&str]| -> Result<ResourceRequest, StepError> {
-        let properties =
-            Properties::StorageAccount { containers: containers(names), allowed_subnets: Vec::new() };
+        let (containers, allowed_subnets) = (containers(names), allowed_subnets.clone());
+        let properties = Properties::StorageAccount { containers, allowed_subnets };
         Ok(put(snapshot, names::storage_account(snapshot, purpose)?, properties))
     };
     let mut independent =
@@ -95,7 +99,7 @@ fn template(cx: &Context, snapshot: &ClusterSnapshot) -> Result<Vec<Vec<Resource
             public_ip: None,
             subnet: Some(master.clone()),
             address: None,
-            ports: vec![6443, 22623],
+            ports: INTERNAL_PORTS.to_vec(),
         }],
         backends: Vec::new(),
         outbound: Vec::new(),

@@ -193,6 +193,24 @@ pub(crate) async fn verify(environment: &TestEnvironment, world: &World, verb: V
     same("load balancers", named(ResourceKind::LoadBalancer).join(" "), "ID ID-internal".to_owned())?;
     same("security groups", named(ResourceKind::SecurityGroup).join(" "), "ID-nsg".to_owned())?;
     same("storage accounts", named(ResourceKind::StorageAccount).len().to_string(), "2".to_owned())?;
+    let subnets = spec.workers.iter().map(|it| &it.subnet_id).chain([&spec.master.subnet_id]);
+    let mut subnets: Vec<String> = subnets.map(|it| it.to_lowercase()).collect();
+    subnets.sort();
+    for resource in &held {
+        match &resource.properties {
+            Properties::StorageAccount { allowed_subnets, .. } => {
+                let mut allowed: Vec<String> = allowed_subnets.iter().map(ResourceId::key).collect();
+                allowed.sort();
+                same("subnets with access", format!("{allowed:?}"), format!("{subnets:?}"))?;
+            }
+            Properties::LoadBalancer { frontends, .. } if resource.id.name().ends_with("-internal") => {
+                let mut ports = frontends[0].ports.clone();
+                ports.sort_unstable();
+                same("internal ports", format!("{ports:?}"), "[2200, 2201, 2202, 6443, 22623]".to_owned())?;
+            }
+            _ => {}
+        }
+    }
     // The outbound addresses are the desired ones, the load balancer uses them, and they are recorded.
     let wanted = spec.network.managed_outbound_ips.unwrap_or(1);
     let further: Vec<String> = (2..=wanted).map(|nth| format!("ID-outbound-pip-v4-{nth}")).collect();
