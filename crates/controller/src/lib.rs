@@ -5,7 +5,7 @@
 //! | connect, inside a cluster or from outside | [`connect`] |
 //! | watch a kind once for all who need it | [`Informers`], [`Informer`], [`Index`], [`Selection`] |
 //! | reconcile its objects | [`Controller`], [`Action`], [`Backoff`], [`RetryRate`], [`Pause`] |
-//! | run only while a custom resource is served | [`Informers::run_while_served`] |
+//! | run only while a custom resource is served | [`Informers::run_while_served`]; with those that are, [`Informers::run_with_served`] |
 //! | be the only one who acts | [`LeaderElection`] |
 //! | write | [`FieldManager`], [`Precondition`], [`conditions`] |
 //! | tell people what happened | [`EventRecorder`] |

@@ -101,6 +101,15 @@ impl<K: Object> Controller<K> {
         self
     }
 
+    /// Reconciles this key when the controller starts, whether there is an object of that name or not.
+    pub fn at_start(mut self, key: ObjectKey) -> Controller<K> {
+        self.watches.push(Box::new(move |queue| {
+            queue.add(key);
+            (Box::new(()) as Guard, Box::pin(std::future::ready(())) as Synced)
+        }));
+        self
+    }
+
     /// Only changes of its own objects for which this holds wake the controller, such as those of a generation. What other watches, delays
     /// and retries ask for is reconciled in any case.
     pub fn only(mut self, relevant: impl Fn(&Change<K>) -> bool + Send + Sync + 'static) -> Controller<K> {

@@ -1,5 +1,6 @@
 //! Starts and stops controllers as custom resource definitions come and go.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -104,11 +105,7 @@ impl Informers {
     where
         F: Future<Output = T>,
     {
-        let watch = |name: &&str| {
-            let informer = self.select(Api::<Definition>::all(self.client().clone()), Selection::named(name));
-            Watched { changes: informer.subscribe(), informer }
-        };
-        let definitions: Vec<(&str, Watched)> = definitions.iter().map(|name| (*name, watch(name))).collect();
+        let definitions = self.watch_definitions(definitions);
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return None,
@@ -125,6 +122,67 @@ impl Informers {
             running.await;
         }
     }
+
+    /// Runs `work` with those of the CustomResourceDefinitions that are established, and cancels it and runs it anew whenever others are.
+    /// For work that can do without some of them. Returns as [`Informers::run_while_served`] does.
+    pub async fn run_with_served<F, T>(
+        &self,
+        definitions: &[&'static str],
+        shutdown: CancellationToken,
+        mut work: impl FnMut(BTreeSet<&'static str>, CancellationToken) -> F,
+    ) -> Option<T>
+    where
+        F: Future<Output = T>,
+    {
+        let definitions = self.watch_definitions(definitions);
+        loop {
+            let served = tokio::select! {
+                () = shutdown.cancelled() => return None,
+                served = served(&definitions) => served,
+            };
+            let cancel = shutdown.child_token();
+            let mut running = std::pin::pin!(work(served.clone(), cancel.clone()));
+            tokio::select! {
+                ended = &mut running => return (!cancel.is_cancelled()).then_some(ended),
+                name = one_changes(&definitions, &served) => {
+                    tracing::info!(definition = name, "Whether {name} is served has changed; its controllers start again");
+                }
+            }
+            cancel.cancel();
+            running.await;
+        }
+    }
+
+    fn watch_definitions<'a>(&self, names: &[&'a str]) -> Vec<(&'a str, Watched)> {
+        let watch = |name: &&'a str| {
+            let informer = self.select(Api::<Definition>::all(self.client().clone()), Selection::named(name));
+            (*name, Watched { changes: informer.subscribe(), informer })
+        };
+        names.iter().map(watch).collect()
+    }
+}
+
+/// Those that are served, once all were looked at.
+async fn served(definitions: &[(&'static str, Watched)]) -> BTreeSet<&'static str> {
+    join_all(definitions.iter().map(|(_, definition)| definition.informer.synced())).await;
+    definitions.iter().filter(|(_, definition)| definition.is_served()).map(|(name, _)| *name).collect()
+}
+
+/// Waits until one is served that was not, or the other way round, and returns its name.
+async fn one_changes(
+    definitions: &[(&'static str, Watched)],
+    served: &BTreeSet<&'static str>,
+) -> &'static str {
+    if definitions.is_empty() {
+        return std::future::pending().await;
+    }
+    let changed = definitions.iter().map(|(name, definition)| {
+        Box::pin(async move {
+            definition.becomes(!served.contains(name)).await;
+            *name
+        })
+    });
+    futures_util::future::select_all(changed).await.0
 }
 
 /// Waits until all are served at the same time.
