@@ -11,6 +11,7 @@
 //! | [`certificates`] | approves the certificate requests of Nodes that have a Machine |
 //! | [`termination`] | reports on a Node that its cloud is about to take it back |
 //! | [`webhooks`] | defaults and validates Machines and MachineSets |
+//! | [`operator`] | rolls out all of this and reports its state |
 //! | [`payload`] | the manifests that install all of this |
 //!
 //! In the folder of each controller `decide` is pure: what was read and the time go in, what to write comes out. Every decision can be
@@ -28,6 +29,7 @@ pub mod machine_set;
 mod merge;
 mod metrics;
 pub mod node_link;
+pub mod operator;
 pub mod payload;
 mod run;
 mod selector;

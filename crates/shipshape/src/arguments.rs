@@ -232,6 +232,8 @@ pub(crate) struct ServiceFlags {
 pub(crate) enum MachinesCommand {
     /// Run the controllers of Machines, MachineSets, health checks, links of Nodes and certificate requests
     Controllers(MachineControllerFlags),
+    /// Roll out the controllers, keep them, and report their state in the ClusterOperator machine-api
+    Operator(MachineOperatorFlags),
 }
 
 /// How an API server reaches webhooks.
@@ -273,6 +275,26 @@ pub(crate) struct MachineControllerFlags {
     /// Deny certificate requests of nodes that can never be approved, instead of leaving them pending
     #[arg(long)]
     pub(crate) deny_unexplained_requests: bool,
+}
+
+/// Flags of `shipshape machines operator`.
+#[cfg(feature = "agent")]
+#[derive(Debug, Args)]
+pub(crate) struct MachineOperatorFlags {
+    #[command(flatten)]
+    pub(crate) service: ServiceFlags,
+    /// Kubeconfig of the cluster; the service account of the pod if it is not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<std::path::PathBuf>,
+    /// Namespace of everything that is rolled out
+    #[arg(long, default_value = api::crd::machine::names::NAMESPACE)]
+    pub(crate) namespace: String,
+    /// Platform of the cluster, such as Azure, if it has no Infrastructure that names one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) platform: Option<String>,
+    /// Version to report [default: the value of RELEASE_VERSION; else this executable's]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) release_version: Option<String>,
 }
 
 /// Flags of `shipshape termination-handler`.
@@ -421,6 +443,8 @@ impl Command {
             Command::Agent(flags) => flags.settings(),
             #[cfg(feature = "agent")]
             Command::Machines(MachinesCommand::Controllers(flags)) => flags.service.settings(),
+            #[cfg(feature = "agent")]
+            Command::Machines(MachinesCommand::Operator(flags)) => flags.service.settings(),
             #[cfg(feature = "agent")]
             Command::TerminationHandler(flags) => flags.service.settings(),
             _ => Vec::new(),

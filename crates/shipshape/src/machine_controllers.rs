@@ -25,7 +25,7 @@ use crate::roles::SimulatedPod;
 use crate::supervisor::Stage;
 use crate::version::Version;
 
-/// File with the name of this host, which in a pod is the pod's.
+/// File with the name of this host.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// Time between two checks of the loops.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
@@ -39,8 +39,7 @@ pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) ->
         None => InstanceSettings::of_cloud(&flags.azure_cloud)?,
     };
     let provider = Arc::new(AzureInstances::new(cloud)?);
-    let host = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
-    let settings = settings(flags, &connection.namespace, host.trim());
+    let settings = settings(flags, &connection.namespace, &host_name());
     let observability = Observability::default();
     let metrics = machines::Metrics::default();
     process.metrics.register_controllers(
@@ -115,6 +114,11 @@ async fn serve_webhooks_of_pod(flags: &MachineControllerFlags, pod: &SimulatedPo
         pod.publish(namespace, name, webhooks.address()).await?;
     }
     Ok(webhooks.run(pod.stopping()).await?)
+}
+
+/// The name of this host, which in a pod is the pod's.
+pub(crate) fn host_name() -> String {
+    std::fs::read_to_string(HOST_NAME).unwrap_or_default().trim().to_owned()
 }
 
 /// The settings of the controllers of a process.

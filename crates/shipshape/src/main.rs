@@ -18,6 +18,8 @@ mod health;
 mod listening;
 #[cfg(feature = "agent")]
 mod machine_controllers;
+#[cfg(feature = "agent")]
+mod machine_operator;
 mod metrics;
 mod open_files;
 #[cfg(feature = "services")]
@@ -149,6 +151,10 @@ fn run(cli: &Cli, environment: &Environment) -> anyhow::Result<()> {
         #[cfg(feature = "agent")]
         Command::Machines(arguments::MachinesCommand::Controllers(flags)) => {
             serve(load()?, environment, |process| machine_controllers::run(process, flags))
+        }
+        #[cfg(feature = "agent")]
+        Command::Machines(arguments::MachinesCommand::Operator(flags)) => {
+            serve(load()?, environment, |process| machine_operator::run(process, flags, environment))
         }
         #[cfg(feature = "agent")]
         Command::TerminationHandler(flags) => {

@@ -65,7 +65,9 @@ pub(crate) async fn run_in_simulated_pod(
         Version::current().version,
         settings.node
     ));
-    termination::run(pod.client(), settings, pod.clock(), |_| {}, pod.stopping()).await?;
+    // In place of the kubeconfig of the node's kubelet, which is a file.
+    let client = if flags.kubeconfig.is_some() { pod.client_of_node() } else { pod.client() };
+    termination::run(client, settings, pod.clock(), |_| {}, pod.stopping()).await?;
     Ok(())
 }
 

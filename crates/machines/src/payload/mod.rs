@@ -34,7 +34,10 @@ const FILES: &[(&str, &str)] = files![
     "0000_30_machine-api-operator_07_machinehealthcheck.crd.yaml",
     "0000_30_machine-api-operator_08_webhook_service.yaml",
     "0000_30_machine-api-operator_09_rbac.yaml",
+    "0000_30_machine-api-operator_09_termination_handler_scc.yaml",
     "0000_30_machine-api-operator_11_deployment.yaml",
+    "0000_30_machine-api-operator_12_clusteroperator.yaml",
+    "0000_30_machine-api-operator_13_termination_handler_health_check.yaml",
 ];
 
 /// One object of the payload.
@@ -69,11 +72,7 @@ pub enum InvalidRelease {
 impl Release {
     /// The release of an image. `version` is what the operator reports as its own.
     pub fn new(image: &str, version: &str) -> Result<Release, InvalidRelease> {
-        let is_made_of = |text: &str, others: &str, length_max: usize| {
-            let is_known = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
-            !text.is_empty() && text.len() <= length_max && text.chars().all(is_known)
-        };
-        if !is_made_of(image, ".-_/:@", IMAGE_LENGTH_MAX) {
+        if !is_image_name(image) {
             return Err(InvalidRelease::Image(image.to_owned()));
         }
         if !is_made_of(version, ".-_+", 128) {
@@ -81,6 +80,16 @@ impl Release {
         }
         Ok(Release { image: image.to_owned(), version: version.to_owned() })
     }
+}
+
+/// Whether a text can be the name of an image.
+pub(crate) fn is_image_name(text: &str) -> bool {
+    is_made_of(text, ".-_/:@", IMAGE_LENGTH_MAX)
+}
+
+fn is_made_of(text: &str, others: &str, length_max: usize) -> bool {
+    let is_known = |c: char| c.is_ascii_alphanumeric() || others.contains(c);
+    !text.is_empty() && text.len() <= length_max && text.chars().all(is_known)
 }
 
 /// Every object of the payload, in the order in which they are applied, with the image and the version of `release`.

@@ -16,7 +16,7 @@ mod lifecycle_hooks;
 mod provider_spec;
 mod providers;
 mod quantity;
-mod registration;
+pub(crate) mod registration;
 mod review;
 mod selector;
 mod server;

@@ -1,7 +1,12 @@
 //! The registration of the webhooks: the objects that make the API server call them.
+//!
+//! Where the operator keeps the configurations, which it marks by an annotation, the process that serves the webhooks writes nothing but
+//! their certificates; elsewhere it writes all.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use api::crd::machine::names;
 use controller::{FieldManager, RequestError};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -41,6 +46,17 @@ pub enum WebhookEndpoint {
     },
     /// A base URL without a path, for a process outside the cluster.
     Url(String),
+}
+
+impl WebhookEndpoint {
+    /// The Service of the payload.
+    pub(crate) fn of_service(namespace: &str) -> WebhookEndpoint {
+        WebhookEndpoint::Service {
+            namespace: namespace.to_owned(),
+            name: "machine-api-operator-webhook".to_owned(),
+            port: 443,
+        }
+    }
 }
 
 /// What a webhook does with an object.
@@ -210,11 +226,13 @@ fn plan(
     let is_injected = annotation == Some("true");
     let present: Vec<&Value> =
         found.and_then(|it| it.get("webhooks")?.as_array()).into_iter().flatten().collect();
+    if let (true, false, Trust::Authorities(authorities, now)) = (is_owned(found), is_injected, trust) {
+        return plan_bundles(role, found, authorities, now);
+    }
     let mut webhooks = Vec::new();
     for webhook in Webhook::ALL.iter().filter(|it| it.role == role) {
         let name = webhook.name();
-        let before = present.iter().find(|it| it.get("name").and_then(Value::as_str) == Some(&name));
-        let bundle = before.and_then(|it| it.get("clientConfig")?.get("caBundle"));
+        let bundle = present_bundle(found, &name);
         let bundle = match trust {
             // Applying the bundle that is there changes nothing for its owner.
             _ if is_injected => bundle.cloned(),
@@ -237,6 +255,81 @@ fn plan(
         json!({ "metadata": metadata, "webhooks": webhooks })
     });
     RegistrationPlan { object, has_own_bundles: !is_injected && matches!(trust, Trust::Authorities(..)) }
+}
+
+/// Whether the operator keeps a configuration.
+fn is_owned(found: Option<&Value>) -> bool {
+    found.and_then(|it| it.get("metadata")?.get("annotations")?.get(names::OWNED)).is_some()
+}
+
+fn webhooks_of(found: Option<&Value>) -> impl Iterator<Item = &Value> {
+    found.and_then(|it| it.get("webhooks")?.as_array()).into_iter().flatten()
+}
+
+/// The bundle of a webhook that is there.
+fn present_bundle<'a>(found: Option<&'a Value>, name: &str) -> Option<&'a Value> {
+    let webhook = webhooks_of(found).find(|it| it.get("name").and_then(Value::as_str) == Some(name));
+    webhook.and_then(|it| it.get("clientConfig")?.get("caBundle"))
+}
+
+/// Compares the bundles of a configuration that the operator keeps. A webhook that it lacks is the operator's affair.
+fn plan_bundles(
+    role: WebhookRole,
+    found: Option<&Value>,
+    authorities: &Authorities,
+    now: Timestamp,
+) -> RegistrationPlan {
+    let (mut changed, mut missing, mut webhooks) = (false, false, Vec::new());
+    for webhook in Webhook::ALL.iter().filter(|it| it.role == role) {
+        let name = webhook.name();
+        if !webhooks_of(found).any(|it| it.get("name").and_then(Value::as_str) == Some(&name)) {
+            missing = true;
+            continue;
+        }
+        let present = present_bundle(found, &name);
+        let wanted = own_bundle(authorities, present, now);
+        changed |= present != Some(&wanted);
+        webhooks.push(json!({ "name": name, "clientConfig": { "caBundle": wanted } }));
+    }
+    let version = found.and_then(|it| it.get("metadata")?.get("resourceVersion"));
+    let object = changed
+        .then(|| json!({ "metadata": { "name": NAME, "resourceVersion": version }, "webhooks": webhooks }));
+    RegistrationPlan { object, has_own_bundles: !missing }
+}
+
+/// The bundles of a configuration by webhook.
+pub(crate) fn bundles(found: Option<&Value>) -> BTreeMap<String, Value> {
+    let bundle = |it: &Value| {
+        let name = it.get("name")?.as_str()?.to_owned();
+        Some((name, it.get("clientConfig")?.get("caBundle")?.clone()))
+    };
+    webhooks_of(found).filter_map(bundle).collect()
+}
+
+/// The configuration as the operator keeps it; none if it is so. The bundles stay as they are; a webhook without one gets that of
+/// `bundles`, which it had before.
+pub(crate) fn owned(
+    role: WebhookRole,
+    endpoint: &WebhookEndpoint,
+    found: Option<&Value>,
+    bundles: &BTreeMap<String, Value>,
+) -> Option<Value> {
+    let mut webhooks = Vec::new();
+    for webhook in Webhook::ALL.iter().filter(|it| it.role == role) {
+        let name = webhook.name();
+        let bundle = present_bundle(found, &name).or_else(|| bundles.get(&name));
+        webhooks.push(webhook.to_json(endpoint, bundle.cloned()));
+    }
+    let is_complete = webhooks.iter().all(|webhook| webhooks_of(found).any(|it| it == webhook));
+    if is_complete && is_owned(found) {
+        return None;
+    }
+    let mut metadata = json!({ "name": NAME, "annotations": { names::OWNED: "" } });
+    // The certificates may have been renewed since.
+    if let Some(version) = found.and_then(|it| it.get("metadata")?.get("resourceVersion")) {
+        metadata["resourceVersion"] = version.clone();
+    }
+    Some(json!({ "metadata": metadata, "webhooks": webhooks }))
 }
 
 /// The bundle of our authorities in place of the present one.
@@ -338,6 +431,54 @@ mod tests {
                 found["webhooks"].as_array().unwrap()[..3]
             );
         }
+    }
+
+    #[test]
+    fn the_operator_keeps_everything_but_the_bundles() {
+        let none = BTreeMap::new();
+        let mut found = owned(WebhookRole::Validating, &service(), None, &none).unwrap();
+        assert_eq!(found["metadata"]["annotations"], json!({"machine.openshift.io/owned": ""}));
+        assert_eq!(found["webhooks"][0]["clientConfig"].get("caBundle"), None);
+        found["metadata"]["resourceVersion"] = json!("7");
+        assert_eq!(owned(WebhookRole::Validating, &service(), Some(&found), &none), None);
+        found["webhooks"][0]["clientConfig"]["caBundle"] = json!("YWJj");
+        assert_eq!(owned(WebhookRole::Validating, &service(), Some(&found), &none), None);
+        let known = bundles(Some(&found));
+        found["webhooks"][0]["failurePolicy"] = json!("Fail");
+        let repaired = owned(WebhookRole::Validating, &service(), Some(&found), &none).unwrap();
+        assert_eq!(repaired["metadata"]["resourceVersion"], "7");
+        assert_eq!(repaired["webhooks"][0]["failurePolicy"], "Ignore");
+        assert_eq!(repaired["webhooks"][0]["clientConfig"]["caBundle"], "YWJj");
+        // One that was deleted keeps its certificates.
+        let again = owned(WebhookRole::Validating, &service(), None, &known).unwrap();
+        assert_eq!(again["webhooks"][0]["clientConfig"]["caBundle"], "YWJj");
+    }
+
+    #[test]
+    fn where_the_operator_keeps_a_configuration_only_its_bundles_are_written() {
+        let authorities = authorities();
+        let trust = Trust::Authorities(&authorities, NOW);
+        let mut found = owned(WebhookRole::Mutating, &service(), None, &BTreeMap::new()).unwrap();
+        found["metadata"]["resourceVersion"] = json!("7");
+        found["webhooks"][0]["failurePolicy"] = json!("Fail");
+        let changes = plan(WebhookRole::Mutating, &service(), Some(&found), trust);
+        assert!(changes.has_own_bundles);
+        let object = changes.object.unwrap();
+        let bundle = bundle_of(&authorities);
+        let webhook = |name: &str| json!({"name": name, "clientConfig": {"caBundle": bundle}});
+        let expected = json!({
+            "metadata": {"name": "machine-api", "resourceVersion": "7"},
+            "webhooks": [webhook("default.machine.machine.openshift.io"), webhook("default.machineset.machine.openshift.io")]
+        });
+        assert_eq!(object, expected);
+        for index in [0, 1] {
+            found["webhooks"][index]["clientConfig"]["caBundle"] = bundle.clone();
+        }
+        let complete = plan(WebhookRole::Mutating, &service(), Some(&found), trust);
+        assert_eq!(complete, RegistrationPlan { object: None, has_own_bundles: true });
+        found["webhooks"].as_array_mut().unwrap().pop();
+        let incomplete = plan(WebhookRole::Mutating, &service(), Some(&found), trust);
+        assert_eq!(incomplete, RegistrationPlan { object: None, has_own_bundles: false });
     }
 
     #[test]

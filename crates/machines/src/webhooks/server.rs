@@ -67,11 +67,7 @@ impl WebhookConfig {
         WebhookConfig {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT),
             namespace: namespace.to_owned(),
-            endpoint: Some(WebhookEndpoint::Service {
-                namespace: namespace.to_owned(),
-                name: "machine-api-operator-webhook".to_owned(),
-                port: 443,
-            }),
+            endpoint: Some(WebhookEndpoint::of_service(namespace)),
             certificate: CertificateSource::Private(CertificatePolicy::default()),
             check_interval: Duration::from_secs(30),
             limits: ListenerLimits::default(),

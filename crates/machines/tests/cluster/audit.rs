@@ -48,6 +48,18 @@ impl AuditLog {
 
     /// The requests of a service account for resources, without repetitions.
     pub(crate) fn requests(&self, namespace: &str, account: &str) -> BTreeSet<AuditedRequest> {
+        self.all_requests(namespace, account).into_iter().collect()
+    }
+
+    /// The number of writes of a service account, but for leases.
+    pub(crate) fn writes(&self, namespace: &str, account: &str) -> usize {
+        let is_write = |it: &&AuditedRequest| {
+            !matches!(it.verb.as_str(), "get" | "list" | "watch") && it.resource != "leases"
+        };
+        self.all_requests(namespace, account).iter().filter(is_write).count()
+    }
+
+    fn all_requests(&self, namespace: &str, account: &str) -> Vec<AuditedRequest> {
         let user = format!("system:serviceaccount:{namespace}:{account}");
         let text = std::fs::read_to_string(self.path("audit.log")).unwrap_or_default();
         let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

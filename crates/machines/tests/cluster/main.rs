@@ -10,6 +10,8 @@ mod faults;
 mod inventory;
 mod life;
 mod memory_cloud;
+mod openshift;
+mod operator;
 mod payload;
 mod random;
 mod rules;

@@ -55,7 +55,9 @@ pub(crate) fn kubectl(cluster: &TestCluster, arguments: &[&str]) -> String {
 
 /// Applies every file of the payload as a person does; what kubectl says about each object.
 pub(crate) fn apply_payload(cluster: &TestCluster) -> Vec<String> {
-    let apply = |file: PathBuf| kubectl(cluster, &["apply", "--server-side", "-f", file.to_str().unwrap()]);
+    let apply = |file: PathBuf| {
+        kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", file.to_str().unwrap()])
+    };
     files()
         .into_iter()
         .map(apply)
@@ -81,7 +83,7 @@ async fn client_as(cluster: &TestCluster, user: &str, groups: &[&str]) -> Client
     .await
 }
 
-async fn client(cluster: &TestCluster, change: impl FnOnce(&mut AuthInfo)) -> Client {
+pub(crate) async fn client(cluster: &TestCluster, change: impl FnOnce(&mut AuthInfo)) -> Client {
     let mut kubeconfig = Kubeconfig::from_yaml(cluster.kubeconfig()).unwrap();
     change(kubeconfig.auth_infos[0].auth_info.as_mut().unwrap());
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -197,6 +199,7 @@ pub(crate) fn installed() -> Option<(AuditLog, PrivateTestCluster)> {
         testkit::prerequisites::skip(testkit::prerequisites::KUBERNETES, testkit::kube::MISSING);
         return None;
     };
+    crate::openshift::define(&cluster);
     apply_payload(&cluster);
     Some((log, cluster))
 }

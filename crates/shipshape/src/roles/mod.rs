@@ -27,11 +27,11 @@ use tracing::Instrument as _;
 
 use crate::arguments::{Command, MachinesCommand};
 use crate::version::Version;
-use crate::{machine_controllers, termination_handler};
+use crate::{machine_controllers, machine_operator, termination_handler};
 pub(crate) use pod::SimulatedPod;
 
 /// The commands that run in a pod, for the message about any other.
-const ROLES: &[&str] = &["machines controllers", "termination-handler"];
+const ROLES: &[&str] = &["machines controllers", "machines operator", "termination-handler"];
 
 /// The manifests that the simulated installer creates in new clusters, with an image of this version.
 pub(crate) fn payload() -> anyhow::Result<Payload> {
@@ -48,6 +48,9 @@ fn start(command: Command, pod: SimulatedPod) -> anyhow::Result<RoleFuture> {
         Command::Machines(MachinesCommand::Controllers(flags)) => {
             machine_controllers::run_in_simulated_pod(flags, pod).boxed()
         }
+        Command::Machines(MachinesCommand::Operator(flags)) => {
+            machine_operator::run_in_simulated_pod(flags, pod).boxed()
+        }
         Command::TerminationHandler(flags) => termination_handler::run_in_simulated_pod(flags, pod).boxed(),
         _ => anyhow::bail!(
             "this command does not run in a simulated pod; expected one of: shipshape {}",
@@ -63,6 +66,8 @@ struct RoleCloud {
     instances: AzureInstances,
     /// The URL of the instance metadata service.
     metadata: String,
+    /// How long things take there compared with Azure, which is 1.
+    pace: f64,
 }
 
 /// Runs the roles of all simulated clusters of a cloud.
@@ -89,7 +94,7 @@ impl SimulatedRoles {
             ..InstanceSettings::of_cloud("")?
         };
         let instances = AzureInstances::new(settings)?;
-        let _ = self.cloud.set(RoleCloud { instances, metadata: endpoints.metadata.clone() });
+        let _ = self.cloud.set(RoleCloud { instances, metadata: endpoints.metadata.clone(), pace: endpoints.pace });
         Ok(())
     }
 }

@@ -83,6 +83,16 @@ impl SimulatedPod {
         self.cluster.client_for_service_account(&self.container.namespace, account)
     }
 
+    /// A client with the credentials of the pod's node, whose rights simulated clusters do not restrict.
+    pub(crate) fn client_of_node(&self) -> Client {
+        self.cluster.client()
+    }
+
+    /// How long things take in the cloud compared with Azure, which is 1.
+    pub(crate) fn pace(&self) -> f64 {
+        self.cloud().map_or(1.0, |cloud| cloud.pace)
+    }
+
     /// Appends a line to the log of the container.
     pub(crate) fn log(&self, line: &str) {
         self.log.append(line);
