@@ -93,7 +93,10 @@ async fn create(client: &kube::Client, manifest: &Value) -> anyhow::Result<()> {
 fn is_unserved(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => {
-            status.code == 404 && status.message.contains("could not find the requested resource")
+            let is_about = |text: &str| status.message.contains(text);
+            // The second is the response for a group of which nothing is served.
+            status.code == 404
+                && (is_about("could not find the requested resource") || is_about("404 page not found"))
         }
         _ => false,
     }
