@@ -37,12 +37,18 @@ pub(crate) fn deployment(configuration: &RolloutConfiguration, namespace: &str) 
         if configuration.migration {
             args.push("--migration".to_owned());
         }
-        let variables = configuration.proxy.iter().map(|(name, value)| EnvVar {
-            name: (*name).to_owned(),
-            value: Some(value.clone()),
-            ..EnvVar::default()
-        });
-        container.env.get_or_insert_default().extend(variables);
+        let variables: Vec<EnvVar> = configuration
+            .proxy
+            .iter()
+            .map(|(name, value)| EnvVar {
+                name: (*name).to_owned(),
+                value: Some(value.clone()),
+                ..EnvVar::default()
+            })
+            .collect();
+        if !variables.is_empty() {
+            container.env.get_or_insert_default().extend(variables);
+        }
     }
     deployment
 }

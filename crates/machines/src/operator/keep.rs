@@ -1,6 +1,6 @@
 //! Keeps objects as the operator wants them.
 //!
-//! An object is compared with what is wanted: every field that is wanted must be there. What others added cannot be told from the API
+//! An object is compared with what is wanted: every field that is wanted must be there. What others added looks like the API
 //! server's defaults that way. Each change of a spec raises the object's generation, though, so that the generation after the last write
 //! of this process says whether somebody has changed anything since. Then the spec is written whole.
 
@@ -68,11 +68,15 @@ pub(crate) fn next_write(found: Option<&Value>, desired: &Value, written: Option
     NextWrite::Change(changed)
 }
 
-/// Whether everything that is wanted is there. Lists have the same items in the same order.
+/// Whether everything that is wanted is there. Lists have the same items in the same order; an API server drops empty ones.
 fn contains(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted.iter().all(|(name, wanted)| {
-            name == "status" || found.get(name).is_some_and(|found| contains(found, wanted))
+            name == "status"
+                || match found.get(name) {
+                    Some(found) => contains(found, wanted),
+                    None => wanted.as_array().is_some_and(Vec::is_empty),
+                }
         }),
         (Value::Array(found), Value::Array(wanted)) => {
             found.len() == wanted.len()
@@ -192,6 +196,14 @@ mod tests {
         // Another object of the name, and a process that has not written yet.
         check(&|it| it["metadata"]["uid"] = json!("v"));
         assert!(matches!(next_write(Some(&found()), &desired(), None), NextWrite::Change(_)));
+    }
+
+    #[test]
+    fn an_empty_list_is_as_good_as_none() {
+        let mut desired = desired();
+        desired["spec"]["volumes"] = json!([]);
+        let written = Written::new(&found(), &desired);
+        assert_eq!(next_write(Some(&found()), &desired, Some(&written)), NextWrite::None);
     }
 
     #[test]
