@@ -12,6 +12,7 @@
 //! | [`termination`] | reports on a Node that its cloud is about to take it back |
 //! | [`webhooks`] | defaults and validates Machines and MachineSets |
 //! | [`operator`] | rolls out all of this and reports its state |
+//! | [`metrics_server`] | serves metrics to those who may read them |
 //! | [`payload`] | the manifests that install all of this |
 //!
 //! In the folder of each controller `decide` is pure: what was read and the time go in, what to write comes out. Every decision can be
@@ -28,6 +29,7 @@ pub mod machine;
 pub mod machine_set;
 mod merge;
 mod metrics;
+pub mod metrics_server;
 pub mod node_link;
 pub mod operator;
 pub mod payload;

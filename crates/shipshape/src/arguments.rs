@@ -254,6 +254,8 @@ pub(crate) enum WebhookAccess {
 pub(crate) struct MachineControllerFlags {
     #[command(flatten)]
     pub(crate) service: ServiceFlags,
+    #[command(flatten)]
+    pub(crate) protected_metrics: ProtectedMetricsFlags,
     /// Kubeconfig of the cluster; the service account of the pod if it is not given
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<std::path::PathBuf>,
@@ -277,12 +279,26 @@ pub(crate) struct MachineControllerFlags {
     pub(crate) deny_unexplained_requests: bool,
 }
 
+/// Flags of metrics behind authentication.
+#[cfg(feature = "agent")]
+#[derive(Debug, Args)]
+pub(crate) struct ProtectedMetricsFlags {
+    /// Address and port of metrics over TLS, for accounts that may get namespace/metrics [default: the health endpoint, for all]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
+    /// Directory with the certificate of the metrics in tls.crt and tls.key, which may come later
+    #[arg(long, value_name = "DIRECTORY", requires = "metrics")]
+    pub(crate) metrics_certificate: Option<std::path::PathBuf>,
+}
+
 /// Flags of `shipshape machines operator`.
 #[cfg(feature = "agent")]
 #[derive(Debug, Args)]
 pub(crate) struct MachineOperatorFlags {
     #[command(flatten)]
     pub(crate) service: ServiceFlags,
+    #[command(flatten)]
+    pub(crate) protected_metrics: ProtectedMetricsFlags,
     /// Kubeconfig of the cluster; the service account of the pod if it is not given
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<std::path::PathBuf>,

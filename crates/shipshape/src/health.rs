@@ -48,7 +48,8 @@ pub(crate) struct HealthServer {
 #[derive(Debug, Clone)]
 struct HealthState {
     readiness: Readiness,
-    metrics: Metrics,
+    /// None where another endpoint serves them.
+    metrics: Option<Metrics>,
 }
 
 impl HealthServer {
@@ -56,7 +57,7 @@ impl HealthServer {
     pub(crate) async fn bind(
         listen: SocketAddr,
         readiness: Readiness,
-        metrics: Metrics,
+        metrics: Option<Metrics>,
     ) -> anyhow::Result<HealthServer> {
         let listener = Listen { key: "health.listen", flag: "--health", address: listen }.bind().await?;
         Ok(HealthServer {
@@ -101,7 +102,10 @@ async fn ready(State(state): State<HealthState>) -> Response {
 }
 
 async fn metrics(State(state): State<HealthState>) -> Response {
-    match state.metrics.to_text() {
+    let Some(metrics) = state.metrics else {
+        return (StatusCode::NOT_FOUND, "metrics are served at the address of --metrics\n").into_response();
+    };
+    match metrics.to_text() {
         Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written\n").into_response(),
     }

@@ -20,6 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arguments::{MachineControllerFlags, WebhookAccess};
 use crate::process::Process;
+use crate::protected_metrics;
 #[cfg(feature = "sim")]
 use crate::roles::SimulatedPod;
 use crate::supervisor::Stage;
@@ -32,8 +33,10 @@ const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs until a signal.
 pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) -> anyhow::Result<()> {
-    let health = process.open_health().await?;
+    let health = protected_metrics::open_health(&mut process, &flags.protected_metrics).await?;
     let connection = connect(flags.kubeconfig.as_deref(), Some(&flags.namespace)).await?;
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    protected_metrics::open(&mut process, &flags.protected_metrics, client, namespace).await?;
     let cloud = match &flags.cloud_endpoints {
         Some(file) => simulated_cloud(file)?,
         None => InstanceSettings::of_cloud(&flags.azure_cloud)?,

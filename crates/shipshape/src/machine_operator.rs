@@ -6,11 +6,12 @@ use std::time::Duration;
 use api::clock::SystemClock;
 use cli::{Environment, output};
 use controller::{Observability, connect};
-use machines::operator::{self, OperatorSettings};
+use machines::operator::{self, OperatorMetrics, OperatorSettings};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arguments::MachineOperatorFlags;
 use crate::process::Process;
+use crate::protected_metrics;
 #[cfg(feature = "sim")]
 use crate::roles::SimulatedPod;
 use crate::supervisor::Stage;
@@ -27,21 +28,23 @@ pub(crate) async fn run(
     flags: &MachineOperatorFlags,
     environment: &Environment,
 ) -> anyhow::Result<()> {
-    let health = process.open_health().await?;
+    let health = protected_metrics::open_health(&mut process, &flags.protected_metrics).await?;
     let connection = connect(flags.kubeconfig.as_deref(), Some(&flags.namespace)).await?;
+    let (client, namespace) = (&connection.client, &connection.namespace);
+    protected_metrics::open(&mut process, &flags.protected_metrics, client, namespace).await?;
     let host = crate::machine_controllers::host_name();
     let settings = settings(flags, environment.text(RELEASE_VERSION), &host);
     let version = settings.version.clone();
-    let observability = Observability::default();
+    let (observability, metrics) = (Observability::default(), OperatorMetrics::default());
     process.metrics.register_controllers(
         "operator",
         |registry| observability.metrics.register(registry),
-        |_| (),
+        |registry| metrics.register(registry),
     );
     let (loops, running) = (observability.health.clone(), process.readiness.condition("operator"));
     process.tasks.spawn(Stage::Workers, "operator", move |shutdown| async move {
         let clock = Arc::new(SystemClock);
-        Ok(operator::run(connection.client, settings, clock, observability, shutdown).await?)
+        Ok(operator::run(connection.client, settings, clock, observability, metrics, shutdown).await?)
     });
     process.tasks.spawn(Stage::Infrastructure, "operator-health", move |shutdown| async move {
         let mut ticks = interval(HEALTH_INTERVAL);
@@ -75,7 +78,8 @@ pub(crate) async fn run_in_simulated_pod(
     let usual = settings(&flags, release, pod.pod_name());
     let settings = OperatorSettings { available_min: usual.available_min.mul_f64(pod.pace()), ..usual };
     pod.log(&format!("Shipshape machine operator is up; release {}", settings.version));
-    Ok(operator::run(pod.client(), settings, pod.clock(), Observability::default(), pod.stopping()).await?)
+    let (observability, metrics) = (Observability::default(), OperatorMetrics::default());
+    Ok(operator::run(pod.client(), settings, pod.clock(), observability, metrics, pod.stopping()).await?)
 }
 
 fn settings(flags: &MachineOperatorFlags, release: Option<String>, process: &str) -> OperatorSettings {

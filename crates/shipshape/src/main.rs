@@ -27,6 +27,8 @@ mod open_store;
 #[cfg(feature = "services")]
 mod portal;
 mod process;
+#[cfg(feature = "agent")]
+mod protected_metrics;
 mod readiness;
 #[cfg(all(feature = "agent", feature = "sim"))]
 mod roles;

@@ -73,8 +73,13 @@ impl Process {
     /// Opens the health endpoint and returns its base URL. It comes before anything slow, so that
     /// probes see a starting process rather than a dead one.
     pub(crate) async fn open_health(&mut self) -> anyhow::Result<String> {
+        self.open_health_with(Some(self.metrics.clone())).await
+    }
+
+    /// As [`Process::open_health`], with these metrics; without any, another endpoint serves them.
+    pub(crate) async fn open_health_with(&mut self, metrics: Option<Metrics>) -> anyhow::Result<String> {
         let listen = self.config.health.listen;
-        let server = HealthServer::bind(listen, self.readiness.clone(), self.metrics.clone()).await?;
+        let server = HealthServer::bind(listen, self.readiness.clone(), metrics).await?;
         let url = server.url();
         tracing::info!("Health and metrics at {url}");
         self.tasks.spawn(Stage::Infrastructure, "health", |shutdown| server.serve(shutdown));

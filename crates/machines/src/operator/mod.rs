@@ -15,6 +15,7 @@
 pub(crate) mod configuration;
 pub(crate) mod desired;
 pub(crate) mod keep;
+mod metrics;
 pub(crate) mod platform;
 mod reconcile;
 pub(crate) mod rollout;
@@ -32,6 +33,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::run::RunError;
+pub use metrics::OperatorMetrics;
 use reconcile::Operator;
 use sources::DEFINITIONS;
 
@@ -80,10 +82,11 @@ pub async fn run(
     settings: OperatorSettings,
     clock: SharedClock,
     observability: Observability,
+    metrics: OperatorMetrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let Some(durations) = settings.lease else {
-        return lead(client, settings, clock, observability, shutdown).await;
+        return lead(client, settings, clock, observability, metrics, shutdown).await;
     };
     let election = LeaderElection::new(
         client.clone(),
@@ -95,7 +98,7 @@ pub async fn run(
         observability.clone(),
     );
     let term = |token: CancellationToken| {
-        lead(client.clone(), settings.clone(), clock.clone(), observability.clone(), token)
+        lead(client.clone(), settings.clone(), clock.clone(), observability.clone(), metrics.clone(), token)
     };
     match election.run_as_leader(shutdown.clone(), term).await {
         // A term that was over returns too.
@@ -113,6 +116,7 @@ async fn lead(
     settings: OperatorSettings,
     clock: SharedClock,
     observability: Observability,
+    metrics: OperatorMetrics,
     term: CancellationToken,
 ) -> Result<(), RunError> {
     let informers = Informers::new(client.clone(), observability.clone());
@@ -123,7 +127,8 @@ async fn lead(
     let _end_of_watches = watches.drop_guard();
     let working =
         informers.run_with_served(&DEFINITIONS, term.clone(), |served: BTreeSet<&'static str>, cancel| {
-            Operator::new(&informers, served, settings.clone(), clock.clone(), events.clone()).run(cancel)
+            let operator = Operator::new(&informers, served, settings.clone(), clock.clone(), events.clone());
+            operator.run(metrics.clone(), cancel)
         });
     let writing = writer.run(term.clone());
     let working = async { tokio::join!(working, writing).0 };

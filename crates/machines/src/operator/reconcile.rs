@@ -23,6 +23,7 @@ use super::OperatorSettings;
 use super::configuration::{Configuration, ConfigurationSources, RolloutConfiguration, configuration};
 use super::desired::{self, CONTROLLERS, TERMINATION_HANDLER};
 use super::keep::Keeper;
+use super::metrics::{OperatorMetrics, Source};
 use super::rollout::{Rollout, of_daemon_set, of_deployment};
 use super::sources::{CLUSTER_OPERATOR, Sources};
 use super::status::{self, Outcome};
@@ -79,7 +80,16 @@ impl Operator {
     }
 
     /// Runs until `shutdown`.
-    pub(super) async fn run(self, shutdown: CancellationToken) {
+    pub(super) async fn run(self, metrics: OperatorMetrics, shutdown: CancellationToken) {
+        metrics.read_from(match (&self.sources.machines, &self.sources.machine_sets) {
+            (Some(machines), Some(sets)) => Source::Caches(machines.clone(), sets.clone()),
+            _ => Source::NotServed,
+        });
+        self.reconcile_until(shutdown).await;
+        metrics.read_from(Source::Standby);
+    }
+
+    async fn reconcile_until(self, shutdown: CancellationToken) {
         let key = ObjectKey::cluster(CLUSTER_OPERATOR);
         let sources = &self.sources;
         let mut controller = Controller::new("machine-api-operator", sources.images.clone())

@@ -68,6 +68,8 @@ fn the_deployment_has_image_namespace_and_flags_of_the_cluster() {
         "controllers",
         "--namespace=elsewhere",
         "--health=0.0.0.0:9440",
+        "--metrics=0.0.0.0:8441",
+        "--metrics-certificate=/etc/tls/private",
         "--azure-cloud=AzureUSGovernmentCloud",
         "--migration",
     ];

@@ -26,6 +26,7 @@ macro_rules! files {
 
 /// Name and text of each file, in order.
 const FILES: &[(&str, &str)] = files![
+    "0000_30_machine-api-operator_00_credentials-request.yaml",
     "0000_30_machine-api-operator_00_namespace.yaml",
     "0000_30_machine-api-operator_01_images.configmap.yaml",
     "0000_30_machine-api-operator_01_trusted-ca-configmap.yaml",
@@ -35,9 +36,13 @@ const FILES: &[(&str, &str)] = files![
     "0000_30_machine-api-operator_08_webhook_service.yaml",
     "0000_30_machine-api-operator_09_rbac.yaml",
     "0000_30_machine-api-operator_09_termination_handler_scc.yaml",
+    "0000_30_machine-api-operator_10_service.yaml",
     "0000_30_machine-api-operator_11_deployment.yaml",
     "0000_30_machine-api-operator_12_clusteroperator.yaml",
     "0000_30_machine-api-operator_13_termination_handler_health_check.yaml",
+    "0000_90_machine-api-operator_03_servicemonitor.yaml",
+    "0000_90_machine-api-operator_04_alertrules.yaml",
+    "0000_90_machine-api-operator_05_networkpolicy.yaml",
 ];
 
 /// One object of the payload.

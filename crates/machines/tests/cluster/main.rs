@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests and what they stand on")]
 
+mod alerts;
 mod audit;
 mod bad_input;
 mod crash;

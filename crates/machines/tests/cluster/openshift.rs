@@ -39,6 +39,7 @@ pub(crate) fn define(cluster: &TestCluster) {
     std::fs::write(file.path(), list.to_string()).unwrap();
     let path = file.path().to_str().unwrap();
     crate::payload::kubectl(cluster, &["apply", "--server-side", "-f", path]);
+    crate::payload::kubectl(cluster, &["create", "namespace", "openshift-cloud-credential-operator"]);
     crate::payload::kubectl(cluster, &["wait", "--for=condition=Established", "--timeout=60s", "-f", path]);
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::clock::{ManualClock, SystemClock};
-use api::crd::machine::MachineHealthCheck;
+use api::crd::machine::{Machine, MachineHealthCheck};
 use controller::Observability;
 use controller::testing::crash_at_every_write;
 use jiff::{SignedDuration, Timestamp};
@@ -14,9 +14,11 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use machines::operator::{self, OperatorSettings};
+use machines::operator::{self, OperatorMetrics, OperatorSettings};
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -24,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Grant, unused};
 use crate::openshift::{configure, objects};
-use crate::payload::{NAMESPACE, apply_payload, client, client_of, installed, rules};
+use crate::payload::{NAMESPACE, apply_payload, client, client_of, installed, rules, scrape};
 use crate::world::eventually;
 
 const CONTROLLERS: &str = "machine-api-controllers";
@@ -167,12 +169,54 @@ fn start(
     version: &str,
     clock: api::clock::SharedClock,
 ) -> CancellationToken {
+    start_with(running, client, version, clock, OperatorMetrics::default())
+}
+
+fn start_with(
+    running: &mut JoinSet<()>,
+    client: &Client,
+    version: &str,
+    clock: api::clock::SharedClock,
+    metrics: OperatorMetrics,
+) -> CancellationToken {
     let (client, settings, shutdown) = (client.clone(), settings(version), CancellationToken::new());
     let token = shutdown.clone();
     running.spawn(async move {
-        operator::run(client, settings, clock, Observability::default(), token).await.unwrap();
+        operator::run(client, settings, clock, Observability::default(), metrics, token).await.unwrap();
     });
     shutdown
+}
+
+/// The metrics are for those who may get `namespace/metrics`.
+async fn metrics_are_for_those_who_may_read_them(admin: &Admin, account: &Client, metrics: OperatorMetrics) {
+    let machine = json!({
+        "metadata": {"name": "m", "labels": {"machine.openshift.io/cluster-api-cluster": "c"}}, "spec": {}
+    });
+    let machines: Api<Machine> = admin.namespaced();
+    machines.create(&PostParams::default(), &serde_json::from_value(machine).unwrap()).await.unwrap();
+    let phase = Patch::Merge(json!({"status": {"phase": "Running"}}));
+    machines.patch_status("m", &PatchParams::default(), &phase).await.unwrap();
+    let binding = json!({
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "prometheus-k8s-machine-api-operator"},
+        "subjects": [{"kind": "ServiceAccount", "name": HANDLER, "namespace": NAMESPACE}]
+    });
+    let bindings: Api<RoleBinding> = admin.namespaced();
+    bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let render: machines::metrics_server::RenderMetrics = Arc::new(move || {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        metrics.register(&mut registry);
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    });
+    let everybody = [None, Some("machine-api-operator"), Some(HANDLER)];
+    eventually("the cache has the phase", async || render().unwrap().contains("phase=\"Running\"")).await;
+    let responses = scrape(&admin.0, account, render, &everybody).await;
+    let statuses: Vec<u16> = responses.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [401, 403, 200], "{responses:?}");
+    for line in ["mapi_machine_items 1", "mapi_mao_collector_up{kind=\"mapi_machine_items\"} 1"] {
+        assert!(responses[2].1.lines().any(|it| it == line), "{}", responses[2].1);
+    }
 }
 
 async fn azure(admin: &Client) {
@@ -192,7 +236,8 @@ async fn the_payload_comes_up_heals_rests_and_upgrades_with_the_rights_of_the_op
     let account = client_of(&cluster, &admin.0, "machine-api-operator").await;
     let (mut running, clock) = (JoinSet::new(), Arc::new(SystemClock));
     running.spawn(run_kubernetes(admin.clone()));
-    let first = start(&mut running, &account, "1", clock.clone());
+    let metrics = OperatorMetrics::default();
+    let first = start_with(&mut running, &account, "1", clock.clone(), metrics.clone());
     admin.available("1").await;
     assert_eq!(admin.condition("Upgradeable").await.0, "True");
     assert_eq!(admin.image().await.as_deref(), Some("image.invalid/shipshape:unreleased"));
@@ -200,10 +245,14 @@ async fn the_payload_comes_up_heals_rests_and_upgrades_with_the_rights_of_the_op
 
     edits_are_reverted(&admin).await;
     admin.available("1").await;
+    metrics_are_for_those_who_may_read_them(&admin, &account, metrics).await;
 
-    // At rest nothing but the lease is written.
+    // Nothing but the lease is written at rest, nor for a change that changes nothing.
     let writes = log.writes(NAMESPACE, "machine-api-operator");
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    for change in 0..3 {
+        configure(&admin.0, "Proxy", json!({"noProxy": "", "change": change})).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
     assert_eq!(log.writes(NAMESPACE, "machine-api-operator"), writes);
 
     // The next release is applied over this one: another image, then another operator.
@@ -435,7 +484,9 @@ async fn the_machine_api_comes_up_whenever_the_operator_ends_at_a_write() {
     let process = |client: Client, ()| async move {
         let settings = OperatorSettings { lease: None, ..settings("1") };
         let (clock, token) = (Arc::new(SystemClock), CancellationToken::new());
-        operator::run(client, settings, clock, Observability::default(), token).await.unwrap();
+        operator::run(client, settings, clock, Observability::default(), OperatorMetrics::default(), token)
+            .await
+            .unwrap();
     };
     let settled = |()| {
         let admin = admin.clone();

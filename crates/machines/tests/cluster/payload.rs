@@ -17,6 +17,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
+use machines::metrics_server::{MetricsConfig, MetricsServer};
 use machines::{Metrics, Settings, webhooks};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use serde_json::json;
@@ -67,11 +68,16 @@ pub(crate) fn apply_payload(cluster: &TestCluster) -> Vec<String> {
 
 /// A client with the rights of a service account of the payload.
 pub(crate) async fn client_of(cluster: &TestCluster, admin: &Client, account: &str) -> Client {
+    let auth = AuthInfo { token: Some(token_of(admin, account).await.into()), ..AuthInfo::default() };
+    client(cluster, |info| *info = auth).await
+}
+
+/// A token of a service account.
+async fn token_of(admin: &Client, account: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
     let request: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
     let token = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
-    let auth = AuthInfo { token: Some(token.status.unwrap().token.unwrap().into()), ..AuthInfo::default() };
-    client(cluster, |info| *info = auth).await
+    token.status.unwrap().token.unwrap()
 }
 
 /// A client of the administrator in another's name.
@@ -175,6 +181,43 @@ async fn is_approved(admin: &Client, name: &str) -> bool {
     status.conditions.unwrap_or_default().iter().any(|it| it.type_ == "Approved")
 }
 
+/// Scrapes an endpoint for metrics that the account behind `client` serves, once as each account; the statuses, and the metrics.
+pub(crate) async fn scrape(
+    admin: &Client,
+    client: &Client,
+    render: machines::metrics_server::RenderMetrics,
+    tokens: &[Option<&str>],
+) -> Vec<(u16, String)> {
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let config = MetricsConfig { listen, namespace: NAMESPACE.to_owned(), certificate: None };
+    let clock: api::clock::SharedClock = Arc::new(SystemClock);
+    let server = MetricsServer::bind(config, client.clone(), &clock, render).await.unwrap();
+    let (address, mut running) = (server.address(), JoinSet::new());
+    running.spawn(server.serve(CancellationToken::new()));
+    let mut responses = Vec::new();
+    for account in tokens {
+        let token = match account {
+            None => None,
+            Some(account) => Some(token_of(admin, account).await),
+        };
+        responses.push(get_metrics(address, token.as_deref()).await);
+    }
+    responses
+}
+
+/// A request over TLS to a server with any certificate.
+async fn get_metrics(address: std::net::SocketAddr, token: Option<&str>) -> (u16, String) {
+    let mut command = tokio::process::Command::new("curl");
+    command.args(["-sk", "--max-time", "30", "-w", "\n%{http_code}"]);
+    if let Some(token) = token {
+        command.args(["-H", &format!("Authorization: Bearer {token}")]);
+    }
+    let output = command.arg(format!("https://{address}/metrics")).output().await.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (body, status) = text.rsplit_once('\n').unwrap();
+    (status.parse().unwrap(), body.to_owned())
+}
+
 async fn grant_certificate_requests(admin: &Client) {
     let roles: Api<ClusterRole> = Api::all(admin.clone());
     let role = json!({"metadata": {"name": "nodes"}, "rules": [{
@@ -262,6 +305,8 @@ async fn the_controllers_need_each_right_of_their_roles_and_no_other() {
         found.is_some_and(|it| it.contains_key("next-published"))
     })
     .await;
+    let none = Arc::new(|| Ok(String::new()));
+    assert_eq!(scrape(&admin, &account, none, &[Some("machine-api-controllers")]).await[0].0, 403);
     shutdown.cancel();
     while let Some(ended) = running.join_next().await {
         ended.unwrap();

@@ -19,7 +19,7 @@ async fn endpoint() -> Endpoint {
     let readiness = Readiness::new(stopping.clone());
     let metrics = Metrics::new(readiness.clone());
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let admin = HealthServer::bind(listen, readiness.clone(), metrics).await.unwrap();
+    let admin = HealthServer::bind(listen, readiness.clone(), Some(metrics)).await.unwrap();
     let (address, shutdown) = (admin.listener.address(), CancellationToken::new());
     let mut task = JoinSet::new();
     task.spawn(admin.serve(shutdown.clone()));
@@ -129,7 +129,8 @@ async fn more_silent_clients_than_places_keep_no_probe_out() {
 async fn a_port_in_use_is_reported_in_one_sentence() {
     let endpoint = endpoint().await;
     let metrics = Metrics::new(endpoint.readiness.clone());
-    let error = HealthServer::bind(endpoint.address, endpoint.readiness.clone(), metrics).await.unwrap_err();
+    let error =
+        HealthServer::bind(endpoint.address, endpoint.readiness.clone(), Some(metrics)).await.unwrap_err();
     let expected = format!("health.listen {}: the port is in use by another process", endpoint.address);
     assert!(error.to_string().starts_with(&expected), "{error}");
     endpoint.close().await;

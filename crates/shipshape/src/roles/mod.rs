@@ -94,7 +94,11 @@ impl SimulatedRoles {
             ..InstanceSettings::of_cloud("")?
         };
         let instances = AzureInstances::new(settings)?;
-        let _ = self.cloud.set(RoleCloud { instances, metadata: endpoints.metadata.clone(), pace: endpoints.pace });
+        let _ = self.cloud.set(RoleCloud {
+            instances,
+            metadata: endpoints.metadata.clone(),
+            pace: endpoints.pace,
+        });
         Ok(())
     }
 }
