@@ -5,12 +5,12 @@
 //!
 //! | Module | Decides |
 //! |---|---|
-//! | [`configuration`] | what to roll out, by the objects that configure the cluster |
-//! | [`platform`] | which platforms have controllers |
-//! | [`desired`] | the objects |
-//! | [`keep`] | what to write of an object |
-//! | [`rollout`] | whether a roll-out is complete |
-//! | [`status`] | what is reported |
+//! | `configuration` | what to roll out, by the objects that configure the cluster |
+//! | `platform` | which platforms have controllers |
+//! | `desired` | the objects |
+//! | `keep` | what to write of an object |
+//! | `rollout` | whether a roll-out is complete |
+//! | `status` | what is reported |
 
 pub(crate) mod configuration;
 pub(crate) mod desired;
