@@ -250,7 +250,7 @@ async fn task_survives(task: Uuid, form: IdentityKind, when: FaultTiming) {
             manifest: &requested,
             cluster: world.cluster,
             document: &document,
-            version: None,
+            health: None,
             journal,
         };
         let prepared = tasks.with_provider(provider).prepare(assignment).await.unwrap();
