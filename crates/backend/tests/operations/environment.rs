@@ -47,7 +47,7 @@ impl Clock for AdvancingClock {
 }
 
 pub(crate) struct TestEnvironment {
-    _directory: Option<tempfile::TempDir>,
+    directory: Option<tempfile::TempDir>,
     pub(crate) store: Store,
     pub(crate) cloud: SimClient,
     /// The fault rules of the cloud.
@@ -104,17 +104,13 @@ impl TestEnvironment {
         let (cloud, faults, registry, cloud_file, served) = cloud(&ends).await;
         customer::write_role_sets(&store).await.unwrap();
         let served = Some(served);
-        TestEnvironment {
-            _directory: directory,
-            store,
-            cloud,
-            faults,
-            registry,
-            cloud_file,
-            clock,
-            ends,
-            served,
-        }
+        TestEnvironment { directory, store, cloud, faults, registry, cloud_file, clock, ends, served }
+    }
+
+    /// The content of all files of the store on SQLite.
+    pub(crate) fn stored_bytes(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.directory.as_ref().unwrap().path()).unwrap();
+        files.flat_map(|it| std::fs::read(it.unwrap().path()).unwrap()).collect()
     }
 
     pub(crate) fn connections(&self) -> Arc<ClusterConnections> {

@@ -16,6 +16,7 @@ mod issuers;
 mod lifecycle;
 mod preemption;
 mod removals;
+mod secrecy;
 mod service;
 mod step_faults;
 mod subscriptions;
