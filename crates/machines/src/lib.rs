@@ -33,10 +33,12 @@ pub mod metrics_server;
 pub mod node_link;
 pub mod operator;
 pub mod payload;
+mod platform;
 mod run;
 mod selector;
 pub mod termination;
 pub mod webhooks;
 
 pub use metrics::Metrics;
+pub use platform::ClusterPlatform;
 pub use run::{RunError, Settings, run};

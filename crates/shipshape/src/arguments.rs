@@ -262,6 +262,9 @@ pub(crate) struct MachineControllerFlags {
     /// Namespace of Machines, MachineSets and leases
     #[arg(long, default_value = api::crd::machine::names::NAMESPACE)]
     pub(crate) namespace: String,
+    /// Platform of the cluster, Azure or AWS [default: the one of its Infrastructure, else Azure]
+    #[arg(long, value_name = "NAME", conflicts_with = "cloud_endpoints")]
+    pub(crate) platform: Option<String>,
     /// Azure cloud in which the instances are; the public one if it is not given
     #[arg(long, value_name = "NAME", default_value = "", conflicts_with = "cloud_endpoints")]
     pub(crate) azure_cloud: String,

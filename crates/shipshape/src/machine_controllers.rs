@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use api::clock::SystemClock;
 use cli::output;
-use cloud_azure::{AzureInstances, InstanceSettings};
+use cloud_azure::InstanceSettings;
 use controller::{Observability, connect};
 use machines::webhooks::WebhookConfig;
 #[cfg(feature = "sim")]
@@ -19,6 +19,7 @@ use serde::Deserialize;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arguments::{MachineControllerFlags, WebhookAccess};
+use crate::machine_provider;
 use crate::process::Process;
 use crate::protected_metrics;
 #[cfg(feature = "sim")]
@@ -37,12 +38,8 @@ pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) ->
     let connection = connect(flags.kubeconfig.as_deref(), Some(&flags.namespace)).await?;
     let (client, namespace) = (&connection.client, &connection.namespace);
     protected_metrics::open(&mut process, &flags.protected_metrics, client, namespace).await?;
-    let cloud = match &flags.cloud_endpoints {
-        Some(file) => simulated_cloud(file)?,
-        None => InstanceSettings::of_cloud(&flags.azure_cloud)?,
-    };
-    let provider = Arc::new(AzureInstances::new(cloud)?);
-    let settings = settings(flags, &connection.namespace, &host_name());
+    let provider = machine_provider::choose(&connection, flags).await?;
+    let settings = settings(flags, &connection.namespace, &host_name(), provider.name);
     let observability = Observability::default();
     let metrics = machines::Metrics::default();
     process.metrics.register_controllers(
@@ -60,7 +57,7 @@ pub(crate) async fn run(mut process: Process, flags: &MachineControllerFlags) ->
     process.tasks.spawn(Stage::Workers, "controllers", move |shutdown| async move {
         let clock = Arc::new(SystemClock);
         let client = connection.client;
-        machines::run(client, provider, settings, clock, observability, metrics, shutdown).await?;
+        machines::run(client, provider.instances, settings, clock, observability, metrics, shutdown).await?;
         Ok(())
     });
     process.tasks.spawn(Stage::Infrastructure, "controllers-health", move |shutdown| async move {
@@ -92,7 +89,7 @@ pub(crate) async fn run_in_simulated_pod(
         flags.kubeconfig.is_none() && flags.cloud_endpoints.is_none(),
         "--kubeconfig and --cloud-endpoints name files, which simulated pods do not have; remove the flags"
     );
-    let settings = settings(&flags, &flags.namespace, pod.pod_name());
+    let settings = settings(&flags, &flags.namespace, pod.pod_name(), "azure");
     let provider = Arc::new(pod.instances()?);
     let (observability, metrics) = (Observability::default(), machines::Metrics::default());
     let (clock, stopping) = (pod.clock(), pod.stopping());
@@ -125,14 +122,14 @@ pub(crate) fn host_name() -> String {
 }
 
 /// The settings of the controllers of a process.
-fn settings(flags: &MachineControllerFlags, namespace: &str, process: &str) -> Settings {
+fn settings(flags: &MachineControllerFlags, namespace: &str, process: &str, provider: &str) -> Settings {
     Settings {
         migration: flags.migration,
         unexplained_requests: match flags.deny_unexplained_requests {
             true => UnexplainedRequests::Deny,
             false => UnexplainedRequests::Leave,
         },
-        ..Settings::new(namespace, process, "azure")
+        ..Settings::new(namespace, process, provider)
     }
 }
 
@@ -161,7 +158,7 @@ struct SimulatedEndpoints {
 }
 
 /// The settings of a simulated cloud by the file of its endpoints.
-fn simulated_cloud(file: &Path) -> anyhow::Result<InstanceSettings> {
+pub(crate) fn simulated_cloud(file: &Path) -> anyhow::Result<InstanceSettings> {
     let text =
         std::fs::read_to_string(file).with_context(|| format!("--cloud-endpoints {}", file.display()))?;
     let endpoints: SimulatedEndpoints = serde_json::from_str(&text).with_context(|| {

@@ -20,6 +20,8 @@ mod listening;
 mod machine_controllers;
 #[cfg(feature = "agent")]
 mod machine_operator;
+#[cfg(feature = "agent")]
+mod machine_provider;
 mod metrics;
 mod open_files;
 #[cfg(feature = "services")]

@@ -57,19 +57,24 @@ impl MotoServer {
     }
 }
 
+/// A server of the caller's own, or `None` if this machine has no moto.
+///
+/// # Panics
+/// When it does not start.
+pub fn start() -> Option<MotoServer> {
+    let program =
+        tools::named("SHIPSHAPE_TEST_MOTO").or_else(|| tools::newest_cached("moto-", "bin/moto_server"))?;
+    match MotoServer::start(program) {
+        Ok(server) => Some(server),
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
 /// The server that the tests of an executable share, or `None` if this machine has no moto.
 ///
 /// # Panics
 /// When it does not start.
 pub fn shared() -> Option<&'static MotoServer> {
     static SERVER: OnceLock<Option<MotoServer>> = OnceLock::new();
-    let server = SERVER.get_or_init(|| {
-        let program = tools::named("SHIPSHAPE_TEST_MOTO")
-            .or_else(|| tools::newest_cached("moto-", "bin/moto_server"))?;
-        match MotoServer::start(program) {
-            Ok(server) => Some(server),
-            Err(error) => panic!("{error:#}"),
-        }
-    });
-    server.as_ref()
+    SERVER.get_or_init(start).as_ref()
 }

@@ -2,6 +2,7 @@
 //! addresses. Memberships are read before they are written, so that a refresh writes nothing.
 
 use aws_sdk_ec2::types::Instance as Ec2Instance;
+use aws_sdk_elasticloadbalancing::types::LoadBalancerDescription;
 use aws_sdk_elasticloadbalancingv2::types::{
     TargetDescription, TargetGroup, TargetHealthStateEnum, TargetTypeEnum,
 };
@@ -26,11 +27,15 @@ pub(crate) enum Membership {
 }
 
 impl Target {
-    /// The places in which the providerSpec wants the instance. A load balancer that does not exist may be made later.
+    /// The places in which the providerSpec wants the instance. A load balancer that does not exist may be made later. Deletion needs no
+    /// classic ones: they drop what is terminated, and the reference has no permission to do more.
     pub(crate) async fn memberships(&self, verb: Verb) -> Result<Vec<Membership>, InstanceError> {
         let mut all = Vec::new();
         for (index, balancer) in self.spec.load_balancers.iter().enumerate() {
             let (name, kind) = (&balancer.name, &balancer.balancer_type);
+            if kind == "classic" && verb == Verb::Delete {
+                continue;
+            }
             let found = match kind.as_str() {
                 "classic" => self.classic(name).await,
                 _ => self.network_balancer(name).await,
@@ -52,7 +57,8 @@ impl Target {
     async fn classic(&self, name: &str) -> Result<Vec<Membership>, CallError> {
         let call = self.clients.classic.describe_load_balancers().load_balancer_names(name).send().await;
         let found = call.map_err(|error| CallError::of("DescribeLoadBalancers", error))?;
-        let instances = found.load_balancer_descriptions().iter().flat_map(|it| it.instances());
+        let instances =
+            found.load_balancer_descriptions().iter().flat_map(LoadBalancerDescription::instances);
         let instances = instances.filter_map(|it| it.instance_id().map(str::to_owned)).collect();
         Ok(vec![Membership::Classic { name: name.to_owned(), instances }])
     }
@@ -78,15 +84,24 @@ impl Target {
             return Ok(());
         }
         for place in self.memberships(verb).await? {
-            self.set_member(&place, instance, true).await.map_err(|error| error.for_machine(verb))?;
+            let joined = match &place {
+                Membership::Classic { name, instances } => {
+                    self.join_classic(name, instances, state::id(instance)).await
+                }
+                Membership::Group { arn, has_addresses } => {
+                    self.set_target(arn, *has_addresses, instance, true).await
+                }
+            };
+            joined.map_err(|error| error.for_machine(verb))?;
         }
         Ok(())
     }
 
-    /// Ends all memberships of an instance. One in a place that is gone is no more.
+    /// Ends the memberships of an instance in target groups. One in a place that is gone is no more.
     pub(crate) async fn deregister(&self, instance: &Ec2Instance) -> Result<(), InstanceError> {
         for place in self.memberships(Verb::Delete).await? {
-            match self.set_member(&place, instance, false).await {
+            let Membership::Group { arn, has_addresses } = place else { continue };
+            match self.set_target(&arn, has_addresses, instance, false).await {
                 Ok(()) => {}
                 Err(error) if error.is(NOT_FOUND) || error.is(NO_MEMBER) => {}
                 Err(error) => return Err(error.for_machine(Verb::Delete)),
@@ -95,40 +110,14 @@ impl Target {
         Ok(())
     }
 
-    async fn set_member(
-        &self,
-        place: &Membership,
-        instance: &Ec2Instance,
-        wanted: bool,
-    ) -> Result<(), CallError> {
-        let id = state::id(instance);
-        match place {
-            Membership::Classic { instances, .. } if instances.iter().any(|it| it == id) == wanted => Ok(()),
-            Membership::Classic { name, .. } => self.set_classic_member(name, id, wanted).await,
-            Membership::Group { arn, has_addresses } => {
-                let target = if *has_addresses { instance.private_ip_address() } else { Some(id) };
-                // An instance that has ended has no address.
-                let Some(target) = target else { return Ok(()) };
-                if self.is_target(arn, target).await? == wanted {
-                    return Ok(());
-                }
-                self.set_target(arn, target, wanted).await
-            }
+    async fn join_classic(&self, name: &str, instances: &[String], id: &str) -> Result<(), CallError> {
+        if instances.iter().any(|it| it == id) {
+            return Ok(());
         }
-    }
-
-    async fn set_classic_member(&self, name: &str, id: &str, wanted: bool) -> Result<(), CallError> {
-        let classic = &self.clients.classic;
         let member = aws_sdk_elasticloadbalancing::types::Instance::builder().instance_id(id).build();
-        if wanted {
-            let call = classic.register_instances_with_load_balancer().load_balancer_name(name);
-            let call = call.instances(member).send().await;
-            call.map(drop).map_err(|error| CallError::of("RegisterInstancesWithLoadBalancer", error))
-        } else {
-            let call = classic.deregister_instances_from_load_balancer().load_balancer_name(name);
-            let call = call.instances(member).send().await;
-            call.map(drop).map_err(|error| CallError::of("DeregisterInstancesFromLoadBalancer", error))
-        }
+        let call = self.clients.classic.register_instances_with_load_balancer().load_balancer_name(name);
+        let call = call.instances(member).send().await;
+        call.map(drop).map_err(|error| CallError::of("RegisterInstancesWithLoadBalancer", error))
     }
 
     async fn is_target(&self, arn: &str, target: &str) -> Result<bool, CallError> {
@@ -141,7 +130,19 @@ impl Target {
         }))
     }
 
-    async fn set_target(&self, arn: &str, target: &str, wanted: bool) -> Result<(), CallError> {
+    async fn set_target(
+        &self,
+        arn: &str,
+        has_addresses: bool,
+        instance: &Ec2Instance,
+        wanted: bool,
+    ) -> Result<(), CallError> {
+        let target = if has_addresses { instance.private_ip_address() } else { instance.instance_id() };
+        // An instance that has ended has no address.
+        let Some(target) = target else { return Ok(()) };
+        if self.is_target(arn, target).await? == wanted {
+            return Ok(());
+        }
         let network = &self.clients.network;
         let target = TargetDescription::builder().id(target).build();
         if wanted {

@@ -154,7 +154,9 @@ impl Target {
 
 /// The instance that was launched last. There is one, unless somebody has copied tags.
 pub(crate) fn newest(all: impl Iterator<Item = Ec2Instance>) -> Option<Ec2Instance> {
-    all.max_by_key(|it| (it.launch_time().map(|it| it.as_nanos()), it.instance_id().map(str::to_owned)))
+    all.max_by_key(|it| {
+        (it.launch_time().map(aws_smithy_types::DateTime::as_nanos), it.instance_id().map(str::to_owned))
+    })
 }
 
 #[cfg(test)]

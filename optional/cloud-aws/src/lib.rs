@@ -9,6 +9,7 @@
 //! The SDK takes minutes to build, so this crate is outside of the default members and an optional dependency of the executable.
 
 mod access;
+mod actions;
 mod balancers;
 mod create;
 mod delete;
@@ -25,6 +26,7 @@ mod transport;
 mod update;
 mod validate;
 
+pub use actions::ACTIONS;
 pub use provider::AwsInstances;
 pub use settings::{AwsSettings, Endpoints, SettingsError};
 pub use transport::Transport;

@@ -20,7 +20,8 @@ pub(crate) async fn read(client: &Client) -> Result<PlatformFacts, RequestError>
     Ok(facts(infrastructure.as_ref(), dns.as_ref(), gates.as_ref()))
 }
 
-async fn get(client: &Client, kind: &str, plural: &str) -> Result<Option<Value>, RequestError> {
+/// The object that describes the cluster, of a kind; `None` if there is none.
+pub(crate) async fn get(client: &Client, kind: &str, plural: &str) -> Result<Option<Value>, RequestError> {
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", kind);
     let resource = ApiResource::from_gvk_with_plural(&kind, plural);
     let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);

@@ -7,7 +7,7 @@
 //! meanwhile. The registration has failurePolicy `Ignore`: without a running process objects are admitted unchecked.
 
 mod certificates;
-mod cluster_facts;
+pub(crate) mod cluster_facts;
 mod decide;
 mod facts;
 mod field;

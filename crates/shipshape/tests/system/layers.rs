@@ -42,6 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "store",
             "kubelink",
             "cloud",
+            "cloud-aws",
             "cloud-azure",
             "serve",
             "client",
@@ -68,6 +69,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["store"]),
     ("deadpool-postgres", &["store"]),
     ("maud", &["portal"]),
+    ("aws-sdk-ec2", &["cloud-aws"]),
     ("clap", &["cli", "shipshape"]),
 ];
 

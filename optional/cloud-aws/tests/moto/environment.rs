@@ -22,7 +22,15 @@ pub(crate) const USER_DATA: &str = "{\"ignition\":{\"secret\":\"hunter2-user-dat
 
 /// The server, or none, with a message, if this machine has none.
 pub(crate) fn moto() -> Option<&'static MotoServer> {
-    let server = testkit::moto::shared();
+    or_skip(testkit::moto::shared())
+}
+
+/// A server that no other test keeps busy.
+pub(crate) fn own_moto() -> Option<MotoServer> {
+    or_skip(testkit::moto::start())
+}
+
+fn or_skip<T>(server: Option<T>) -> Option<T> {
     if server.is_none() {
         testkit::prerequisites::skip(testkit::prerequisites::MOTO, testkit::moto::MISSING);
     }

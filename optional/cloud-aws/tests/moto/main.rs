@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests and what they stand on")]
 
 mod balancers;
+mod controllers;
 mod crashes;
 mod environment;
 mod failures;

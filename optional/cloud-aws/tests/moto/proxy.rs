@@ -1,7 +1,7 @@
 //! A proxy before moto. It adds idempotency tokens of launches and instances that become visible late, which moto lacks; it counts
 //! calls, and injects faults.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -224,8 +224,8 @@ impl Shared {
 
     async fn answer(&self, headers: &HeaderMap, form: &Form, body: &Bytes) -> Response<Body> {
         // moto's threads race, which AWS does not.
-        static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-        let _guard = ONE_AT_A_TIME.lock().await;
+        let turn = turn(&self.upstream);
+        let _guard = turn.lock().await;
         if let Some(answer) = self.inner.lock().unwrap().own_answer(form, body) {
             return answer;
         }
@@ -242,6 +242,12 @@ impl Shared {
         }
         respond(parts.status.as_u16(), "text/xml", answer)
     }
+}
+
+/// The lock under which a server is called.
+fn turn(upstream: &str) -> Arc<tokio::sync::Mutex<()>> {
+    static TURNS: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    TURNS.lock().unwrap().entry(upstream.to_owned()).or_default().clone()
 }
 
 fn respond(status: u16, content_type: &'static str, body: Bytes) -> Response<Body> {
