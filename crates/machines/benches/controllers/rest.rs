@@ -113,7 +113,7 @@ pub(crate) async fn measure() -> anyhow::Result<()> {
     report("memory of the controllers' process", &mib, &goal, many.resident_mib <= RESIDENT_GOAL_MIB);
     let cpu = format!("{:.2} % of a core", many.cpu * 100.0);
     let goal = format!("at most {:.0} %", CPU_GOAL * 100.0);
-    report("CPU of the controllers' process", &cpu, &goal, many.cpu <= CPU_GOAL);
+    report("CPU, compared with the cloud ten times as often", &cpu, &goal, many.cpu <= CPU_GOAL);
     compare("a Node that reports that it lives", few.heartbeat, many.heartbeat);
     compare("a Node that becomes ready or not", few.flip, many.flip);
     let after = few.remediated_after.max(many.remediated_after);

@@ -17,6 +17,10 @@ use crate::recorder::Recorder;
 pub(crate) const ARGUMENT: &str = "worker";
 pub(crate) const NAMESPACE: &str = "openshift-machine-api";
 
+/// Machines at rest are compared with their instances ten times as often as by default: else the few seconds of a measurement would show
+/// none of it.
+const RESYNC: Duration = Duration::from_secs(60);
+
 /// What a worker has used since its start.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Usage {
@@ -29,7 +33,8 @@ pub(crate) struct Usage {
 pub(crate) async fn run(kubeconfig: String) -> anyhow::Result<()> {
     let connection = controller::connect(Some(kubeconfig.as_ref()), Some(NAMESPACE)).await?;
     let (recorder, shutdown) = (Recorder::default(), CancellationToken::new());
-    let settings = Settings { lease: None, ..Settings::new(NAMESPACE, "bench", "everything") };
+    let settings =
+        Settings { lease: None, resync: RESYNC, ..Settings::new(NAMESPACE, "bench", "everything") };
     let controllers = machines::run(
         recorder.counting_client(&connection.client),
         Arc::new(Everything::default()),
