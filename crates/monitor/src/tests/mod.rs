@@ -1,5 +1,6 @@
 //! The whole monitor on simulated clusters and both engines of the store.
 
+mod outage;
 mod real;
 
 use std::future::Future;
@@ -304,4 +305,41 @@ async fn the_clusters_of_a_killed_monitor_are_served_again_within_its_lease_and_
     monitors.pop().unwrap().stop().await;
     eventually("the last one has all", async || (served(&monitors[0]) == clusters.len()).then_some(())).await;
     monitors.pop().unwrap().stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_stalls_ends_with_the_visit_and_the_next_visit_is_on_time() {
+    let Fixture { store, _directory } = &fixture().await;
+    let sim = simulated("davit").await;
+    let cluster = import(store, "davit", &sim.kubeconfig()).await;
+    sim.faults().on_path(Fault::Latency(Duration::from_secs(60)), "/nodes", None);
+    // A response may take longer than a whole visit.
+    let timing =
+        Timing { request: Duration::from_secs(30), visit: Duration::from_secs(1), ..config().timing };
+    let monitor = Monitor::start_with(store, Config { timing, ..config() });
+    let stalled = eventually("the collector of nodes is cut", async || {
+        let observed = health(store, cluster).await?.details.observed?;
+        let is_cut = observed.collector_errors.iter().any(|it| it.collector == "nodes");
+        is_cut.then_some(observed.collector_errors)
+    })
+    .await;
+    assert!(stalled.iter().all(|it| it.message == "the time of the visit was over"), "{stalled:?}");
+    // The others have not waited for it.
+    assert_eq!(monitor.lines("pod_").len(), 0);
+    assert_eq!(monitor.lines("drain_risk_").len(), 2);
+    let mut registry = prometheus_client::registry::Registry::default();
+    monitor.metrics.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    assert!(!text.contains("main_timedout_total 0") && text.contains("main_forcedcleanup_total 0"), "{text}");
+
+    sim.faults().clear();
+    let sample = status_is(store, cluster, HealthStatus::Healthy).await;
+    eventually("everything is observed", async || {
+        let observed = health(store, cluster).await?.details.observed?;
+        (observed.collector_errors.is_empty() && observed.certificate_days.is_some()).then_some(())
+    })
+    .await;
+    assert!(sample.reachable);
+    monitor.stop().await;
 }
