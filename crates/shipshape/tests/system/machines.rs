@@ -55,9 +55,14 @@ fn the_walk_through_of_machines_works_as_printed() {
     };
     let home = Home::new();
     let up = home.up(&AT_ONCE);
-    walk(&home, &script(), kubectl);
+    // The same shell, which has the kubeconfig and the manifest.
+    let answer = walk(&home, &(script() + &commands("machines.md", "spot")), kubectl);
+    answer.shows(&["is evicted in 120 s", "machineset.machine.openshift.io/spot condition met"]);
     let machines = done(&home, &["cloud", "machine", "list"]);
-    assert!(!machines.contains("spare-"), "no virtual machine is left: {machines}");
+    assert!(
+        !machines.contains("spare-") && !machines.contains("spot-"),
+        "no virtual machine is left: {machines}"
+    );
     up.signal("TERM");
     let ended = up.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
