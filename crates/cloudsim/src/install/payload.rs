@@ -8,8 +8,9 @@ use anyhow::Context as _;
 use api::install::InstallRequest;
 use cloud::ResourceId;
 use futures_util::StreamExt as _;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 
@@ -28,6 +29,8 @@ const NAMESPACE: &str = "openshift-machine-api";
 const MACHINE_API: &str = "machine.openshift.io/v1beta1";
 const CREDENTIALS: &str = "azure-cloud-credentials";
 const CLUSTER_OPERATOR: &str = "ClusterOperator";
+/// The variable with the version that an operator reports.
+const RELEASE_VERSION: &str = "RELEASE_VERSION";
 /// The description of the role assignments of the cluster's principal.
 const ASSIGNMENT: &str = "Machine controllers of a simulated cluster";
 
@@ -54,7 +57,7 @@ pub(super) async fn apply(
     client: &kube::Client,
 ) -> anyhow::Result<()> {
     for manifest in simulator.payload.iter().flat_map(|it| it.iter()) {
-        create(client, manifest).await?;
+        create(client, &of_release(manifest.clone(), &request.version)).await?;
     }
     for pool in ["master", "worker"] {
         ensure(client, &user_data(request, pool)).await?;
@@ -72,6 +75,35 @@ pub(super) async fn apply(
     }
     for (machine, replicas) in machines::worker_sets(request) {
         ensure(client, &machine_set(request, &machine, replicas, balancer)).await?;
+    }
+    Ok(())
+}
+
+/// The manifest as a release of OpenShift has it: with the release's version in place of that of our executable.
+fn of_release(mut manifest: Value, version: &str) -> Value {
+    let containers = manifest.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
+    let variables = containers.into_iter().flatten().filter_map(|it| it.get_mut("env")?.as_array_mut());
+    for variable in variables.flatten().filter(|it| it["name"] == RELEASE_VERSION) {
+        variable["value"] = json!(version);
+    }
+    manifest
+}
+
+/// Sets the version of another release where the payload has one, as the operator of the cluster's version does.
+pub(super) async fn set_release(
+    simulator: &Simulator,
+    client: &kube::Client,
+    version: &str,
+) -> anyhow::Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAMESPACE);
+    let all = simulator.payload.iter().flat_map(|it| it.iter());
+    for manifest in all.filter(|it| it["kind"] == "Deployment") {
+        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+        let Some(present) = deployments.get_opt(name).await? else { continue };
+        let wanted = of_release(serde_json::to_value(&present)?, version);
+        let containers = wanted.pointer("/spec/template/spec/containers");
+        let patch = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+        deployments.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
     }
     Ok(())
 }
@@ -320,6 +352,16 @@ mod tests {
         let shown: Vec<(Option<&str>, u32)> =
             sets.iter().map(|(machine, replicas)| (machine.set.as_deref(), *replicas)).collect();
         assert_eq!(shown, [(Some("one-x7k2p-worker-westeurope"), 4)]);
+    }
+
+    #[test]
+    fn operators_of_the_payload_report_the_version_of_the_cluster() {
+        let container = |value: &str| json!({"name": "operator", "env": [{"name": "A", "value": "1"}, {"name": "RELEASE_VERSION", "value": value}]});
+        let manifest =
+            |value: &str| json!({"spec": {"template": {"spec": {"containers": [container(value)]}}}});
+        assert_eq!(of_release(manifest("0.1.0"), "4.20.1"), manifest("4.20.1"));
+        let service = json!({"kind": "Service", "spec": {"ports": []}});
+        assert_eq!(of_release(service.clone(), "4.20.1"), service);
     }
 
     #[test]

@@ -146,6 +146,9 @@ async fn roll_out_once(
         until(simulator, takes(UPDATE, "update")).await;
         let version = object(&versions, "version").await?;
         let target = version["status"]["desired"]["version"].as_str().unwrap_or_default();
+        if kept.has_payload {
+            payload::set_release(simulator, client, target).await?;
+        }
         let is_written = |name: &&str| !kept.has_payload || !payload::has_operator(simulator, name);
         for name in OPERATORS.into_iter().filter(is_written) {
             report(&operators, name, &operators::status(name, Phase::Settled, target, "", now())).await?;
