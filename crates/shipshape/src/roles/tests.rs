@@ -80,14 +80,16 @@ impl TestCluster {
                 let args = &mut manifest["spec"]["template"]["spec"]["containers"][0]["args"];
                 args.as_array_mut().unwrap().push(json!("--platform=Azure"));
             }
-            let of_openshift = [
-                "config.openshift.io",
-                "security.openshift.io",
-                "monitoring.coreos.com",
+            // Groups that simulated clusters do not serve, or only those that the installer makes.
+            let unserved = [
                 "cloudcredential.openshift.io",
+                "config.openshift.io",
+                "monitoring.coreos.com",
+                "networking.k8s.io",
+                "security.openshift.io",
             ];
             let version = manifest["apiVersion"].as_str().unwrap();
-            if !of_openshift.iter().any(|group| version.starts_with(group)) {
+            if !unserved.iter().any(|group| version.starts_with(group)) {
                 self.create(&manifest).await;
             }
         }
