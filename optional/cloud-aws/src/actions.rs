@@ -18,3 +18,18 @@ pub const ACTIONS: &[&str] = &[
     // With an iamInstanceProfile: AWS passes the profile's role on to the instance.
     "iam:PassRole",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_credential_that_the_payload_requests_permits_every_action() {
+        let request = include_str!(
+            "../../../deploy/machine-api/0000_30_machine-api-operator_00_credentials-request.yaml"
+        );
+        for action in ACTIONS {
+            assert!(request.lines().any(|it| it.trim() == format!("- {action}")), "{action}");
+        }
+    }
+}

@@ -31,6 +31,8 @@ pub(crate) fn deployment(configuration: &RolloutConfiguration, namespace: &str) 
         for arg in args.iter_mut().filter(|arg| arg.starts_with("--namespace=")) {
             *arg = format!("--namespace={namespace}");
         }
+        // Nothing else names it in a cluster without an Infrastructure.
+        args.push(format!("--platform={}", configuration.provider.platform));
         if let Some(cloud) = &configuration.azure_cloud {
             args.push(format!("--azure-cloud={cloud}"));
         }

@@ -70,6 +70,7 @@ fn the_deployment_has_image_namespace_and_flags_of_the_cluster() {
         "--health=0.0.0.0:9440",
         "--metrics=0.0.0.0:8441",
         "--metrics-certificate=/etc/tls/private",
+        "--platform=Azure",
         "--azure-cloud=AzureUSGovernmentCloud",
         "--migration",
     ];
