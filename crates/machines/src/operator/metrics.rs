@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use api::crd::machine::{Machine, MachineSet};
+use api::crd::machine::{Machine, MachinePhase, MachineSet};
 use controller::Informer;
 use kube::ResourceExt;
 use prometheus_client::collector::Collector;
@@ -90,7 +90,7 @@ fn of_machines(encoder: &mut DescriptorEncoder, machines: &[Arc<Machine>]) -> fm
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for machine in machines {
         let status = machine.status.as_ref();
-        let Some(phase) = status.and_then(|it| it.phase.as_ref()).map(|it| it.as_str()) else { continue };
+        let Some(phase) = status.and_then(|it| it.phase.as_ref()).map(MachinePhase::as_str) else { continue };
         let node = status.and_then(|it| it.node_ref.as_ref()?.name.clone()).unwrap_or_default();
         let labels = [
             ("name", machine.name_any()),

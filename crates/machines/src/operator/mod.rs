@@ -86,7 +86,7 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let Some(durations) = settings.lease else {
-        return lead(client, settings, clock, observability, metrics, shutdown).await;
+        return Box::pin(lead(client, settings, clock, observability, metrics, shutdown)).await;
     };
     let election = LeaderElection::new(
         client.clone(),
@@ -98,7 +98,8 @@ pub async fn run(
         observability.clone(),
     );
     let term = |token: CancellationToken| {
-        lead(client.clone(), settings.clone(), clock.clone(), observability.clone(), metrics.clone(), token)
+        let (client, settings, clock) = (client.clone(), settings.clone(), clock.clone());
+        Box::pin(lead(client, settings, clock, observability.clone(), metrics.clone(), token))
     };
     match election.run_as_leader(shutdown.clone(), term).await {
         // A term that was over returns too.

@@ -71,7 +71,7 @@ pub(crate) fn next(
     let towards = format!("Progressing towards {operand}");
     match outcome {
         Outcome::Syncing | Outcome::Failed(_) if is_upgrade => {
-            set(PROGRESSING, "True", SYNCING, towards.clone())
+            set(PROGRESSING, "True", SYNCING, towards.clone());
         }
         Outcome::Syncing | Outcome::Failed(_) => set(PROGRESSING, "False", AS_EXPECTED, String::new()),
         Outcome::Available | Outcome::NoOp => {
