@@ -3,9 +3,9 @@
 //! in the pool of monitors.
 //!
 //! Any number of processes share the clusters: a cluster belongs to one of 256 buckets, and each bucket to one living process
-//! ([`balance`], [`membership`]). A process follows the change feed ([`fleet`]) and runs one task per cluster that it owns
-//! ([`worker`]). A visit ([`visit`]) looks whether the API server answers and then runs the collectors ([`collect`]); what they find
-//! becomes series ([`series`]) and the record ([`record`]), which [`writer`] stores in batches.
+//! (`balance`, `membership`). A process follows the change feed (`fleet`) and runs one task per cluster that it owns
+//! (`worker`). A visit (`visit`) looks whether the API server answers and then runs the collectors (`collect`); what they find
+//! becomes series (`series`) and the record (`record`), which `writer` stores in batches.
 
 mod balance;
 mod collect;

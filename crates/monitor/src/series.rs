@@ -32,11 +32,14 @@ pub(crate) struct Metric {
     pub(crate) help: &'static str,
 }
 
+/// Names and values of a series' own labels.
+type Labels = Vec<(&'static str, Cow<'static, str>)>;
+
 /// One value with its labels.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
     pub(crate) metric: Metric,
-    pub(crate) labels: Vec<(&'static str, Cow<'static, str>)>,
+    pub(crate) labels: Labels,
     pub(crate) value: f64,
 }
 
@@ -88,6 +91,9 @@ struct CollectorSeries {
     stale_at: Instant,
 }
 
+/// A series with the labels of its cluster.
+type LabelledSeries<'a> = (&'a ClusterLabels, &'a Series);
+
 impl SeriesTable {
     /// Replaces the series of a collector. Two series with the same labels are one, of which the last counts; what is above the
     /// limit is left out. Returns how many were.
@@ -99,7 +105,7 @@ impl SeriesTable {
         series: Vec<Series>,
         interval: Duration,
     ) -> usize {
-        let mut unique: HashMap<(&'static str, Vec<(&'static str, Cow<'static, str>)>), Series> =
+        let mut unique: HashMap<(&'static str, Labels), Series> =
             HashMap::with_capacity(series.len().min(SERIES_MAX));
         let mut dropped = 0;
         for one in series {
@@ -162,7 +168,7 @@ impl Collector for SeriesTable {
             cluster.by_collector.retain(|_, it| it.stale_at > now);
         }
         // A family is written in one piece.
-        let mut families: BTreeMap<&str, (Metric, Vec<(&ClusterLabels, &Series)>)> = BTreeMap::new();
+        let mut families: BTreeMap<&str, (Metric, Vec<LabelledSeries<'_>>)> = BTreeMap::new();
         for cluster in all.values() {
             for one in cluster.by_collector.values().flat_map(|it| &it.series) {
                 let family = families.entry(one.metric.name).or_insert((one.metric, Vec::new()));

@@ -61,14 +61,22 @@ pub struct Error {
 
 /// Whether a monitor is ready; clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Status(Arc<Mutex<Option<(Instant, Option<Instant>, Option<Instant>)>>>);
+pub struct Status(Arc<Mutex<Option<Times>>>);
+
+/// When a monitor started, and when its membership and its cache were last current.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    started: Instant,
+    refreshed: Option<Instant>,
+    read: Option<Instant>,
+}
 
 impl Status {
     /// Why the monitor is not ready: its membership and its cache must have been current within the last minute, counted from its
     /// start. A monitor that owns no bucket is ready.
     pub fn obstacle(&self) -> Option<&'static str> {
         const AGE_MAX: Duration = Duration::from_secs(60);
-        let (started, refreshed, read) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let Times { started, refreshed, read } = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let is_current = |at: Option<Instant>| at.unwrap_or(started).elapsed() <= AGE_MAX;
         match (is_current(refreshed), is_current(read)) {
             (true, true) => None,
@@ -78,7 +86,7 @@ impl Status {
     }
 
     fn set(&self, started: Instant, refreshed: Option<Instant>, read: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((started, refreshed, read));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Times { started, refreshed, read });
     }
 }
 

@@ -1,5 +1,7 @@
 //! The whole monitor on simulated clusters and both engines of the store.
 
+#![expect(clippy::disallowed_methods, reason = "these tests wait for what they spawn, or abort it")]
+
 mod outage;
 mod real;
 
