@@ -401,15 +401,15 @@ fn a_database_of_a_newer_release_is_rejected_and_left_untouched() {
     block_on(async {
         let Some(env) = TestEnvironment::postgres().await else { return };
         let raw = RawDatabase::connect(&env).await;
-        raw.execute("insert into schema (number, name, checksum, applied) values (9, 'next', 'x', 0), (10, 'after', 'y', 0)").await;
+        raw.execute("insert into schema (number, name, checksum, applied) values (10, 'next', 'x', 0), (11, 'after', 'y', 0)").await;
         let Location::Postgres(url) = &env.options.location else { panic!("it is PostgreSQL") };
         let before = raw.rows("select key, value from meta order by key").await;
         let error = server_refusal(url.expose(), None).await;
         assert!(
-            error.ends_with(": its schema is 10, this release supports up to 8; run a newer release"),
+            error.ends_with(": its schema is 11, this release supports up to 9; run a newer release"),
             "{error}"
         );
-        raw.execute("delete from schema where number > 8; update schema set checksum = 'other'").await;
+        raw.execute("delete from schema where number > 9; update schema set checksum = 'other'").await;
         let error = server_refusal(url.expose(), None).await;
         assert!(error.ends_with(": the applied migration 1 differs from the one in this release"), "{error}");
         assert_eq!(raw.rows("select key, value from meta order by key").await, before);
