@@ -4,6 +4,7 @@ use std::path::Path;
 
 /// A rule of the specification, and the beginning of the names of its tests. Rules that one test covers together are named in it.
 const RULES: &[(&str, &str)] = &[
+    ("3.1 1 and 5 gone and deleting", "rule_3_1_1_and_5"),
     ("3.1 2 authority", "rule_3_1_2"),
     ("3.1 3 validation", "rule_3_1_3"),
     ("3.1 4 finalizer", "rule_3_1_4"),
@@ -37,12 +38,14 @@ const RULES: &[(&str, &str)] = &[
     ("6.1 3 validation", "rule_6_1_3"),
     ("6.1 4 to 6 members", "rule_6_1_4_to_6"),
     ("6.1 5 adoption", "rule_6_1_5"),
+    ("6.1 7 and 8 replicas, then status", "rule_6_1_7_and_8"),
     ("6.1 9 minReadySeconds", "rule_6_1_9"),
     ("6.2 scaling", "rule_6_2"),
     ("6.3 delete priority", "rule_6_3"),
     ("6.4 status", "rule_6_4"),
     ("7.1 1 and 4 metrics", "rule_7_1_1_"),
     ("7.1 2 pause", "rule_7_1_2"),
+    ("7.1 3 and 6 targets and their verdicts", "rule_7_1_3_and_6"),
     ("7.1 5 nodeStartupTimeout", "rule_7_1_5"),
     ("7.1 7 counts", "rule_7_1_7"),
     ("7.1 8 maxUnhealthy", "rule_7_1_8"),
@@ -61,6 +64,7 @@ const RULES: &[(&str, &str)] = &[
     ("7.3 ways of remediation, templates, control plane", "rule_7_3_"),
     ("7.3 1 annotation", "rule_7_3_1"),
     ("7.3 2 no controller", "rule_7_3_2"),
+    ("7.3 3 and 4 deletion", "rule_7_3_3_and_4"),
     ("8 matching", "rule_8_a_match"),
     ("8 only InternalIP", "rule_8_only"),
     ("8 1 deleted Node", "rule_8_1"),

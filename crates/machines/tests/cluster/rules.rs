@@ -77,6 +77,20 @@ async fn rule_3_1_3_an_invalid_machine_has_an_event_and_its_phase_is_not_touched
 }
 
 #[tokio::test]
+async fn rule_3_1_1_and_5_a_machine_that_is_being_deleted_gets_no_instance() {
+    let world = World::simulated().await;
+    let finalizers = json!({"metadata": {"finalizers": ["machine.machine.openshift.io"]}});
+    world.create_machine("m", finalizers).await;
+    world.delete("m").await;
+    let _running = world.start();
+    world.is_gone("m").await;
+    assert_eq!(world.cloud.made_max(), 0);
+    // Rule 3.1.1: what is gone needs nothing, and others do not wait for it.
+    world.create_machine("n", json!({})).await;
+    world.reaches("n", "Running").await;
+}
+
+#[tokio::test]
 async fn rule_3_1_6_a_failed_machine_is_not_reconciled_again_until_it_is_deleted() {
     let world = World::simulated().await;
     let _running = world.start();
@@ -283,6 +297,23 @@ async fn rule_6_1_5_a_machine_without_a_controller_is_adopted_and_counts() {
 }
 
 #[tokio::test]
+async fn rule_6_1_7_and_8_the_status_follows_the_number_of_machines() {
+    let world = World::simulated().await;
+    let _running = world.start();
+    let counts = async || {
+        let status = world.sets().get(&world.namespace).await.unwrap().status.unwrap_or_default();
+        let value = serde_json::to_value(status).unwrap();
+        ["replicas", "readyReplicas", "availableReplicas"].map(|field| value[field].as_i64().unwrap_or(0))
+    };
+    world.create_set(2, json!({})).await;
+    world.running(2).await;
+    eventually("two are counted", async || counts().await == [2, 2, 2]).await;
+    world.scale(1).await;
+    world.running(1).await;
+    eventually("one is counted", async || counts().await == [1, 1, 1]).await;
+}
+
+#[tokio::test]
 async fn rule_6_2_creations_that_fail_do_not_keep_the_others() {
     let (world, faults) = World::simulated().await.with_api_faults();
     let _running = world.start();
@@ -312,6 +343,28 @@ async fn rule_7_1_1_a_check_that_is_gone_has_no_metrics() {
     world.checks().delete("check", &DeleteParams::default()).await.unwrap();
     eventually("none is covered", async || covered() == 0.0).await;
     assert_eq!(world.metric("mapi_machinehealthcheck_short_circuit{"), 0.0);
+}
+
+#[tokio::test]
+async fn rule_7_1_3_and_6_selected_machines_are_judged_each_by_its_node() {
+    let world = World::simulated().await;
+    let _running = world.start();
+    world.create_set(2, json!({})).await;
+    world.running(2).await;
+    world.create_machine("other", json!({})).await;
+    world.reaches("other", "Running").await;
+    let selector = json!({"matchLabels": {"set": world.namespace}});
+    world.create_check(json!({"spec": {"selector": selector, "maxUnhealthy": 0}})).await;
+    let counts = async || {
+        let status = world.checks().get("check").await.unwrap().status.unwrap_or_default();
+        let value = serde_json::to_value(status).unwrap();
+        ["expectedMachines", "currentHealthy"].map(|field| value[field].as_i64())
+    };
+    eventually("both are healthy", async || counts().await == [Some(2), Some(2)]).await;
+    world.set_ready("other", "False", PAST).await;
+    let sick = world.list().await.iter().map(Machine::name_any).find(|name| name != "other").unwrap();
+    world.set_ready(&sick, "False", PAST).await;
+    eventually("one is unhealthy", async || counts().await == [Some(2), Some(1)]).await;
 }
 
 #[tokio::test]
@@ -366,6 +419,30 @@ async fn rule_7_3_1_the_strategy_of_bare_metal_asks_others_by_an_annotation() {
     let machine = world.machine(&name).await;
     assert_eq!(machine.annotations()["host.metal3.io/external-remediation"], "");
     assert_eq!(machine.metadata.deletion_timestamp, None);
+}
+
+#[tokio::test]
+async fn rule_7_3_3_and_4_an_unhealthy_machine_is_deleted_once() {
+    let world = World::simulated().await;
+    let _running = world.start();
+    world.create_set(1, json!({})).await;
+    world.running(1).await;
+    let name = world.list().await[0].name_any();
+    let hook = json!([{"name": "Hold", "owner": "test"}]);
+    world.patch_machine(&name, json!({"spec": {"lifecycleHooks": {"preTerminate": hook}}})).await;
+    world.create_check(json!({})).await;
+    world.set_ready(&name, "False", PAST).await;
+    world.recorded(&name, "MachineDeleted").await;
+    let deleted = || world.metric("mapi_machinehealthcheck_remediation_success_total{");
+    assert_eq!(deleted(), 1.0);
+    // It is judged again while its deletion is held.
+    let looks = world.event_messages(&name, "MachineDeleted").await.len();
+    world.set_ready(&name, "False", "2026-01-02T00:00:00Z").await;
+    tokio::time::sleep(world.resync).await;
+    assert!(world.machine(&name).await.metadata.deletion_timestamp.is_some());
+    assert_eq!((deleted(), world.event_messages(&name, "MachineDeleted").await.len()), (1.0, looks));
+    world.patch_machine(&name, json!({"spec": {"lifecycleHooks": null}})).await;
+    world.running(1).await;
 }
 
 #[tokio::test]
