@@ -16,7 +16,7 @@ use tokio::task::{JoinSet, block_in_place};
 
 use crate::faults::Call;
 use crate::memory_cloud::CallEnd;
-use crate::world::{World, apply_definitions, client, eventually, process};
+use crate::world::{World, apply_definitions, client, eventually, patient_client, process};
 
 fn throttled() -> InstanceError {
     InstanceError::RequeueAfter(Duration::from_millis(20), "429 from the cloud".to_owned())
@@ -296,16 +296,17 @@ async fn an_api_server_that_is_away_for_half_a_minute_costs_no_machine_and_makes
     };
     block_in_place(|| apply_definitions(&cluster));
     let namespace = block_in_place(|| cluster.namespace("machines")).unwrap();
-    let client = client(&cluster).await;
-    let world = World::in_namespace(client.clone(), client, &namespace);
+    let (patient, for_process) = (patient_client(&cluster).await, client(&cluster).await);
+    let world = World::in_namespace(patient, for_process, &namespace);
     let _running: JoinSet<()> = world.start();
     world.create_set(2, json!({})).await;
     world.running(2).await;
+    // One that runs: an instance that nobody has recorded yet would be created again.
+    let vanished = world.cloud.instances()[0].clone();
     world.scale(30).await;
     eventually("creations are under way", async || world.cloud.instances().len() > 5).await;
     block_in_place(|| cluster.kill()).unwrap();
     // Meanwhile the resyncs cannot write what they find, and an instance vanishes.
-    let vanished = world.cloud.instances()[0].clone();
     world.cloud.vanish(&vanished);
     tokio::time::sleep(Duration::from_secs(30)).await;
     block_in_place(|| cluster.restart()).unwrap();

@@ -24,7 +24,7 @@ use crate::faults::ApiFaults;
 use crate::memory_cloud::Cloud;
 
 /// Longest time for a state to be reached; only a test that fails waits for it.
-const DEADLINE: Duration = Duration::from_secs(40);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The namespace in a simulated cluster.
 const SIMULATED_NAMESPACE: &str = "openshift-machine-api";
@@ -74,6 +74,11 @@ pub(crate) async fn client(cluster: &testkit::kube::TestCluster) -> Client {
     connect(cluster, false).await
 }
 
+/// The client of a test, which waits where the API server asks for it, such as after a change of a definition.
+pub(crate) async fn patient_client(cluster: &testkit::kube::TestCluster) -> Client {
+    connect(cluster, true).await
+}
+
 async fn connect(cluster: &testkit::kube::TestCluster, retry: bool) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(cluster.kubeconfig()).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -84,8 +89,7 @@ async fn connect(cluster: &testkit::kube::TestCluster, retry: bool) -> Client {
 /// A world of its own.
 pub(crate) async fn world(cluster: &'static testkit::kube::TestCluster) -> World {
     let namespace = tokio::task::spawn_blocking(|| cluster.namespace("machines").unwrap()).await.unwrap();
-    // The test itself waits where the API server asks for it, such as after a change of a definition.
-    let client = connect(cluster, true).await;
+    let client = patient_client(cluster).await;
     let for_process = connect(cluster, false).await;
     World::in_namespace(client, for_process, &namespace)
 }
