@@ -15,7 +15,7 @@ use super::maintenance::done;
 use super::pages::{commands, type_into_shell};
 
 /// Far longer than any step here takes on a busy machine; a lease of a killed process runs out after a minute.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// On an idle machine `up` starts within three seconds and ends within five; here others build and test beside it.
 const START_MAX: Duration = Duration::from_secs(9);
